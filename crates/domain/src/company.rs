@@ -1,0 +1,54 @@
+//! Registered companies, as the regulator's registry states them.
+
+use chrono::NaiveDate;
+
+use crate::Cnpj;
+
+/// CVM's code, without leading zeros.
+pub type CompanyId = u32;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Company {
+    pub id: CompanyId,
+    pub name: String,
+    pub cnpj: Option<Cnpj>,
+    pub status: String,
+    /// Empty where the registry gives none.
+    pub sector: String,
+    pub trade_name: String,
+    /// Names under which we knew it before, newest first.
+    pub former_names: Vec<String>,
+    pub tickers: Vec<String>,
+    pub markets: Vec<String>,
+    pub registered_on: Option<NaiveDate>,
+    pub cancelled_on: Option<NaiveDate>,
+    pub status_since: Option<NaiveDate>,
+    pub category: String,
+    pub situation: String,
+    pub control: String,
+    pub city: String,
+    pub state: String,
+    pub auditor: String,
+    /// False for an issuer that only filings name.
+    pub registered: bool,
+}
+
+/// A CVM code as people write it: digits, with or without leading zeros.
+pub fn parse_id(text: &str) -> Option<CompanyId> {
+    let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().filter(|id| *id > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_id;
+
+    #[test]
+    fn codes_are_read_with_and_without_zeros() {
+        assert_eq!(parse_id("9512"), Some(9512));
+        assert_eq!(parse_id("009512"), Some(9512));
+        for text in ["", "0", "-1", "+1", "1a", "9999999999"] {
+            assert_eq!(parse_id(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What is loaded, versioned and swapped by itself: each series, the exchange rates, companies, filings.
+
+use chrono::NaiveDate;
+
+use crate::dates::{month_end, weekdays_after};
+use crate::lang::Text;
+use crate::series::{Frequency, SERIES, Series};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dataset {
+    Series(&'static Series),
+    Fx,
+    Companies,
+    Filings,
+}
+
+/// Whether a dataset came from its publisher or was made up for a demonstration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Real,
+    Synthetic,
+}
+
+impl Origin {
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Real => "real",
+            Self::Synthetic => "synthetic",
+        }
+    }
+
+    pub fn from_id(id: &str) -> Option<Self> {
+        [Self::Real, Self::Synthetic].into_iter().find(|origin| origin.id() == id)
+    }
+}
+
+impl Dataset {
+    pub fn all() -> impl Iterator<Item = Self> {
+        SERIES.iter().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
+    }
+
+    /// As stored, notified and shown.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Series(series) => series.id,
+            Self::Fx => "fx",
+            Self::Companies => "companies",
+            Self::Filings => "filings",
+        }
+    }
+
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::all().find(|dataset| dataset.id() == id)
+    }
+
+    pub const fn name(self) -> Text {
+        match self {
+            Self::Series(series) => series.name,
+            Self::Fx => Text::new("PTAX exchange rates, closing bulletin", "Câmbio PTAX, boletim de fechamento"),
+            Self::Companies => Text::new("Registry of companies", "Cadastro de companhias"),
+            Self::Filings => Text::new("Filings of companies", "Documentos das companhias"),
+        }
+    }
+
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::Series(_) => "BCB SGS",
+            Self::Fx => "BCB PTAX",
+            Self::Companies | Self::Filings => "CVM",
+        }
+    }
+
+    /// Whether newer data is overdue, judged by the newest date that is held.
+    pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
+        match self {
+            // Published with a month's delay, on about the tenth.
+            Self::Series(Series { frequency: Frequency::Monthly, .. }) => (today - month_end(newest)).num_days() > 45,
+            // Published for every business day; four bridge any run of holidays.
+            Self::Series(_) | Self::Fx => weekdays_after(newest, today) > 4,
+            // The registry carries no date of its own that moves each day; its loads are judged, not its rows.
+            Self::Companies => false,
+            // The regulator's file is rewritten weekly, at times a week late.
+            Self::Filings => (today - newest).num_days() > 14,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dates::parse_day;
+    use crate::series;
+
+    #[test]
+    fn ids_lead_back_to_datasets() {
+        for dataset in Dataset::all() {
+            assert_eq!(Dataset::from_id(dataset.id()), Some(dataset));
+        }
+    }
+
+    #[test]
+    fn staleness_follows_each_ones_rhythm() {
+        let day = |text| parse_day(text).unwrap();
+        let (selic, ipca) =
+            (Dataset::Series(series::by_id("selic").unwrap()), Dataset::Series(series::by_id("ipca").unwrap()));
+        assert!(!selic.is_stale(day("2026-11-09"), day("2026-11-13")));
+        assert!(selic.is_stale(day("2026-11-06"), day("2026-11-13")));
+        assert!(!ipca.is_stale(day("2026-10-01"), day("2026-12-15")));
+        assert!(ipca.is_stale(day("2026-10-01"), day("2026-12-16")));
+        assert!(!Dataset::Filings.is_stale(day("2026-11-01"), day("2026-11-15")));
+    }
+}

@@ -1,0 +1,127 @@
+//! Dates as they are asked for and served: ranges, São Paulo's day, weekdays.
+
+use chrono::{DateTime, Datelike, NaiveDate, Offset, TimeZone, Utc, Weekday};
+use chrono_tz::America::Sao_Paulo;
+
+/// The first and the last day that a parameter may name.
+pub const FIRST_DAY: NaiveDate = NaiveDate::from_ymd_opt(1900, 1, 1).expect("a day of the calendar");
+pub const LAST_DAY: NaiveDate = NaiveDate::from_ymd_opt(2199, 12, 31).expect("a day of the calendar");
+
+/// Days from `from` to `to`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DateRange {
+    pub from: NaiveDate,
+    pub to: NaiveDate,
+}
+
+impl DateRange {
+    pub const ALL: Self = Self { from: FIRST_DAY, to: LAST_DAY };
+
+    /// The same range without what lies after `today`: no date after today is ever served.
+    pub fn until(self, today: NaiveDate) -> Self {
+        Self { from: self.from, to: self.to.min(today) }
+    }
+}
+
+/// `YYYY-MM-DD` and nothing else, within the days that a parameter may name.
+pub fn parse_day(text: &str) -> Option<NaiveDate> {
+    let bytes = text.as_bytes();
+    let shaped = bytes.len() == 10
+        && bytes.iter().enumerate().all(|(at, byte)| match at {
+            4 | 7 => *byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    if !shaped {
+        return None;
+    }
+    let day = NaiveDate::from_ymd_opt(text[0..4].parse().ok()?, text[5..7].parse().ok()?, text[8..10].parse().ok()?)?;
+    (FIRST_DAY..=LAST_DAY).contains(&day).then_some(day)
+}
+
+/// The day in São Paulo at this instant.
+pub fn sao_paulo_day(now: DateTime<Utc>) -> NaiveDate {
+    now.with_timezone(&Sao_Paulo).date_naive()
+}
+
+/// São Paulo's offset from UTC on this day, taken at noon: on 16 days midnight did not exist.
+pub fn sao_paulo_offset_seconds(day: NaiveDate) -> i32 {
+    let noon = day.and_hms_opt(12, 0, 0).expect("noon exists");
+    let local = Sao_Paulo.from_local_datetime(&noon).earliest().expect("noon is never skipped");
+    local.offset().fix().local_minus_utc()
+}
+
+/// Monday to Friday after `from`, up to and including `to`. Holidays count: this serves staleness, not settlement.
+pub fn weekdays_after(from: NaiveDate, to: NaiveDate) -> i64 {
+    if to <= from {
+        return 0;
+    }
+    let days = (to - from).num_days();
+    let mut count = days / 7 * 5;
+    let mut day = from + chrono::Days::new(u64::try_from(days / 7 * 7).unwrap_or(0));
+    while day < to {
+        day = day.succ_opt().expect("far from the calendar's end");
+        if !matches!(day.weekday(), Weekday::Sat | Weekday::Sun) {
+            count += 1;
+        }
+    }
+    count
+}
+
+/// The last day of the month that `day` lies in.
+pub fn month_end(day: NaiveDate) -> NaiveDate {
+    let (year, month) = if day.month() == 12 { (day.year() + 1, 1) } else { (day.year(), day.month() + 1) };
+    NaiveDate::from_ymd_opt(year, month, 1).and_then(|first| first.pred_opt()).expect("far from the calendar's end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(text: &str) -> NaiveDate {
+        parse_day(text).unwrap()
+    }
+
+    #[test]
+    fn only_iso_days_within_bounds_are_days() {
+        for text in [
+            "2024-13-01",
+            "2024-02-30",
+            "yesterday",
+            "2024-1-5",
+            "1899-12-31",
+            "2200-01-01",
+            "+024-01-01",
+            "",
+            "2024-01-01 ",
+        ] {
+            assert_eq!(parse_day(text), None, "{text:?}");
+        }
+        assert_eq!(parse_day("2024-02-29").map(|day| day.to_string()).as_deref(), Some("2024-02-29"));
+    }
+
+    #[test]
+    fn the_day_is_sao_paulos() {
+        let late = DateTime::parse_from_rfc3339("2026-11-15T02:59:59Z").unwrap().to_utc();
+        assert_eq!(sao_paulo_day(late), day("2026-11-14"));
+    }
+
+    #[test]
+    fn the_offset_follows_daylight_saving() {
+        assert_eq!(sao_paulo_offset_seconds(day("2026-02-11")), -3 * 3600);
+        assert_eq!(sao_paulo_offset_seconds(day("2018-11-04")), -2 * 3600);
+    }
+
+    #[test]
+    fn weekdays_are_counted_over_weekends() {
+        assert_eq!(weekdays_after(day("2026-11-13"), day("2026-11-16")), 1);
+        assert_eq!(weekdays_after(day("2026-11-13"), day("2026-11-20")), 5);
+        assert_eq!(weekdays_after(day("2026-11-13"), day("2026-11-13")), 0);
+        assert_eq!(weekdays_after(day("2026-01-01"), day("2026-12-31")), 260);
+    }
+
+    #[test]
+    fn months_end() {
+        assert_eq!(month_end(day("2024-02-01")), day("2024-02-29"));
+        assert_eq!(month_end(day("2026-12-01")), day("2026-12-31"));
+    }
+}

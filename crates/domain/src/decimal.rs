@@ -1,0 +1,59 @@
+//! Exact decimals, from the upstream's text to the reader's.
+
+use rust_decimal::{Decimal, RoundingStrategy};
+
+/// A decimal exactly as written, trailing zeros included; `None` for anything else or for more than 28
+/// significant digits. No exponent, no plus sign, no thousands.
+pub fn parse_exact(text: &str) -> Option<Decimal> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(fraction) {
+        return None;
+    }
+    let significant = digits.bytes().filter(u8::is_ascii_digit).skip_while(|digit| *digit == b'0').count();
+    if significant > 28 {
+        return None;
+    }
+    Decimal::from_str_exact(text).ok()
+}
+
+/// `numerator / denominator`, half-even to eight decimals, as derived exchange rates are stated.
+pub fn ratio_8(numerator: Decimal, denominator: Decimal) -> Option<Decimal> {
+    let quotient = numerator.checked_div(denominator)?;
+    let mut rounded = quotient.round_dp_with_strategy(8, RoundingStrategy::MidpointNearestEven);
+    rounded.rescale(8);
+    Some(rounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_that_is_no_plain_decimal_is_refused() {
+        for text in ["", "-", ".", "1.", ".5", "+1", "1e3", "1,5", "NaN", " 1", "12345678901234567890123456789"] {
+            assert_eq!(parse_exact(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn derived_rates_are_rounded_half_even() {
+        let one = Decimal::ONE;
+        assert_eq!(ratio_8(one, "5.5".parse().unwrap()).unwrap().to_string(), "0.18181818");
+        assert_eq!(ratio_8(one, Decimal::ZERO), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_decimal_keeps_its_characters(mantissa in -9_999_999_999_999_999_999_999_999_999i128..=9_999_999_999_999_999_999_999_999_999i128, scale in 0u32..=12) {
+            let text = Decimal::from_i128_with_scale(mantissa, scale).to_string();
+            if let Some(parsed) = parse_exact(&text) {
+                prop_assert_eq!(parsed.to_string(), text);
+            } else {
+                prop_assert!(false, "{} was refused", text);
+            }
+        }
+    }
+}

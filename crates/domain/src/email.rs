@@ -1,0 +1,61 @@
+//! E-mail addresses, by their syntax alone: nothing is sent to find out.
+
+/// The longest address that SMTP can carry.
+const LONGEST: usize = 254;
+
+/// Whether this is an address as people write them: dot-atom, `@`, and a domain of at least two labels.
+pub fn is_address(text: &str) -> bool {
+    let Some((local, domain)) = text.rsplit_once('@') else { return false };
+    text.len() <= LONGEST && is_local_part(local) && is_domain(domain)
+}
+
+fn is_local_part(local: &str) -> bool {
+    let atom = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+/=?^_`{|}~-".contains(&byte))
+    };
+    local.len() <= 64 && local.split('.').all(atom)
+}
+
+fn is_domain(domain: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let top_is_a_name = domain.rsplit('.').next().is_some_and(|top| top.bytes().any(|byte| byte.is_ascii_alphabetic()));
+    domain.contains('.') && domain.split('.').all(label) && top_is_a_name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_address;
+
+    #[test]
+    fn addresses_are_told_from_the_rest() {
+        let longest = format!("{}@{}.{}.{}.com", "a".repeat(64), "b".repeat(63), "c".repeat(63), "d".repeat(57));
+        for text in ["ana@example.com", "a.b+c@sub.example.com.br", longest.as_str()] {
+            assert!(is_address(text), "{text}");
+        }
+        let longer = format!("{}@{}.{}.{}.com", "a".repeat(64), "b".repeat(63), "c".repeat(63), "d".repeat(58));
+        for text in [
+            "",
+            "nope",
+            "@example.com",
+            "a@",
+            "a@b",
+            "a@b.1",
+            "a b@example.com",
+            "a@exa mple.com",
+            ".a@example.com",
+            "a..b@example.com",
+            "a@-b.com",
+            "a@example.com\r\n",
+            "a@b@example.com",
+            longer.as_str(),
+        ] {
+            assert!(!is_address(text), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Filings: what companies deliver to the regulator.
+
+use chrono::NaiveDate;
+
+use crate::CompanyId;
+
+/// The regulator's set that a filing comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FilingSet {
+    Ipe,
+    Dfp,
+    Itr,
+    Fre,
+    Fca,
+}
+
+impl FilingSet {
+    pub const ALL: [Self; 5] = [Self::Ipe, Self::Dfp, Self::Itr, Self::Fre, Self::Fca];
+
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Ipe => "ipe",
+            Self::Dfp => "dfp",
+            Self::Itr => "itr",
+            Self::Fre => "fre",
+            Self::Fca => "fca",
+        }
+    }
+
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.id() == id)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filing {
+    pub id: String,
+    pub set: FilingSet,
+    pub company_id: CompanyId,
+    /// As the filing states it.
+    pub company_name: String,
+    pub category: String,
+    /// CVM's `Tipo`, `type` on the wire.
+    pub doc_type: String,
+    /// CVM's `Especie`.
+    pub kind: String,
+    /// The subject, empty where the regulator gives none.
+    pub subject: String,
+    pub delivered_on: NaiveDate,
+    /// May be absurd (year 3026): never sorted or filtered by.
+    pub reference_date: Option<NaiveDate>,
+    pub version: u16,
+    pub protocol: String,
+    pub url: String,
+}

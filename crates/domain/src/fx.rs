@@ -1,0 +1,164 @@
+//! Currencies, pairs, and the rates that follow from those that the central bank publishes.
+
+use std::fmt;
+
+use chrono::NaiveDate;
+
+use crate::decimal::ratio_8;
+use crate::{Decimal, Text};
+
+/// The first day of the real. What was quoted before is stored in the currency of its day and never served as BRL.
+pub const REAL_SINCE: NaiveDate = NaiveDate::from_ymd_opt(1994, 7, 1).expect("a day of the calendar");
+
+/// The ten currencies that PTAX quotes. Each rate is reais per one unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Currency {
+    Aud,
+    Cad,
+    Chf,
+    Dkk,
+    Eur,
+    Gbp,
+    Jpy,
+    Nok,
+    Sek,
+    Usd,
+}
+
+impl Currency {
+    pub const ALL: [Self; 10] =
+        [Self::Aud, Self::Cad, Self::Chf, Self::Dkk, Self::Eur, Self::Gbp, Self::Jpy, Self::Nok, Self::Sek, Self::Usd];
+
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Aud => "AUD",
+            Self::Cad => "CAD",
+            Self::Chf => "CHF",
+            Self::Dkk => "DKK",
+            Self::Eur => "EUR",
+            Self::Gbp => "GBP",
+            Self::Jpy => "JPY",
+            Self::Nok => "NOK",
+            Self::Sek => "SEK",
+            Self::Usd => "USD",
+        }
+    }
+
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|currency| currency.code().eq_ignore_ascii_case(code))
+    }
+}
+
+/// A pair that we can quote: published, its inverse, or a cross of two published ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pair {
+    /// `USD/BRL`: as published.
+    Published(Currency),
+    /// `BRL/USD`.
+    Inverse(Currency),
+    /// `EUR/USD`: base, quote.
+    Cross(Currency, Currency),
+}
+
+/// Bid and ask of one day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quote {
+    pub buy: Decimal,
+    pub sell: Decimal,
+}
+
+impl Pair {
+    pub const DEFAULT: Self = Self::Published(Currency::Usd);
+    pub const UNIT: Text = Text::new(
+        "units of the quote currency per unit of the base",
+        "unidades da moeda de cotação por unidade da base",
+    );
+
+    /// `USD/BRL`, `USD-BRL`, `USDBRL`, in any case.
+    pub fn parse(text: &str) -> Option<Self> {
+        if !text.is_ascii() {
+            return None;
+        }
+        let (base, quote) = match text.len() {
+            6 => text.split_at(3),
+            7 if matches!(text.as_bytes()[3], b'/' | b'-') => (&text[..3], &text[4..]),
+            _ => return None,
+        };
+        let is_real = |code: &str| code.eq_ignore_ascii_case("BRL");
+        match (Currency::from_code(base), Currency::from_code(quote)) {
+            (Some(base), None) if is_real(quote) => Some(Self::Published(base)),
+            (None, Some(quote)) if is_real(base) => Some(Self::Inverse(quote)),
+            (Some(base), Some(quote)) if base != quote => Some(Self::Cross(base, quote)),
+            _ => None,
+        }
+    }
+
+    /// Whether we compute it from what is published.
+    pub const fn is_derived(self) -> bool {
+        !matches!(self, Self::Published(_))
+    }
+
+    /// The published currencies that it is made of.
+    pub fn legs(self) -> (Currency, Option<Currency>) {
+        match self {
+            Self::Published(currency) | Self::Inverse(currency) => (currency, None),
+            Self::Cross(base, quote) => (base, Some(quote)),
+        }
+    }
+
+    /// The rate of this pair from the published rates of its legs on one day.
+    pub fn quote(self, first: Quote, second: Option<Quote>) -> Option<Quote> {
+        match (self, second) {
+            (Self::Published(_), _) => Some(first),
+            (Self::Inverse(_), _) => {
+                Some(Quote { buy: ratio_8(Decimal::ONE, first.sell)?, sell: ratio_8(Decimal::ONE, first.buy)? })
+            }
+            (Self::Cross(..), Some(second)) => {
+                Some(Quote { buy: ratio_8(first.buy, second.sell)?, sell: ratio_8(first.sell, second.buy)? })
+            }
+            (Self::Cross(..), None) => None,
+        }
+    }
+
+    /// `AUD/BRL, CAD/BRL, …`: what a refused pair is answered with.
+    pub fn published_list() -> String {
+        Currency::ALL.map(|currency| Self::Published(currency).to_string()).join(", ")
+    }
+}
+
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Published(base) => write!(f, "{}/BRL", base.code()),
+            Self::Inverse(quote) => write!(f, "BRL/{}", quote.code()),
+            Self::Cross(base, quote) => write!(f, "{}/{}", base.code(), quote.code()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_read_in_every_spelling() {
+        for text in ["EUR/BRL", "EUR-BRL", "EURBRL", "eurbrl", "Eur/Brl"] {
+            assert_eq!(Pair::parse(text), Some(Pair::Published(Currency::Eur)), "{text}");
+        }
+        assert_eq!(Pair::parse("brl-usd"), Some(Pair::Inverse(Currency::Usd)));
+        assert_eq!(Pair::parse("EUR/USD"), Some(Pair::Cross(Currency::Eur, Currency::Usd)));
+        for text in ["", "XXX/BRL", "nonsense", "BRL/BRL", "USD/USD", "USD_BRL", "ÉURBRL", "USD/BRLX"] {
+            assert_eq!(Pair::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn derived_quotes_take_the_worse_side() {
+        let quote = |buy: &str, sell: &str| Quote { buy: buy.parse().unwrap(), sell: sell.parse().unwrap() };
+        let (usd, eur) = (quote("5.4000", "5.5000"), quote("6.0000", "6.1000"));
+        let inverse = Pair::Inverse(Currency::Usd).quote(usd, None).unwrap();
+        assert_eq!((inverse.buy.to_string(), inverse.sell.to_string()), ("0.18181818".into(), "0.18518519".into()));
+        let cross = Pair::Cross(Currency::Eur, Currency::Usd).quote(eur, Some(usd)).unwrap();
+        assert_eq!((cross.buy.to_string(), cross.sell.to_string()), ("1.09090909".into(), "1.12962963".into()));
+    }
+}

@@ -1,0 +1,84 @@
+//! The two languages in which we speak to people.
+
+/// English unless the reader asks for Portuguese.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lang {
+    #[default]
+    En,
+    Pt,
+}
+
+/// A text in both languages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text {
+    pub en: &'static str,
+    pub pt: &'static str,
+}
+
+impl Text {
+    pub const fn new(en: &'static str, pt: &'static str) -> Self {
+        Self { en, pt }
+    }
+
+    pub const fn in_lang(&self, lang: Lang) -> &'static str {
+        match lang {
+            Lang::En => self.en,
+            Lang::Pt => self.pt,
+        }
+    }
+}
+
+impl Lang {
+    /// The better of the two for an `Accept-Language` header: the highest weight wins, the first of equals.
+    pub fn from_accept_language(header: &str) -> Self {
+        let mut best = (Lang::En, 0);
+        for range in header.split(',').take(20) {
+            let mut parts = range.split(';');
+            let tag = parts.next().unwrap_or("").trim().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.trim().strip_prefix("q=")).map_or(1000, thousandths);
+            let primary = tag.split('-').next().unwrap_or("");
+            let lang = match primary {
+                "pt" => Lang::Pt,
+                "en" | "*" => Lang::En,
+                _ => continue,
+            };
+            if weight > best.1 {
+                best = (lang, weight);
+            }
+        }
+        best.0
+    }
+}
+
+/// `0.85` → 850. What is no weight counts as none.
+fn thousandths(weight: &str) -> u32 {
+    let (whole, fraction) = weight.trim().split_once('.').unwrap_or((weight.trim(), ""));
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(3);
+    let mut value = whole.parse::<u32>().map_or(0, |whole| whole.min(1));
+    for digit in digits {
+        value = value * 10 + u32::from(digit.is_ascii_digit()) * u32::from(digit.wrapping_sub(b'0') % 10);
+    }
+    value.min(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_weight_wins() {
+        let cases = [
+            ("", Lang::En),
+            ("pt-BR,pt;q=0.9,en;q=0.5", Lang::Pt),
+            ("en;q=0.5, pt;q=0.85", Lang::Pt),
+            ("en,pt", Lang::En),
+            ("de, fr", Lang::En),
+            ("pt;q=0", Lang::En),
+            ("*", Lang::En),
+            ("PT", Lang::Pt),
+        ];
+        for (header, lang) in cases {
+            assert_eq!(Lang::from_accept_language(header), lang, "{header}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What Vintém speaks of: series, plans, routes, problems, keys, companies, filings, dates and decimals.
+//!
+//! Pure: no I/O, no async, no JSON bodies. Clock and randomness are passed in. Values are decimals from the
+//! upstream's text to the reader's, so binary floating point is refused in this crate.
+#![deny(clippy::float_arithmetic)]
+
+pub mod address;
+pub mod clock;
+pub mod cnpj;
+pub mod company;
+pub mod dataset;
+pub mod dates;
+pub mod decimal;
+pub mod email;
+pub mod filing;
+pub mod fx;
+pub mod key;
+pub mod lang;
+pub mod plan;
+pub mod problem;
+pub mod route;
+pub mod series;
+pub mod text;
+pub mod usage;
+
+pub use address::AddressBucket;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use cnpj::Cnpj;
+pub use company::{Company, CompanyId};
+pub use dataset::{Dataset, Origin};
+pub use dates::DateRange;
+pub use filing::{Filing, FilingSet};
+pub use fx::{Currency, Pair, Quote};
+pub use key::{ApiKey, KeyId};
+pub use lang::{Lang, Text};
+pub use plan::Plan;
+pub use problem::Problem;
+pub use rust_decimal::Decimal;
+pub use series::Series;
+
+/// The version of the binary, of `/health` and of `openapi.yaml`.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,94 @@
+//! The four plans: what they cost and how much they may ask. What they may ask *for* is in [`crate::route`].
+
+/// Ordered by rank: a plan includes all that lower ones may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Plan {
+    Free,
+    Bronze,
+    Gold,
+    Platinum,
+}
+
+impl Plan {
+    pub const ALL: [Self; 4] = [Self::Free, Self::Bronze, Self::Gold, Self::Platinum];
+
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Bronze => "bronze",
+            Self::Gold => "gold",
+            Self::Platinum => "platinum",
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Free => "Free",
+            Self::Bronze => "Bronze",
+            Self::Gold => "Gold",
+            Self::Platinum => "Platinum",
+        }
+    }
+
+    /// US dollars a month.
+    pub const fn price_usd(self) -> u32 {
+        match self {
+            Self::Free => 0,
+            Self::Bronze => 29,
+            Self::Gold => 99,
+            Self::Platinum => 299,
+        }
+    }
+
+    /// Requests admitted in any minute, unless the operator's settings say otherwise.
+    pub const fn default_limit(self) -> u32 {
+        match self {
+            Self::Free => 30,
+            Self::Bronze => 100,
+            Self::Gold => 500,
+            Self::Platinum => 2000,
+        }
+    }
+
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|plan| plan.id() == id)
+    }
+
+    /// The place in [`Plan::ALL`], for tables by plan.
+    pub const fn rank(self) -> usize {
+        self as usize
+    }
+}
+
+/// How many requests each plan may make in one window, as configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub window_seconds: u32,
+    pub by_rank: [u32; 4],
+}
+
+impl Limits {
+    pub fn of(&self, plan: Plan) -> u32 {
+        self.by_rank[plan.rank()]
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { window_seconds: 60, by_rank: Plan::ALL.map(Plan::default_limit) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_lead_back_to_plans_in_order_of_rank() {
+        for (rank, plan) in Plan::ALL.into_iter().enumerate() {
+            assert_eq!(Plan::from_id(plan.id()), Some(plan));
+            assert_eq!(plan.rank(), rank);
+        }
+        assert_eq!(Plan::from_id("Gold"), None);
+    }
+}

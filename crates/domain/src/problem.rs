@@ -1,0 +1,251 @@
+//! Everything that can go wrong for a caller: one table of codes, each message in both languages.
+//!
+//! A message says what to do next. What went wrong inside is for the log, never for the body.
+
+use crate::lang::{Lang, Text};
+use crate::plan::Plan;
+
+/// The closed list of `error`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    BadRequest,
+    Unauthorized,
+    InvalidApiKey,
+    UpgradeRequired,
+    NotFound,
+    MethodNotAllowed,
+    RateLimited,
+    InternalError,
+    DataUnavailable,
+    ServiceUnavailable,
+}
+
+impl Code {
+    pub const ALL: [Self; 10] = [
+        Self::BadRequest,
+        Self::Unauthorized,
+        Self::InvalidApiKey,
+        Self::UpgradeRequired,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::RateLimited,
+        Self::InternalError,
+        Self::DataUnavailable,
+        Self::ServiceUnavailable,
+    ];
+
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::Unauthorized => "unauthorized",
+            Self::InvalidApiKey => "invalid_api_key",
+            Self::UpgradeRequired => "upgrade_required",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::RateLimited => "rate_limited",
+            Self::InternalError => "internal_error",
+            Self::DataUnavailable => "data_unavailable",
+            Self::ServiceUnavailable => "service_unavailable",
+        }
+    }
+
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::BadRequest => 400,
+            Self::Unauthorized | Self::InvalidApiKey => 401,
+            Self::UpgradeRequired => 403,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::RateLimited => 429,
+            Self::InternalError => 500,
+            Self::DataUnavailable | Self::ServiceUnavailable => 503,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// A query parameter that cannot be read; `must` goes on after its name: "must be …".
+    BadParameter {
+        name: &'static str,
+        must: Text,
+    },
+    /// A field of the body that cannot be taken; `must` as above.
+    BadField {
+        name: &'static str,
+        must: Text,
+    },
+    /// A body that is no JSON object, or too long, or of another type.
+    BadBody(Text),
+    /// An exchange-rate pair that we do not carry, with those that we do.
+    UnknownPair {
+        published: String,
+    },
+    AddressTooLong,
+    TwoKeys,
+    KeyRequired,
+    InvalidKey,
+    UpgradeRequired {
+        current: Plan,
+        required: Plan,
+        with_key: bool,
+    },
+    NoSuchPath,
+    NoSuchCompany,
+    NoSuchFiling,
+    MethodNotAllowed,
+    RateLimited {
+        retry_after_seconds: u64,
+    },
+    TooManyRegistrations {
+        retry_after_seconds: u64,
+    },
+    Internal,
+    NeverLoaded {
+        dataset: &'static str,
+    },
+    DependencyAway,
+}
+
+impl Problem {
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::BadParameter { .. }
+            | Self::BadField { .. }
+            | Self::BadBody(_)
+            | Self::UnknownPair { .. }
+            | Self::AddressTooLong
+            | Self::TwoKeys => Code::BadRequest,
+            Self::KeyRequired => Code::Unauthorized,
+            Self::InvalidKey => Code::InvalidApiKey,
+            Self::UpgradeRequired { .. } => Code::UpgradeRequired,
+            Self::NoSuchPath | Self::NoSuchCompany | Self::NoSuchFiling => Code::NotFound,
+            Self::MethodNotAllowed => Code::MethodNotAllowed,
+            Self::RateLimited { .. } | Self::TooManyRegistrations { .. } => Code::RateLimited,
+            Self::Internal => Code::InternalError,
+            Self::NeverLoaded { .. } => Code::DataUnavailable,
+            Self::DependencyAway => Code::ServiceUnavailable,
+        }
+    }
+
+    /// When the same request may be tried again, where waiting helps.
+    pub const fn retry_after_seconds(&self) -> Option<u64> {
+        match self {
+            Self::RateLimited { retry_after_seconds } | Self::TooManyRegistrations { retry_after_seconds } => {
+                Some(*retry_after_seconds)
+            }
+            // A first load takes minutes, a restart of a dependency seconds.
+            Self::NeverLoaded { .. } => Some(60),
+            Self::DependencyAway => Some(2),
+            _ => None,
+        }
+    }
+
+    pub fn message(&self, lang: Lang) -> String {
+        match lang {
+            Lang::En => self.english(),
+            Lang::Pt => self.portuguese(),
+        }
+    }
+
+    fn english(&self) -> String {
+        match self {
+            Self::BadParameter { name, must } => format!("Parameter `{name}` must {}.", must.en),
+            Self::BadField { name, must } => format!("Field `{name}` must {}.", must.en),
+            Self::BadBody(text) => text.en.to_owned(),
+            Self::UnknownPair { published } => format!(
+                "Parameter `pair` names no pair that we carry. Published: {published}; also their inverses (BRL/USD) and crosses (EUR/USD)."
+            ),
+            Self::AddressTooLong => "The address of the request is longer than 8192 bytes. Shorten its parameters.".into(),
+            Self::TwoKeys => "X-API-Key and Authorization carry two different keys. Send one of them.".into(),
+            Self::KeyRequired => "API key required".into(),
+            Self::InvalidKey => "The API key is not valid: unknown, malformed, expired or revoked. Check it, or leave it out for the Free plan.".into(),
+            Self::UpgradeRequired { current, required, with_key: true } => format!(
+                "Your API key is valid, but this needs the {} plan and yours is {}. See upgrade_url.",
+                required.name(),
+                current.name()
+            ),
+            Self::UpgradeRequired { required, .. } => format!(
+                "Without an API key you are on the Free plan; this needs a key of the {} plan. See upgrade_url.",
+                required.name()
+            ),
+            Self::NoSuchPath => "There is nothing at this path. The reference is at /docs.".into(),
+            Self::NoSuchCompany => "No company has this code or CNPJ. Find it by /api/v1/companies/search.".into(),
+            Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
+            Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
+            Self::RateLimited { retry_after_seconds } => {
+                format!("Too many requests: the limit of your plan is reached. Try again in {}.", seconds_en(*retry_after_seconds))
+            }
+            Self::TooManyRegistrations { retry_after_seconds } => {
+                format!("Too many new keys for one day from this address or for this e-mail. Try again in {}.", seconds_en(*retry_after_seconds))
+            }
+            Self::Internal => "Something went wrong on our side. Try again, and tell us the request_id if it stays.".into(),
+            Self::NeverLoaded { dataset } => format!("The data of `{dataset}` has not been loaded yet, so there is nothing true to answer. Try again later."),
+            Self::DependencyAway => "A part of the service that this request needs is away for the moment. Try again in a few seconds.".into(),
+        }
+    }
+
+    fn portuguese(&self) -> String {
+        match self {
+            Self::BadParameter { name, must } => format!("O parâmetro `{name}` deve {}.", must.pt),
+            Self::BadField { name, must } => format!("O campo `{name}` deve {}.", must.pt),
+            Self::BadBody(text) => text.pt.to_owned(),
+            Self::UnknownPair { published } => format!(
+                "O parâmetro `pair` não indica um par que oferecemos. Publicados: {published}; também os inversos (BRL/USD) e os cruzados (EUR/USD)."
+            ),
+            Self::AddressTooLong => "O endereço da requisição passa de 8192 bytes. Encurte os parâmetros.".into(),
+            Self::TwoKeys => "X-API-Key e Authorization trazem duas chaves diferentes. Envie só uma delas.".into(),
+            Self::KeyRequired => "É necessária uma chave de API".into(),
+            Self::InvalidKey => "A chave de API não é válida: desconhecida, malformada, expirada ou revogada. Confira a chave, ou deixe-a de fora para usar o plano Free.".into(),
+            Self::UpgradeRequired { current, required, with_key: true } => format!(
+                "Sua chave de API é válida, mas isto exige o plano {} e o seu é o {}. Veja upgrade_url.",
+                required.name(),
+                current.name()
+            ),
+            Self::UpgradeRequired { required, .. } => format!(
+                "Sem chave de API você está no plano Free; isto exige uma chave do plano {}. Veja upgrade_url.",
+                required.name()
+            ),
+            Self::NoSuchPath => "Não há nada neste caminho. A referência está em /docs.".into(),
+            Self::NoSuchCompany => "Nenhuma companhia tem este código ou CNPJ. Procure em /api/v1/companies/search.".into(),
+            Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
+            Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
+            Self::RateLimited { retry_after_seconds } => {
+                format!("Requisições demais: o limite do seu plano foi atingido. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+            }
+            Self::TooManyRegistrations { retry_after_seconds } => {
+                format!("Chaves novas demais em um dia, deste endereço ou para este e-mail. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+            }
+            Self::Internal => "Algo deu errado do nosso lado. Tente de novo e, se persistir, informe-nos o request_id.".into(),
+            Self::NeverLoaded { dataset } => format!("Os dados de `{dataset}` ainda não foram carregados, então não há nada verdadeiro a responder. Tente mais tarde."),
+            Self::DependencyAway => "Uma parte do serviço de que esta requisição precisa está fora no momento. Tente de novo em alguns segundos.".into(),
+        }
+    }
+}
+
+fn seconds_en(seconds: u64) -> String {
+    if seconds == 1 { "1 second".into() } else { format!("{seconds} seconds") }
+}
+
+fn seconds_pt(seconds: u64) -> String {
+    if seconds == 1 { "1 segundo".into() } else { format!("{seconds} segundos") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct() {
+        for (at, code) in Code::ALL.iter().enumerate() {
+            assert!(Code::ALL[at + 1..].iter().all(|other| other.id() != code.id()));
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_plan_and_says_that_the_key_is_valid() {
+        let problem = Problem::UpgradeRequired { current: Plan::Free, required: Plan::Gold, with_key: true };
+        assert!(problem.message(Lang::En).contains("valid") && problem.message(Lang::En).contains("Gold"));
+        assert!(problem.message(Lang::Pt).contains("válida") && problem.message(Lang::Pt).contains("Gold"));
+    }
+}

@@ -1,0 +1,211 @@
+//! The one table of routes: which plan each takes, whether it is counted, and what it gives.
+//!
+//! The gate, the plan list, the pricing page and the marks in `openapi.yaml` are all drawn from it.
+
+use crate::lang::{Lang, Text};
+use crate::plan::{Limits, Plan};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+}
+
+/// What a request is counted against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    /// One of the caller's own quota.
+    Quota,
+    /// Nothing of the quota; only the generous limit of the address, so that a caller who is over its quota
+    /// can still read the pricing page.
+    Page,
+}
+
+/// What a route is a part of, as the plan list and the pricing page name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Open to everybody and no reason to choose a plan: pages, plans, health.
+    Service,
+    Market,
+    Companies,
+    Search,
+    Filings,
+}
+
+impl Feature {
+    /// In the order in which they are listed.
+    pub const SOLD: [Self; 4] = [Self::Market, Self::Companies, Self::Search, Self::Filings];
+
+    pub const fn sentence(self) -> Text {
+        match self {
+            Self::Service => Text::new("Plans, status and documentation", "Planos, situação e documentação"),
+            Self::Market => Text::new(
+                "Market data with its whole history: Selic, CDI, IPCA and exchange rates",
+                "Dados de mercado com todo o histórico: Selic, CDI, IPCA e câmbio",
+            ),
+            Self::Companies => Text::new(
+                "Companies: list, filters, search and look-up by code or CNPJ",
+                "Companhias: lista, filtros, busca e consulta por código ou CNPJ",
+            ),
+            Self::Search => {
+                Text::new("One search over companies and filings", "Uma só busca em companhias e documentos")
+            }
+            Self::Filings => Text::new(
+                "Filings since 2003: list, filters, full-text search, by company",
+                "Documentos desde 2003: lista, filtros, busca textual, por companhia",
+            ),
+        }
+    }
+
+    const fn missing(self) -> Text {
+        match self {
+            Self::Service => Text::new("No service", "Sem serviço"),
+            Self::Market => Text::new("No market data", "Sem dados de mercado"),
+            Self::Companies => Text::new("No companies", "Sem companhias"),
+            Self::Search => Text::new("No search", "Sem busca"),
+            Self::Filings => Text::new("No filings", "Sem documentos"),
+        }
+    }
+
+    /// The plan from which on it is included: that of its routes.
+    pub fn plan(self) -> Plan {
+        ROUTES.iter().find(|route| route.feature == self).map_or(Plan::Free, |route| route.plan)
+    }
+}
+
+#[derive(Debug)]
+pub struct Route {
+    /// The handler's name and the OpenAPI operation id.
+    pub operation: &'static str,
+    pub method: Method,
+    pub path: &'static str,
+    pub plan: Plan,
+    pub charge: Charge,
+    pub feature: Feature,
+}
+
+const fn page(operation: &'static str, path: &'static str) -> Route {
+    Route { operation, method: Method::Get, path, plan: Plan::Free, charge: Charge::Page, feature: Feature::Service }
+}
+
+const fn get(operation: &'static str, path: &'static str, plan: Plan, feature: Feature) -> Route {
+    Route { operation, method: Method::Get, path, plan, charge: Charge::Quota, feature }
+}
+
+const fn post(operation: &'static str, path: &'static str, plan: Plan, feature: Feature) -> Route {
+    Route { operation, method: Method::Post, path, plan, charge: Charge::Quota, feature }
+}
+
+pub const ROUTES: &[Route] = &[
+    page("get_health", "/health"),
+    page("show_home", "/"),
+    page("show_pricing", "/pricing"),
+    page("show_docs", "/docs"),
+    page("get_openapi", "/docs/openapi.yaml"),
+    page("get_docs_script", "/docs/init.js"),
+    page("get_docs_bundle", "/docs/scalar.js"),
+    page("get_style", "/assets/vintem.css"),
+    page("get_pricing_script", "/assets/pricing.js"),
+    page("get_icon", "/favicon.ico"),
+    get("list_selic", "/api/v1/market/selic", Plan::Free, Feature::Market),
+    get("get_selic", "/api/v1/market/selic/current", Plan::Free, Feature::Market),
+    get("list_cdi", "/api/v1/market/cdi", Plan::Free, Feature::Market),
+    get("get_cdi", "/api/v1/market/cdi/current", Plan::Free, Feature::Market),
+    get("list_ipca", "/api/v1/market/ipca", Plan::Free, Feature::Market),
+    get("get_ipca", "/api/v1/market/ipca/current", Plan::Free, Feature::Market),
+    get("list_fx", "/api/v1/market/fx", Plan::Free, Feature::Market),
+    get("get_fx", "/api/v1/market/fx/current", Plan::Free, Feature::Market),
+    get("get_overview", "/api/v1/market/overview", Plan::Free, Feature::Market),
+    get("list_companies", "/api/v1/companies", Plan::Bronze, Feature::Companies),
+    get("search_companies", "/api/v1/companies/search", Plan::Bronze, Feature::Companies),
+    get("get_company", "/api/v1/companies/{id}", Plan::Bronze, Feature::Companies),
+    get("list_company_filings", "/api/v1/companies/{id}/filings", Plan::Gold, Feature::Filings),
+    get("list_filings", "/api/v1/filings", Plan::Gold, Feature::Filings),
+    get("search_filings", "/api/v1/filings/search", Plan::Gold, Feature::Filings),
+    get("list_recent_filings", "/api/v1/filings/recent", Plan::Gold, Feature::Filings),
+    get("get_filing", "/api/v1/filings/{id}", Plan::Gold, Feature::Filings),
+    get("search", "/api/v1/search", Plan::Bronze, Feature::Search),
+    get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service),
+    post("register_key", "/api/v1/plans/register", Plan::Free, Feature::Service),
+    get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service),
+    get("get_status", "/api/v1/status", Plan::Free, Feature::Service),
+];
+
+/// The route of this operation. A name that is in no line of the table is a bug, found at the first start.
+pub fn route(operation: &str) -> &'static Route {
+    ROUTES
+        .iter()
+        .find(|route| route.operation == operation)
+        .unwrap_or_else(|| panic!("no line of the route table is called {operation}"))
+}
+
+/// What a plan includes, as sentences.
+pub fn features(plan: Plan, limits: &Limits, lang: Lang) -> Vec<String> {
+    let mut sentences = vec![limit_sentence(limits.of(plan), limits.window_seconds, lang)];
+    if plan == Plan::Free {
+        let text = Text::new(
+            "No API key needed: counted per address; with a free key, per key",
+            "Não é preciso chave: contado por endereço; com uma chave gratuita, por chave",
+        );
+        sentences.push(text.in_lang(lang).to_owned());
+    }
+    let included = Feature::SOLD.into_iter().filter(|feature| feature.plan() <= plan);
+    sentences.extend(included.map(|feature| feature.sentence().in_lang(lang).to_owned()));
+    sentences
+}
+
+/// What a plan does not include, with the plan that does.
+pub fn restrictions(plan: Plan, lang: Lang) -> Vec<String> {
+    Feature::SOLD
+        .into_iter()
+        .filter(|feature| feature.plan() > plan)
+        .map(|feature| {
+            let (missing, needed) = (feature.missing().in_lang(lang), feature.plan().name());
+            match lang {
+                Lang::En => format!("{missing} (from {needed} on)"),
+                Lang::Pt => format!("{missing} (a partir do {needed})"),
+            }
+        })
+        .collect()
+}
+
+fn limit_sentence(limit: u32, window_seconds: u32, lang: Lang) -> String {
+    match (lang, window_seconds) {
+        (Lang::En, 60) => format!("{limit} requests in any minute"),
+        (Lang::Pt, 60) => format!("{limit} requisições em qualquer minuto"),
+        (Lang::En, _) => format!("{limit} requests in any {window_seconds} seconds"),
+        (Lang::Pt, _) => format!("{limit} requisições em quaisquer {window_seconds} segundos"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_has_one_plan() {
+        for route in ROUTES {
+            assert_eq!(route.plan, route.feature.plan(), "{}", route.operation);
+        }
+    }
+
+    #[test]
+    fn operations_and_paths_are_named_once() {
+        for (at, route) in ROUTES.iter().enumerate() {
+            for other in &ROUTES[at + 1..] {
+                assert_ne!(route.operation, other.operation);
+                assert!(route.path != other.path || route.method != other.method, "{}", route.path);
+            }
+        }
+    }
+
+    #[test]
+    fn platinum_lacks_nothing_and_free_reaches_market_data_only() {
+        assert_eq!(restrictions(Plan::Platinum, Lang::En), Vec::<String>::new());
+        assert_eq!(
+            restrictions(Plan::Free, Lang::En),
+            ["No companies (from Bronze on)", "No search (from Bronze on)", "No filings (from Gold on)"]
+        );
+        assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 3);
+    }
+}

@@ -1,0 +1,94 @@
+//! The series that we carry: one entry each, from which storage, endpoints and descriptions follow.
+
+use chrono::NaiveDate;
+
+use crate::lang::Text;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Frequency {
+    /// Every day of the calendar.
+    Daily,
+    /// Days on which banks settle.
+    BusinessDaily,
+    /// Dated the first day of the reference month.
+    Monthly,
+}
+
+impl Frequency {
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Daily => "daily",
+            Self::BusinessDaily => "business-daily",
+            Self::Monthly => "monthly",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Series {
+    pub id: &'static str,
+    /// The code in the central bank's time-series system (SGS).
+    pub code: u32,
+    pub name: Text,
+    pub unit: Text,
+    pub basis: Text,
+    pub frequency: Frequency,
+    pub starts: NaiveDate,
+    pub decimals: u32,
+}
+
+/// By identity: the table holds each series once.
+impl PartialEq for Series {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Series {}
+
+impl std::hash::Hash for Series {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+const fn day(year: i32, month: u32, day: u32) -> NaiveDate {
+    NaiveDate::from_ymd_opt(year, month, day).expect("a day of the calendar")
+}
+
+pub static SERIES: [Series; 3] = [
+    Series {
+        id: "selic",
+        code: 432,
+        name: Text::new("Selic target set by Copom", "Meta Selic definida pelo Copom"),
+        unit: Text::new("% p.a.", "% a.a."),
+        basis: Text::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
+        frequency: Frequency::Daily,
+        starts: day(1999, 3, 5),
+        decimals: 2,
+    },
+    Series {
+        id: "cdi",
+        code: 4389,
+        name: Text::new("CDI, annualised", "CDI, anualizado"),
+        unit: Text::new("% p.a.", "% a.a."),
+        basis: Text::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
+        frequency: Frequency::BusinessDaily,
+        starts: day(1986, 3, 6),
+        decimals: 2,
+    },
+    Series {
+        id: "ipca",
+        code: 433,
+        name: Text::new("IPCA, monthly change", "IPCA, variação mensal"),
+        unit: Text::new("% per month", "% ao mês"),
+        basis: Text::new("change on the previous month", "variação sobre o mês anterior"),
+        frequency: Frequency::Monthly,
+        starts: day(1980, 1, 1),
+        decimals: 2,
+    },
+];
+
+pub fn by_id(id: &str) -> Option<&'static Series> {
+    SERIES.iter().find(|series| series.id == id)
+}

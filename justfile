@@ -1,0 +1,33 @@
+# The recipes of the project. `just` installs from PyPI as rust-just.
+
+# What there is
+default:
+    @just --list
+
+# Everything that CI runs
+ci:
+    .ci/run
+
+# The tests, with a PostgreSQL and a Redis of their own
+test *ARGS:
+    checks/with-engines cargo nextest run --workspace --cargo-profile ci {{ARGS}}
+
+# Hold a served demo to the contract
+contract FILINGS="50000":
+    cargo build --profile ci -p vintem-server
+    checks/with-engines checks/contract-served target/ci/vintem {{FILINGS}}
+
+# The contract at the size of the whole country; prints times and memory
+whole-country:
+    cargo build --release -p vintem-server
+    checks/with-engines checks/contract-served target/release/vintem 1100000
+
+# Licences, advisories, sources and duplicates of all dependencies
+audit:
+    command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+    cargo deny --all-features check
+
+# Format and lint
+lint:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets --profile ci -- -D warnings
