@@ -1,0 +1,129 @@
+//! Admission: who may pass now, what remains, and when it will be free again.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::Script;
+use vintem_domain::{AddressBucket, KeyId};
+
+use crate::{Meter, MeterError, Result};
+
+/// Whose quota is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visitor {
+    Key(KeyId),
+    Address(AddressBucket),
+}
+
+/// What the visit takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    /// One of the visitor's quota.
+    Quota,
+    /// Nothing of the quota, which is only shown; one of what an address may read of pages.
+    Page { address: AddressBucket, limit: u32 },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Visit {
+    pub visitor: Visitor,
+    pub limit: u32,
+    pub charge: Charge,
+    /// The key in whose usage the visit is counted.
+    pub counted_for: Option<KeyId>,
+}
+
+/// The answer to a visit. Instants are Redis' own, in microseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    pub admitted: bool,
+    /// Of the visitor's quota.
+    pub remaining: u32,
+    /// Until one visit of this kind will pass; zero if this one did.
+    pub wait_us: u64,
+    /// When all of the quota is free again.
+    pub reset_at_us: u64,
+    pub now_us: u64,
+}
+
+/// A cap on how often something may happen within a day.
+#[derive(Debug, Clone)]
+pub struct Cap {
+    /// What is capped, e.g. an address or the fingerprint of an e-mail.
+    pub what: String,
+    pub limit: u32,
+}
+
+pub(crate) const LOG_LUA: &str = include_str!("log.lua");
+
+static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("admit.lua")].concat()));
+static CAPS: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("caps.lua")].concat()));
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl Meter {
+    /// Admits or refuses, and counts the visit for its key: one call, exact over all replicas.
+    pub async fn admit(&self, visit: &Visit) -> Result<Verdict> {
+        self.admit_at(visit, 0).await
+    }
+
+    /// As [`Meter::admit`], at an instant of the caller's choice; 0 is Redis' clock.
+    pub(crate) async fn admit_at(&self, visit: &Visit, now_us: u64) -> Result<Verdict> {
+        let log = match visit.visitor {
+            Visitor::Key(id) => self.keys.key_log(id),
+            Visitor::Address(address) => self.keys.address_log(address),
+        };
+        let counted_for = visit.counted_for.map(|id| id.to_string()).unwrap_or_default();
+        let mut call = ADMIT.key(self.keys.current_batch());
+        call.key(log)
+            .arg(micros(self.window))
+            .arg(now_us)
+            .arg(self.keys.batch_prefix())
+            .arg(self.outcomes.nonce())
+            .arg(visit.limit)
+            .arg(if visit.charge == Charge::Quota { "take" } else { "look" })
+            .arg(counted_for);
+        if let Charge::Page { address, limit } = visit.charge {
+            call.key(self.keys.page_log(address)).arg(limit).arg("take").arg("");
+        }
+        let answer: Vec<u64> = call.invoke_async(&mut self.redis.clone()).await?;
+        verdict(&answer)
+    }
+
+    /// Takes one of each cap, or none of any: `Err(wait)` says in how many microseconds all would pass.
+    pub async fn take_daily(&self, caps: &[Cap]) -> Result<std::result::Result<(), u64>> {
+        let mut call = CAPS.prepare_invoke();
+        for cap in caps {
+            call.key(self.keys.registration_log(&cap.what));
+        }
+        call.arg(micros(DAY));
+        for cap in caps {
+            call.arg(cap.limit);
+        }
+        let wait_us: u64 = call.invoke_async(&mut self.redis.clone()).await?;
+        Ok(if wait_us == 0 { Ok(()) } else { Err(wait_us) })
+    }
+}
+
+/// `now`, the state of the quota, and for a page the state of the pages' own limit.
+fn verdict(answer: &[u64]) -> Result<Verdict> {
+    let foreign = || MeterError::Foreign(format!("{answer:?}"));
+    let (&now_us, states) = answer.split_first().ok_or_else(foreign)?;
+    let &[admitted, remaining, wait_us, reset_at_us] = states.first_chunk().ok_or_else(foreign)?;
+    let mut verdict = Verdict {
+        admitted: admitted == 1,
+        remaining: u32::try_from(remaining).map_err(|_| foreign())?,
+        wait_us,
+        reset_at_us,
+        now_us,
+    };
+    if let Some(&[admitted, _, wait_us, _]) = states.get(4..).and_then(<[u64]>::first_chunk) {
+        verdict.admitted = admitted == 1;
+        verdict.wait_us = wait_us;
+    }
+    Ok(verdict)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,35 @@
+//! Notifications: that a dataset has a new generation, or that a key changed.
+
+use sqlx::postgres::PgListener;
+
+use crate::{Result, Store};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    Generation,
+    Keys,
+    /// The channel was cut and is open again: anything may have happened meanwhile.
+    Reconnected,
+}
+
+#[derive(Debug)]
+pub struct Listener(PgListener);
+
+impl Store {
+    pub async fn listen(&self) -> Result<Listener> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen_all(["vintem_generation", "vintem_keys"]).await?;
+        Ok(Listener(listener))
+    }
+}
+
+impl Listener {
+    /// Waits for the next notice; an error means that Postgres is away and a new listener is needed.
+    pub async fn next(&mut self) -> Result<Notice> {
+        let Some(notification) = self.0.try_recv().await? else { return Ok(Notice::Reconnected) };
+        Ok(match notification.channel() {
+            "vintem_keys" => Notice::Keys,
+            _ => Notice::Generation,
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! What the snapshot is built from: the current version of everything, read in one repeatable-read transaction.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, NaiveDate, Utc};
+use futures_util::TryStreamExt;
+use sqlx::{Postgres, Row, Transaction};
+use vintem_domain::{Cnpj, Company, Currency, Dataset, Decimal, FilingSet, Origin, Quote, Series};
+
+use crate::load::Observation;
+use crate::{Result, Store, StoreError};
+
+/// How far a dataset has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetState {
+    pub generation: i64,
+    pub loaded_at: DateTime<Utc>,
+    pub origin: Origin,
+}
+
+/// One filing as it comes by; it borrows from the row, so that millions of them cost no allocation.
+#[derive(Debug)]
+pub struct FilingRow<'r> {
+    pub id: &'r str,
+    pub set: FilingSet,
+    pub company_id: u32,
+    pub company_name: &'r str,
+    pub category: &'r str,
+    pub doc_type: &'r str,
+    pub kind: &'r str,
+    pub subject: &'r str,
+    pub delivered_on: NaiveDate,
+    pub reference_date: Option<NaiveDate>,
+    pub version: u16,
+    pub protocol: &'r str,
+    pub url: &'r str,
+}
+
+/// A view of the database at one moment.
+#[derive(Debug)]
+pub struct Reader {
+    transaction: Transaction<'static, Postgres>,
+}
+
+impl Store {
+    pub async fn reader(&self) -> Result<Reader> {
+        let mut transaction = self.pool.begin().await?;
+        sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *transaction).await?;
+        Ok(Reader { transaction })
+    }
+
+    /// The datasets that were ever loaded.
+    pub async fn dataset_states(&self) -> Result<HashMap<Dataset, DatasetState>> {
+        self.reader().await?.dataset_states().await
+    }
+}
+
+impl Reader {
+    pub async fn dataset_states(&mut self) -> Result<HashMap<Dataset, DatasetState>> {
+        let rows = sqlx::query("select id, generation, loaded_at, origin from dataset")
+            .fetch_all(&mut *self.transaction)
+            .await?;
+        let mut states = HashMap::new();
+        for row in rows {
+            let origin: &str = row.try_get("origin")?;
+            let origin = Origin::from_id(origin).ok_or_else(|| StoreError::Foreign(format!("origin {origin}")))?;
+            // A dataset of a newer version is none of ours to serve.
+            let Some(dataset) = Dataset::from_id(row.try_get("id")?) else { continue };
+            let state =
+                DatasetState { generation: row.try_get("generation")?, loaded_at: row.try_get("loaded_at")?, origin };
+            states.insert(dataset, state);
+        }
+        Ok(states)
+    }
+
+    /// Oldest first, each date once.
+    pub async fn observations(&mut self, series: &Series) -> Result<Vec<Observation>> {
+        let rows: Vec<(NaiveDate, Decimal)> = sqlx::query_as(
+            "select distinct on (ref_date) ref_date, value
+             from observation
+             where series = $1
+             order by ref_date, known_at desc",
+        )
+        .bind(series.id)
+        .fetch_all(&mut *self.transaction)
+        .await?;
+        Ok(rows.into_iter().map(|(date, value)| Observation { date, value }).collect())
+    }
+
+    /// The closing rates in reais of one currency, oldest first, each date once.
+    pub async fn closing_quotes(&mut self, currency: Currency) -> Result<Vec<(NaiveDate, Quote)>> {
+        let rows: Vec<(NaiveDate, Decimal, Decimal)> = sqlx::query_as(
+            "select distinct on (ref_date) ref_date, buy, sell
+             from fx_bulletin
+             where currency = $1 and bulletin = 'closing' and quote_currency = 'BRL'
+             order by ref_date, published_at desc, known_at desc",
+        )
+        .bind(currency.code())
+        .fetch_all(&mut *self.transaction)
+        .await?;
+        Ok(rows.into_iter().map(|(date, buy, sell)| (date, Quote { buy, sell })).collect())
+    }
+
+    /// The registry's companies with the names that earlier versions gave them.
+    pub async fn companies(&mut self) -> Result<Vec<Company>> {
+        let rows = sqlx::query(
+            "select distinct on (cvm_code) company_version.*,
+                    array(
+                        select former.name
+                        from company_version former
+                        where former.cvm_code = company_version.cvm_code
+                          and former.name <> company_version.name
+                        group by former.name
+                        order by max(former.known_at) desc
+                    ) as former_names
+             from company_version
+             order by cvm_code, known_at desc",
+        )
+        .fetch_all(&mut *self.transaction)
+        .await?;
+        let mut companies = Vec::with_capacity(rows.len());
+        for row in rows {
+            companies.push(Company {
+                id: positive(row.try_get("cvm_code")?)?,
+                name: row.try_get("name")?,
+                cnpj: Cnpj::parse(row.try_get("cnpj")?),
+                status: row.try_get("status")?,
+                sector: row.try_get("sector")?,
+                trade_name: row.try_get("trade_name")?,
+                former_names: row.try_get("former_names")?,
+                tickers: row.try_get("tickers")?,
+                markets: row.try_get("markets")?,
+                registered_on: row.try_get("registered_on")?,
+                cancelled_on: row.try_get("cancelled_on")?,
+                status_since: row.try_get("status_since")?,
+                category: row.try_get("category")?,
+                situation: row.try_get("situation")?,
+                control: row.try_get("control")?,
+                city: row.try_get("city")?,
+                state: row.try_get("state")?,
+                auditor: row.try_get("auditor")?,
+                registered: true,
+            });
+        }
+        Ok(companies)
+    }
+
+    /// Every filing in its current version, in no particular order.
+    pub async fn for_each_filing(&mut self, mut visit: impl FnMut(FilingRow<'_>)) -> Result<()> {
+        let mut rows = sqlx::query(
+            "select id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on,
+                    reference_date, version, protocol, url
+             from filing_version
+             where not exists (
+                 select 1
+                 from filing_version newer
+                 where newer.id = filing_version.id and newer.known_at > filing_version.known_at
+             )",
+        )
+        .fetch(&mut *self.transaction);
+        while let Some(row) = rows.try_next().await? {
+            let set: &str = row.try_get(1)?;
+            visit(FilingRow {
+                id: row.try_get(0)?,
+                set: FilingSet::from_id(set).ok_or_else(|| StoreError::Foreign(format!("filing set {set}")))?,
+                company_id: positive(row.try_get(2)?)?,
+                company_name: row.try_get(3)?,
+                category: row.try_get(4)?,
+                doc_type: row.try_get(5)?,
+                kind: row.try_get(6)?,
+                subject: row.try_get(7)?,
+                delivered_on: row.try_get(8)?,
+                reference_date: row.try_get(9)?,
+                version: u16::try_from(row.try_get::<i16, _>(10)?).unwrap_or(0),
+                protocol: row.try_get(11)?,
+                url: row.try_get(12)?,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn positive(code: i32) -> Result<u32> {
+    u32::try_from(code).map_err(|_| StoreError::Foreign(format!("company code {code}")))
+}
