@@ -1,0 +1,358 @@
+//! Made-up rates: Selic, CDI, IPCA and exchange rates, shaped like Brazil's decades without stating its values.
+//!
+//! All of it walks through time in whole numbers of the last decimal, so nothing is ever rounded.
+
+use chrono::{Datelike, Days, Months, NaiveDate, Weekday};
+use rust_decimal::Decimal;
+use vintem_domain::fx::REAL_SINCE;
+use vintem_domain::{Currency, Series, series};
+use vintem_store::load::{Bulletin, BulletinKind, Observation};
+
+use super::random::Random;
+
+/// A level that a curve passes at the first day of a month; between two of them it is straight.
+type Anchor = (i32, u32, i64);
+
+/// What a series holds up to `until`. A series that nobody has made up here has no rows, which a test refuses.
+pub fn observations(series: &Series, until: NaiveDate) -> Vec<Observation> {
+    let rows = match series.id {
+        "selic" => selic(series, until),
+        "cdi" => cdi(series, until),
+        "ipca" => ipca(series, until),
+        _ => Vec::new(),
+    };
+    let in_decimals = |(date, value)| Observation { date, value: Decimal::new(value, series.decimals) };
+    rows.into_iter().map(in_decimals).collect()
+}
+
+/// Monday to Friday but for the holidays that fall on the same day each year.
+pub fn is_business_day(day: NaiveDate) -> bool {
+    const HOLIDAYS: [(u32, u32); 8] = [(1, 1), (4, 21), (5, 1), (9, 7), (10, 12), (11, 2), (11, 15), (12, 25)];
+    !matches!(day.weekday(), Weekday::Sat | Weekday::Sun) && !HOLIDAYS.contains(&(day.month(), day.day()))
+}
+
+/// Every day of the calendar, both ends included.
+pub fn days(from: NaiveDate, until: NaiveDate) -> impl Iterator<Item = NaiveDate> {
+    from.iter_days().take_while(move |day| *day <= until)
+}
+
+/// Where the target is heading from each year on; later years draw their own.
+const SELIC_GOALS: [(i32, i64); 13] = [
+    (1999, 2000),
+    (2004, 1600),
+    (2006, 1100),
+    (2008, 1350),
+    (2009, 850),
+    (2011, 1250),
+    (2012, 750),
+    (2014, 1400),
+    (2017, 650),
+    (2019, 225),
+    (2021, 1350),
+    (2024, 1050),
+    (2025, 1475),
+];
+
+/// The target moves on the day after a meeting, a Thursday, every six or seven weeks.
+fn selic(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+    let mut random = Random::new("selic");
+    let mut rate = 4500;
+    let mut next_change = day(1999, 3, 25);
+    let mut weeks = [6, 7].into_iter().cycle();
+    let mut rows = Vec::new();
+    for date in days(series.starts, until) {
+        if date == next_change {
+            rate += selic_step(selic_goal(date.year()) - rate, &mut random);
+            next_change = date + Days::new(7 * weeks.next().unwrap_or(6));
+        }
+        rows.push((date, rate));
+    }
+    rows
+}
+
+fn selic_goal(year: i32) -> i64 {
+    let (last_year, _) = SELIC_GOALS[SELIC_GOALS.len() - 1];
+    if year > last_year {
+        return Random::new(&format!("selic {year}")).between(40, 60) * 25;
+    }
+    SELIC_GOALS.iter().rev().find(|(since, _)| *since <= year).map_or(SELIC_GOALS[0].1, |(_, goal)| *goal)
+}
+
+/// In quarters of a point, never past the goal; far from it no meeting lets the rate rest.
+fn selic_step(gap: i64, random: &mut Random) -> i64 {
+    let step = match gap.abs() {
+        301.. => 75,
+        _ if random.chance(250) => 0,
+        near => near.min(random.pick(&[25, 50, 75])),
+    };
+    step * gap.signum()
+}
+
+/// Hundredths of a point, as all curves of rates here.
+const CDI_BEFORE_REAL: [Anchor; 8] = [
+    (1986, 3, 25_000),
+    (1987, 1, 60_000),
+    (1988, 6, 220_000),
+    (1989, 12, 2_800_000),
+    (1990, 3, 4_500_000),
+    (1990, 5, 70_000),
+    (1993, 1, 350_000),
+    (1994, 6, 1_200_000),
+];
+
+const CDI_BEFORE_TARGET: [Anchor; 6] =
+    [(1994, 7, 5800), (1995, 6, 5200), (1996, 6, 2600), (1997, 9, 2100), (1998, 10, 3600), (1999, 2, 3900)];
+
+/// A tenth of a point below the target since there is one.
+fn cdi(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+    let mut random = Random::new("cdi");
+    let target = series::by_id("selic").map_or(Vec::new(), |of| selic(of, until));
+    let target_since = target.first().map(|(date, _)| *date);
+    let mut rows = Vec::new();
+    for date in days(series.starts, until).filter(|date| is_business_day(*date)) {
+        let after_target = target_since.map(|since| (date - since).num_days()).and_then(|at| usize::try_from(at).ok());
+        let rate = match after_target.and_then(|at| target.get(at)) {
+            Some((_, target)) => target - 10,
+            None if date >= REAL_SINCE => noisy(level(&CDI_BEFORE_TARGET, date), 20, &mut random),
+            None => noisy(level(&CDI_BEFORE_REAL, date), 30, &mut random),
+        };
+        rows.push((date, rate));
+    }
+    rows
+}
+
+const IPCA_BEFORE_REAL: [Anchor; 13] = [
+    (1980, 1, 600),
+    (1983, 6, 950),
+    (1985, 12, 1300),
+    (1986, 4, 320),
+    (1987, 5, 2200),
+    (1987, 9, 700),
+    (1988, 12, 2800),
+    (1989, 12, 5200),
+    (1990, 3, 8000),
+    (1990, 5, 800),
+    (1991, 6, 1200),
+    (1992, 12, 2500),
+    (1994, 6, 4600),
+];
+
+/// Dated the first of its month and known from about the tenth of the next.
+fn ipca(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+    let mut random = Random::new("ipca");
+    let mut rows = Vec::new();
+    let mut month = series.starts;
+    while month + Months::new(1) + Days::new(9) <= until {
+        let change = if month < REAL_SINCE {
+            noisy(level(&IPCA_BEFORE_REAL, month), 20, &mut random).clamp(300, 8200)
+        } else {
+            // Food is dearer in the rains.
+            let season = if matches!(month.month(), 11 | 12 | 1 | 2) { 20 } else { 0 };
+            (season + random.between(5, 85) + random.between(-45, 25)).clamp(-30, 130)
+        };
+        rows.push((month, change));
+        month = month + Months::new(1);
+    }
+    rows
+}
+
+/// Millionths of a real for a dollar.
+const DOLLAR: [Anchor; 17] = [
+    (1994, 7, 930_000),
+    (1995, 3, 900_000),
+    (1998, 12, 1_205_000),
+    (1999, 2, 1_900_000),
+    (2001, 1, 1_970_000),
+    (2002, 10, 3_600_000),
+    (2005, 8, 2_350_000),
+    (2008, 7, 1_620_000),
+    (2008, 12, 2_350_000),
+    (2011, 7, 1_600_000),
+    (2015, 9, 3_850_000),
+    (2017, 2, 3_150_000),
+    (2020, 5, 5_450_000),
+    (2022, 4, 4_850_000),
+    (2024, 12, 5_400_000),
+    (2026, 1, 5_200_000),
+    (2032, 1, 4_900_000),
+];
+
+const EURO_SINCE: NaiveDate = day(1999, 1, 4);
+
+/// Closing bulletins of all ten currencies on every business day since the real, by day.
+pub fn bulletins(until: NaiveDate) -> Vec<Bulletin> {
+    let mut dollar = Walk::new("USD", level(&DOLLAR, REAL_SINCE));
+    let mut crosses = Currency::ALL.map(|currency| Walk::new(currency.code(), billionths_of_dollar(currency)));
+    let mut seconds = Random::new("ptax seconds");
+    let mut rows = Vec::new();
+    for date in days(REAL_SINCE, until).filter(|date| is_business_day(*date)) {
+        let dollar = dollar.step(level(&DOLLAR, date), 60);
+        let second = seconds.below(60) as u32;
+        let published_at = date.and_hms_opt(13, 10, second).expect("a time of the day");
+        for (currency, cross) in Currency::ALL.into_iter().zip(&mut crosses) {
+            if currency == Currency::Eur && date < EURO_SINCE {
+                continue;
+            }
+            let spread_ten_thousandths = cross.random.between(1, 3);
+            let cross = match currency {
+                Currency::Usd => billionths_of_dollar(currency),
+                _ => cross.step(billionths_of_dollar(currency), 40),
+            };
+            let decimals = if currency == Currency::Jpy { 5 } else { 4 };
+            let buy = dollar * cross / 10_i64.pow(6 + 9 - decimals);
+            let sell = buy + (buy * spread_ten_thousandths / 10_000).max(1);
+            rows.push(Bulletin {
+                currency,
+                date,
+                kind: BulletinKind::Closing,
+                published_at,
+                quote_currency: "BRL".to_owned(),
+                buy: Decimal::new(buy, decimals),
+                sell: Decimal::new(sell, decimals),
+            });
+        }
+    }
+    rows
+}
+
+/// What each currency is worth in the long run.
+const fn billionths_of_dollar(currency: Currency) -> i64 {
+    match currency {
+        Currency::Aud => 660_000_000,
+        Currency::Cad => 720_000_000,
+        Currency::Chf => 1_100_000_000,
+        Currency::Dkk => 145_000_000,
+        Currency::Eur => 1_100_000_000,
+        Currency::Gbp => 1_300_000_000,
+        Currency::Jpy => 6_800_000,
+        Currency::Nok => 95_000_000,
+        Currency::Sek => 97_000_000,
+        Currency::Usd => 1_000_000_000,
+    }
+}
+
+/// A random walk that is drawn back to where it belongs, so that it wanders and never runs away.
+struct Walk {
+    value: i64,
+    random: Random,
+}
+
+impl Walk {
+    fn new(label: &str, value: i64) -> Self {
+        Self { value, random: Random::new(&format!("walk {label}")) }
+    }
+
+    /// One day on: a fortieth of the way home, then up to `ten_thousandths` astray.
+    fn step(&mut self, home: i64, ten_thousandths: i64) -> i64 {
+        self.value += (home - self.value) / 40;
+        self.value += self.value * self.random.between(-ten_thousandths, ten_thousandths) / 10_000;
+        self.value
+    }
+}
+
+/// The height of a curve on a day; flat before its first anchor and after its last.
+fn level(anchors: &[Anchor], date: NaiveDate) -> i64 {
+    let after = anchors.partition_point(|(year, month, _)| day(*year, *month, 1) <= date);
+    let (Some(right), Some(left)) = (anchors.get(after), after.checked_sub(1).and_then(|at| anchors.get(at))) else {
+        return if after == 0 { anchors[0].2 } else { anchors[anchors.len() - 1].2 };
+    };
+    let (from, to) = (day(left.0, left.1, 1), day(right.0, right.1, 1));
+    left.2 + (right.2 - left.2) * (date - from).num_days() / (to - from).num_days()
+}
+
+fn noisy(value: i64, thousandths: i64, random: &mut Random) -> i64 {
+    value + value * random.between(-thousandths, thousandths) / 1000
+}
+
+const fn day(year: i32, month: u32, day: u32) -> NaiveDate {
+    NaiveDate::from_ymd_opt(year, month, day).expect("a day of the calendar")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vintem_domain::series::SERIES;
+
+    const UNTIL: NaiveDate = day(2026, 11, 13);
+
+    fn rows(id: &str, until: NaiveDate) -> Vec<Observation> {
+        observations(series::by_id(id).unwrap(), until)
+    }
+
+    fn assert_within(rows: &[Observation], low: i64, high: i64) {
+        for row in rows {
+            assert!(row.value >= low.into() && row.value <= high.into(), "{row:?}");
+            assert_eq!(row.value.scale(), 2);
+        }
+    }
+
+    #[test]
+    fn every_series_has_rows_from_its_start_and_none_after_the_last_day() {
+        for series in &SERIES {
+            let rows = observations(series, UNTIL);
+            assert_eq!(rows[0].date, series.starts);
+            assert!(rows.is_sorted_by(|a, b| a.date < b.date));
+            assert!(rows.iter().all(|row| row.date <= UNTIL));
+            assert_eq!(rows, observations(series, UNTIL));
+        }
+    }
+
+    #[test]
+    fn a_later_last_day_only_adds_rows() {
+        for series in &SERIES {
+            let (shorter, longer) = (observations(series, day(2025, 2, 3)), observations(series, UNTIL));
+            assert!(longer.starts_with(&shorter), "{}", series.id);
+        }
+        assert!(bulletins(day(2026, 11, 13)).starts_with(&bulletins(day(2026, 11, 12))));
+    }
+
+    #[test]
+    fn selic_moves_in_quarters_of_a_point_on_every_day_of_the_calendar() {
+        let rows = rows("selic", day(2030, 12, 31));
+        assert_eq!(rows[0].value.to_string(), "45.00");
+        assert_within(&rows, 2, 45);
+        assert_within(&rows[rows.len() - 5 * 365..], 9, 16);
+        for pair in rows.windows(2) {
+            let step = (pair[1].value - pair[0].value).abs().to_string();
+            assert!(["0.00", "0.25", "0.50", "0.75"].contains(&step.as_str()), "{step}");
+            assert_eq!(pair[0].date.succ_opt(), Some(pair[1].date));
+        }
+    }
+
+    #[test]
+    fn cdi_follows_the_target_on_business_days() {
+        let (cdi, selic) = (rows("cdi", UNTIL), rows("selic", UNTIL));
+        assert!(cdi.iter().all(|row| is_business_day(row.date)));
+        assert_eq!(selic.last().unwrap().value - cdi.last().unwrap().value, Decimal::new(10, 2));
+        let real_at = cdi.partition_point(|row| row.date < REAL_SINCE);
+        assert_within(&cdi[..real_at], 200, 50_000);
+        assert_within(&cdi[real_at..], 1, 60);
+    }
+
+    #[test]
+    fn ipca_is_known_from_the_tenth_of_the_next_month() {
+        assert_eq!(rows("ipca", day(2026, 11, 9)).last().unwrap().date, day(2026, 9, 1));
+        assert_eq!(rows("ipca", day(2026, 11, 10)).last().unwrap().date, day(2026, 10, 1));
+        let rows = rows("ipca", UNTIL);
+        let real_at = rows.partition_point(|row| row.date < REAL_SINCE);
+        assert_within(&rows[..real_at], 3, 82);
+        assert_within(&rows[real_at..], -1, 2);
+    }
+
+    #[test]
+    fn all_currencies_are_quoted_on_the_last_business_day() {
+        // A Sunday that is a holiday, after a Saturday.
+        let rows = bulletins(day(2026, 11, 15));
+        let last: Vec<&Bulletin> = rows.iter().filter(|row| row.date == UNTIL).collect();
+        assert_eq!(last.iter().map(|row| row.currency).collect::<Vec<_>>(), Currency::ALL);
+        assert!(rows.iter().all(|row| row.date <= UNTIL && row.buy < row.sell && row.buy > Decimal::ZERO));
+        for row in last {
+            assert_eq!(row.buy.scale(), if row.currency == Currency::Jpy { 5 } else { 4 });
+            if row.currency == Currency::Usd {
+                assert!(row.buy > 4.into() && row.sell < 6.into(), "{row:?}");
+            }
+        }
+        let euros = rows.iter().find(|row| row.currency == Currency::Eur).unwrap();
+        assert_eq!(euros.date, EURO_SINCE);
+    }
+}
