@@ -1,0 +1,74 @@
+//! How Portuguese text becomes words to search by: the same for documents and for queries.
+
+use vintem_domain::text::fold;
+
+/// The words of a text, without case and accents, equal where people mean the same.
+pub fn words(text: &str) -> Vec<String> {
+    let folded = fold(text);
+    let mut words: Vec<String> = Vec::new();
+    let mut previous_end = 0;
+    let mut previous_is_s = false;
+    for (start, word) in word_spans(&folded) {
+        let between = &folded[previous_end..start];
+        // `S.A.` and `S/A` are `SA`.
+        if previous_is_s && word == "a" && matches!(between, "." | "/") {
+            words.pop();
+            words.push("sa".to_owned());
+            previous_is_s = false;
+        } else {
+            words.push(singular(word));
+            previous_is_s = word == "s";
+        }
+        previous_end = start + word.len();
+    }
+    words
+}
+
+/// `ações` and `ação`: with accents gone, the stemmers at hand never join them. The same for -ães and -ãos.
+fn singular(word: &str) -> String {
+    for ending in ["oes", "aes", "aos"] {
+        if let Some(stem) = word.strip_suffix(ending).filter(|stem| !stem.is_empty()) {
+            return format!("{stem}ao");
+        }
+    }
+    word.to_owned()
+}
+
+fn word_spans(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut rest = 0;
+    std::iter::from_fn(move || {
+        let start = rest + text[rest..].find(char::is_alphanumeric)?;
+        let length = text[start..].find(|character: char| !character.is_alphanumeric()).unwrap_or(text.len() - start);
+        rest = start + length;
+        Some((start, &text[start..rest]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn plurals_in_oes_are_their_singulars() {
+        for (plural, singular) in
+            [("Reuniões", "reunião"), ("AÇÕES", "acao"), ("Capitães", "capitão"), ("órgãos", "órgão")]
+        {
+            assert_eq!(words(plural), words(singular));
+        }
+    }
+
+    #[test]
+    fn spellings_of_sa_are_one_word() {
+        for text in ["Serra S.A.", "SERRA S/A", "serra sa", "Serra S.A"] {
+            assert_eq!(words(text), ["serra", "sa"], "{text}");
+        }
+        assert_eq!(words("plano s a prazo"), ["plano", "s", "a", "prazo"]);
+    }
+
+    #[test]
+    fn signs_are_no_words() {
+        for text in ["'", "\"", "(", "*", "\\", "%", "-", "🦜", "^~", "\0"] {
+            assert!(words(text).is_empty(), "{text:?}");
+        }
+    }
+}

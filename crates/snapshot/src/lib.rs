@@ -1,0 +1,85 @@
+//! The read model: everything that is served, as columns in memory and a Tantivy index, built from the store beside
+//! the served one and swapped whole.
+//!
+//! No request sees half of a generation, asks Postgres, scans a list, or pays more for a deep page. It never speaks
+//! HTTP. When Postgres is away the last snapshot is served on, byte for byte.
+
+mod analysis;
+mod columns;
+mod companies;
+mod filings;
+mod index;
+mod live;
+mod market;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vintem_domain::{Dataset, Origin, Series};
+use vintem_store::read::DatasetState;
+
+pub use companies::{Companies, CompanyFilter};
+pub use filings::{FilingFilter, FilingView, Filings};
+pub use live::LiveSnapshot;
+pub use market::{FxRates, PairRates, SeriesValues};
+
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("reading what the snapshot is built from: {0}")]
+    Store(#[from] vintem_store::StoreError),
+    #[error("building the search index: {0}")]
+    Index(#[from] tantivy::TantivyError),
+    #[error("building the snapshot was cut off: {0}")]
+    Cut(#[from] tokio::task::JoinError),
+}
+
+pub type Result<T> = std::result::Result<T, SnapshotError>;
+
+/// What a search found: how many in all, and the rows of the page asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    pub total: usize,
+    pub rows: Vec<u32>,
+}
+
+/// Everything that is served at one moment. A part is `None` until its dataset was loaded once.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    states: HashMap<Dataset, DatasetState>,
+    series: HashMap<&'static str, Arc<SeriesValues>>,
+    fx: Option<Arc<FxRates>>,
+    companies: Option<Arc<Companies>>,
+    filings: Option<Arc<Filings>>,
+}
+
+impl Snapshot {
+    pub fn state(&self, dataset: Dataset) -> Option<&DatasetState> {
+        self.states.get(&dataset)
+    }
+
+    /// Zero for what was never loaded.
+    pub fn generation(&self, dataset: Dataset) -> i64 {
+        self.state(dataset).map_or(0, |state| state.generation)
+    }
+
+    /// Whether anything that is served was made up for a demonstration.
+    pub fn is_synthetic(&self) -> bool {
+        self.states.values().any(|state| state.origin == Origin::Synthetic)
+    }
+
+    pub fn series(&self, series: &Series) -> Option<&SeriesValues> {
+        self.series.get(series.id).map(Arc::as_ref)
+    }
+
+    pub fn fx(&self) -> Option<&FxRates> {
+        self.fx.as_deref()
+    }
+
+    pub fn companies(&self) -> Option<&Companies> {
+        self.companies.as_deref()
+    }
+
+    pub fn filings(&self) -> Option<&Filings> {
+        self.filings.as_deref()
+    }
+}

@@ -1,0 +1,196 @@
+//! Series and exchange rates: sorted columns, a range by two binary searches.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use chrono::NaiveDate;
+use vintem_domain::{Currency, DateRange, Decimal, Pair, Quote};
+use vintem_store::load::Observation;
+
+/// One series, oldest first.
+#[derive(Debug, Default)]
+pub struct SeriesValues {
+    dates: Vec<NaiveDate>,
+    values: Vec<Decimal>,
+}
+
+impl SeriesValues {
+    pub(crate) fn new(observations: Vec<Observation>) -> Self {
+        let (dates, values) = observations.into_iter().map(|row| (row.date, row.value)).unzip();
+        Self { dates, values }
+    }
+
+    pub fn len(&self) -> usize {
+        self.dates.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.dates.is_empty()
+    }
+
+    /// The places of the observations within these days.
+    pub fn range(&self, days: DateRange) -> Range<usize> {
+        range_of(self.dates.len(), |at| self.dates[at], days)
+    }
+
+    pub fn get(&self, at: usize) -> (NaiveDate, Decimal) {
+        (self.dates[at], self.values[at])
+    }
+}
+
+/// Of two currencies the places of the days on which both were quoted.
+type CommonDays = Vec<(u32, u32)>;
+
+/// The closing rates of every currency, oldest first.
+#[derive(Debug, Default)]
+pub struct FxRates {
+    currencies: [Vec<(NaiveDate, Quote)>; Currency::ALL.len()],
+    /// For each cross the days on which both sides were quoted, found when it is first asked for.
+    crosses: [[OnceLock<CommonDays>; Currency::ALL.len()]; Currency::ALL.len()],
+}
+
+impl FxRates {
+    pub(crate) fn new(currencies: [Vec<(NaiveDate, Quote)>; Currency::ALL.len()]) -> Self {
+        Self { currencies, crosses: Default::default() }
+    }
+
+    /// All published rates.
+    pub fn len(&self) -> usize {
+        self.currencies.iter().map(Vec::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn newest(&self) -> Option<NaiveDate> {
+        self.currencies.iter().filter_map(|quotes| quotes.last()).map(|(day, _)| *day).max()
+    }
+
+    pub fn pair(&self, pair: Pair) -> PairRates<'_> {
+        let (first, second) = pair.legs();
+        let first_quotes = self.quotes(first);
+        match second {
+            None => PairRates { pair, first: first_quotes, second: &[], days: None },
+            Some(second) => {
+                let second_quotes = self.quotes(second);
+                let days = self.crosses[first as usize][second as usize]
+                    .get_or_init(|| common_days(first_quotes, second_quotes));
+                PairRates { pair, first: first_quotes, second: second_quotes, days: Some(days) }
+            }
+        }
+    }
+
+    fn quotes(&self, currency: Currency) -> &[(NaiveDate, Quote)] {
+        &self.currencies[currency as usize]
+    }
+}
+
+/// The rates of one pair, oldest first.
+#[derive(Debug)]
+pub struct PairRates<'s> {
+    pair: Pair,
+    first: &'s [(NaiveDate, Quote)],
+    second: &'s [(NaiveDate, Quote)],
+    /// Of a cross: the places in both columns.
+    days: Option<&'s [(u32, u32)]>,
+}
+
+impl PairRates<'_> {
+    pub fn len(&self) -> usize {
+        self.days.map_or(self.first.len(), <[_]>::len)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn range(&self, days: DateRange) -> Range<usize> {
+        range_of(self.len(), |at| self.date(at), days)
+    }
+
+    /// `None` only where a published rate is zero, of which no inverse exists.
+    pub fn get(&self, at: usize) -> Option<(NaiveDate, Quote)> {
+        let (first, second) = match self.days {
+            None => (self.first[at].1, None),
+            Some(days) => (self.first[days[at].0 as usize].1, Some(self.second[days[at].1 as usize].1)),
+        };
+        Some((self.date(at), self.pair.quote(first, second)?))
+    }
+
+    fn date(&self, at: usize) -> NaiveDate {
+        match self.days {
+            None => self.first[at].0,
+            Some(days) => self.first[days[at].0 as usize].0,
+        }
+    }
+}
+
+fn common_days(first: &[(NaiveDate, Quote)], second: &[(NaiveDate, Quote)]) -> CommonDays {
+    let mut days = Vec::new();
+    let mut other = 0;
+    for (at, (day, _)) in first.iter().enumerate() {
+        while other < second.len() && second[other].0 < *day {
+            other += 1;
+        }
+        if other < second.len() && second[other].0 == *day {
+            days.push((at as u32, other as u32));
+        }
+    }
+    days
+}
+
+/// The places in a column sorted by date that lie within `days`.
+fn range_of(len: usize, date: impl Fn(usize) -> NaiveDate, days: DateRange) -> Range<usize> {
+    let first_where = |holds: &dyn Fn(NaiveDate) -> bool| {
+        let (mut low, mut high) = (0, len);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if holds(date(middle)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    };
+    let start = first_where(&|day| day >= days.from);
+    let end = first_where(&|day| day > days.to);
+    start..end.max(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(number: u32) -> NaiveDate {
+        NaiveDate::from_ymd_opt(2026, 1, number).unwrap()
+    }
+
+    fn quote(value: i64) -> Quote {
+        Quote { buy: Decimal::from(value), sell: Decimal::from(value + 1) }
+    }
+
+    #[test]
+    fn a_range_holds_both_its_ends() {
+        let observations = [2, 3, 5, 9].map(|number| Observation { date: day(number), value: Decimal::ONE });
+        let series = SeriesValues::new(observations.to_vec());
+        let range = |from, to| series.range(DateRange { from: day(from), to: day(to) });
+        assert_eq!(range(3, 5), 1..3);
+        assert_eq!(range(1, 31), 0..4);
+        assert_eq!(range(6, 8), 3..3);
+        assert_eq!(range(9, 1).len(), 0);
+    }
+
+    #[test]
+    fn a_cross_takes_the_same_day_on_both_sides() {
+        let mut currencies: [Vec<(NaiveDate, Quote)>; 10] = Default::default();
+        currencies[Currency::Eur as usize] = vec![(day(2), quote(6)), (day(4), quote(8))];
+        currencies[Currency::Usd as usize] = vec![(day(1), quote(4)), (day(3), quote(5)), (day(4), quote(3))];
+        let fx = FxRates::new(currencies);
+        let cross = fx.pair(Pair::Cross(Currency::Eur, Currency::Usd));
+        assert_eq!(cross.len(), 1);
+        let (date, rate) = cross.get(0).unwrap();
+        assert_eq!((date, rate.buy.to_string()), (day(4), "2.00000000".to_owned()));
+    }
+}
