@@ -1,0 +1,109 @@
+//! Answers with data: JSON, the tag of what they were made from, links to the neighbouring pages.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use vintem_domain::{Dataset, VERSION};
+use vintem_snapshot::Snapshot;
+
+use crate::caller::Caller;
+use crate::params::Page;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A JSON answer that nobody may keep: what concerns one key.
+pub fn uncached(status: StatusCode, body: &impl Serialize) -> Response {
+    with_cache_control(status, body, HeaderValue::from_static("no-store"))
+}
+
+/// A JSON answer that is the same for all callers of a language.
+pub fn shared(caller: &Caller, body: &impl Serialize) -> Response {
+    with_cache_control(StatusCode::OK, body, cache_control(caller))
+}
+
+fn with_cache_control(status: StatusCode, body: &impl Serialize, cache_control: HeaderValue) -> Response {
+    let mut response = Response::new(Body::from(serde_json::to_vec(body).expect("bodies have text keys only")));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
+    response
+}
+
+/// The tag of an answer: it changes when the answer may.
+#[derive(Debug)]
+pub struct Tag<'a> {
+    caller: &'a Caller,
+    etag: HeaderValue,
+}
+
+impl<'a> Tag<'a> {
+    /// From the state of the datasets that are read, the request, and what else the answer depends on.
+    pub fn new(caller: &'a Caller, snapshot: &Snapshot, datasets: &[Dataset], more: impl Hash) -> Self {
+        let mut hasher = DefaultHasher::new();
+        VERSION.hash(&mut hasher);
+        for dataset in datasets {
+            // The time of the load as well: generations begin anew when demo data is taken away.
+            let state = snapshot.state(*dataset).map(|state| (state.generation, state.loaded_at));
+            (dataset.id(), state).hash(&mut hasher);
+        }
+        (&caller.path, &caller.query).hash(&mut hasher);
+        more.hash(&mut hasher);
+        let etag = HeaderValue::from_str(&format!("W/\"{:016x}\"", hasher.finish())).expect("hexadecimal digits");
+        Self { caller, etag }
+    }
+
+    /// The answer, or 304 if the caller has it already; then `body` is not made.
+    pub fn answer<B: Serialize>(self, body: impl FnOnce() -> B) -> Response {
+        let mut response = if self.is_held() { Response::new(Body::empty()) } else { shared(self.caller, &body()) };
+        if self.is_held() {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response.headers_mut().insert(header::CACHE_CONTROL, cache_control(self.caller));
+        }
+        response.headers_mut().insert(header::ETAG, self.etag);
+        response
+    }
+
+    fn is_held(&self) -> bool {
+        let Some(held) = self.caller.if_none_match.as_ref().and_then(|value| value.to_str().ok()) else { return false };
+        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+        let ours = opaque(self.etag.to_str().unwrap_or(""));
+        held.trim() == "*" || held.split(',').any(|tag| opaque(tag) == ours)
+    }
+}
+
+/// With a key the answer is its owner's alone.
+fn cache_control(caller: &Caller) -> HeaderValue {
+    HeaderValue::from_static(if caller.key.is_some() { "private, max-age=60" } else { "public, max-age=60" })
+}
+
+/// Adds `Link` with the next and the previous page.
+pub fn with_links(mut response: Response, caller: &Caller, public_url: &str, page: Page, total: usize) -> Response {
+    let mut links = Vec::new();
+    let address = |limit: usize, offset: usize| {
+        let kept = caller.query.split('&').filter(|pair| {
+            let name = pair.split('=').next().unwrap_or("");
+            !pair.is_empty() && name != "limit" && name != "offset"
+        });
+        let mut query: Vec<String> = kept.map(str::to_owned).collect();
+        query.extend([format!("limit={limit}"), format!("offset={offset}")]);
+        format!("{public_url}{}?{}", caller.path, query.join("&"))
+    };
+    let next = page.offset.saturating_add(page.limit);
+    if next < total {
+        links.push(format!("<{}>; rel=\"next\"", address(page.limit, next)));
+    }
+    if page.offset > 0 && total > 0 {
+        let end = page.offset.min(total);
+        let start = end.saturating_sub(page.limit);
+        links.push(format!("<{}>; rel=\"prev\"", address(end - start, start)));
+    }
+    if let Ok(value) = HeaderValue::from_str(&links.join(", "))
+        && !links.is_empty()
+    {
+        response.headers_mut().insert(header::LINK, value);
+    }
+    response
+}

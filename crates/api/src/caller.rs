@@ -1,0 +1,52 @@
+//! Who calls: in the signature of every handler.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::HeaderValue;
+use http::request::Parts;
+use vintem_domain::{KeyId, Lang, Plan, Problem};
+
+use crate::problem::Refusal;
+
+/// A caller that was admitted, whose key (if any) is valid, and whose plan includes the route.
+#[derive(Debug)]
+pub struct CallerDetails {
+    pub plan: Plan,
+    pub key: Option<KeyId>,
+    pub lang: Lang,
+    pub address: IpAddr,
+    /// Redis' clock at admission.
+    pub admitted_at_us: u64,
+    pub path: String,
+    pub query: String,
+    pub if_none_match: Option<HeaderValue>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Caller(pub Arc<CallerDetails>);
+
+impl std::ops::Deref for Caller {
+    type Target = CallerDetails;
+
+    fn deref(&self) -> &CallerDetails {
+        &self.0
+    }
+}
+
+impl Caller {
+    /// The key, where a route makes no sense without one.
+    pub fn required_key(&self) -> Result<KeyId, Refusal> {
+        self.key.ok_or(Refusal(Problem::KeyRequired))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        // Only the front layer lets requests through, and it leaves the caller here.
+        parts.extensions.get::<Caller>().cloned().ok_or(Refusal(Problem::Internal))
+    }
+}

@@ -1,0 +1,311 @@
+//! The outermost layer, in the order in which a request is judged: who calls → limit → key → route → plan → handler.
+//! It puts the headers on every answer, whoever gave it, and notes the outcome.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use vintem_domain::route::{self, Charge, ROUTES, Route};
+use vintem_domain::usage::Outcome;
+use vintem_domain::{AddressBucket, KeyId, Lang, Plan, Problem, address};
+use vintem_meter::{MeterError, Verdict, Visit, Visitor};
+
+use crate::App;
+use crate::caller::{Caller, CallerDetails};
+use crate::identity::{Credential, PeerAddress, client_address, credential};
+use crate::keyring::KeyVerdict;
+use crate::problem::{self, Refusal};
+
+/// What an address may read of pages, documents and preflights in one window.
+const PAGES_PER_WINDOW: u32 = 600;
+/// What is longer is no request that anyone needs.
+const LONGEST_ADDRESS: usize = 8192;
+
+/// The service and its routes as the front layer looks them up.
+pub struct Front {
+    app: Arc<App>,
+    /// The methods of each path, found as axum finds them.
+    paths: matchit::Router<Vec<&'static Route>>,
+    policies: HashMap<Plan, HeaderValue>,
+}
+
+impl Front {
+    pub fn new(app: Arc<App>) -> Self {
+        let mut by_path: HashMap<&'static str, Vec<&'static Route>> = HashMap::new();
+        for route in ROUTES {
+            by_path.entry(route.path).or_default().push(route);
+        }
+        let mut paths = matchit::Router::new();
+        for (path, routes) in by_path {
+            paths.insert(path, routes).expect("axum has taken the same paths");
+        }
+        let limits = &app.settings.limits;
+        let policy = |plan: Plan| format!("\"{}\";q={};w={}", plan.id(), limits.of(plan), limits.window_seconds);
+        let policies = Plan::ALL.map(|plan| (plan, HeaderValue::from_str(&policy(plan)).expect("plain text"))).into();
+        Self { app, paths, policies }
+    }
+
+    fn routes(&self, path: &str) -> &[&'static Route] {
+        self.paths.at(path).map_or(&[], |found| found.value.as_slice())
+    }
+}
+
+/// Who calls, as far as the request itself says.
+struct Identity {
+    plan: Plan,
+    key: Option<KeyId>,
+    /// Why the key it shows is not taken.
+    objection: Option<Problem>,
+}
+
+/// How the caller stands with its quota.
+struct Standing {
+    remaining: u32,
+    reset_at_seconds: u64,
+    /// `t` of the `RateLimit` header.
+    seconds: u64,
+}
+
+pub async fn front(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let app = &front.app;
+    let headers = request.headers();
+    let peer = request.extensions().get::<PeerAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    let client = client_address(peer, headers, &app.settings.trusted_proxies);
+    let lang = headers
+        .get(header::ACCEPT_LANGUAGE)
+        .and_then(|value| value.to_str().ok())
+        .map_or(Lang::En, Lang::from_accept_language);
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let preflight = is_preflight(&method, headers);
+    let routes = front.routes(&path);
+    let route = routes.iter().copied().find(|route| takes(route, &method));
+
+    let identity = identify(app, headers).await;
+    let visit = visit(app, &identity, client, preflight, route, &path);
+    let metered = app.meter.admit(&visit).await;
+    if let Err(error) = &metered {
+        tracing::warn!(%error, "a request could not be metered");
+    }
+    let is_page = visit.charge != vintem_meter::Charge::Quota;
+    let now_us = metered.as_ref().map_or_else(|_| local_micros(app), |verdict| verdict.now_us);
+    let request_id = format!("{now_us:014x}-{:010x}", rand::random::<u64>() >> 24);
+
+    let judged = match &metered {
+        Ok(verdict) if !verdict.admitted => {
+            Err(Problem::RateLimited { retry_after_seconds: seconds_up(verdict.wait_us) })
+        }
+        Err(_) if !is_page => Err(Problem::DependencyAway),
+        _ => judge(&identity, preflight, &request, routes, route),
+    };
+    let mut response = match judged {
+        Err(problem) => Refusal(problem).into_response(),
+        Ok(()) if preflight => preflight_answer(),
+        Ok(()) => {
+            let caller = CallerDetails {
+                plan: identity.plan,
+                key: identity.key,
+                lang,
+                address: client,
+                admitted_at_us: now_us,
+                query: request.uri().query().unwrap_or("").to_owned(),
+                if_none_match: request.headers().get(header::IF_NONE_MATCH).cloned(),
+                path,
+            };
+            request.extensions_mut().insert(Caller(Arc::new(caller)));
+            next.run(request).await
+        }
+    };
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        response = problem::write(&problem, lang, &request_id, &app.settings.public_url);
+        if problem == Problem::MethodNotAllowed {
+            response.headers_mut().insert(header::ALLOW, allow(routes));
+        }
+    }
+
+    let status = response.status();
+    if let (Some(key), Ok(verdict)) = (visit.counted_for, &metered)
+        && verdict.admitted
+    {
+        app.meter.note_outcome(key, verdict.now_us, Outcome::of_status(status.as_u16()));
+    }
+    let standing = standing(&metered, visit.limit, now_us, is_page);
+    write_headers(&front, response.headers_mut(), &identity, &visit, &standing, &request_id);
+    let operation = route.map_or("none", |route| route.operation);
+    observe(operation, identity.plan, status, started);
+    tracing::info!(
+        request_id,
+        method = method.as_str(),
+        route = route.map_or("none", |route| route.path),
+        status = status.as_u16(),
+        plan = identity.plan.id(),
+        key = identity.key,
+        address = address::for_log(client),
+        micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+        "request"
+    );
+    response
+}
+
+/// A bad or contradictory key counts as its address, on the Free plan.
+async fn identify(app: &App, headers: &HeaderMap) -> Identity {
+    let as_address = |objection| Identity { plan: Plan::Free, key: None, objection };
+    match credential(headers) {
+        Credential::None => as_address(None),
+        Credential::Malformed => as_address(Some(Problem::InvalidKey)),
+        Credential::Contradictory => as_address(Some(Problem::TwoKeys)),
+        Credential::Key(key) => match app.keyring.verdict(&key).await {
+            KeyVerdict::Valid { id, plan } => Identity { plan, key: Some(id), objection: None },
+            KeyVerdict::Invalid => as_address(Some(Problem::InvalidKey)),
+            KeyVerdict::Unknown => as_address(Some(Problem::DependencyAway)),
+        },
+    }
+}
+
+fn visit(app: &App, identity: &Identity, client: IpAddr, preflight: bool, route: Option<&Route>, path: &str) -> Visit {
+    let address = AddressBucket::of(client);
+    let is_page = preflight || route.is_some_and(|route| route.charge == Charge::Page);
+    let is_counted = !preflight && path.starts_with("/api/v1/");
+    Visit {
+        visitor: identity.key.map_or(Visitor::Address(address), Visitor::Key),
+        limit: app.settings.limits.of(identity.plan),
+        charge: if is_page {
+            vintem_meter::Charge::Page { address, limit: PAGES_PER_WINDOW }
+        } else {
+            vintem_meter::Charge::Quota
+        },
+        counted_for: identity.key.filter(|_| is_counted),
+    }
+}
+
+/// What is wrong with an admitted request before its handler sees it, in the decided order.
+fn judge(
+    identity: &Identity,
+    preflight: bool,
+    request: &Request,
+    routes: &[&'static Route],
+    route: Option<&Route>,
+) -> Result<(), Problem> {
+    if let Some(objection) = &identity.objection {
+        return Err(objection.clone());
+    }
+    if preflight {
+        return Ok(());
+    }
+    if request.uri().path_and_query().is_some_and(|address| address.as_str().len() > LONGEST_ADDRESS) {
+        return Err(Problem::AddressTooLong);
+    }
+    let Some(route) = route else {
+        return Err(if routes.is_empty() { Problem::NoSuchPath } else { Problem::MethodNotAllowed });
+    };
+    if identity.plan < route.plan {
+        let with_key = identity.key.is_some();
+        return Err(Problem::UpgradeRequired { current: identity.plan, required: route.plan, with_key });
+    }
+    Ok(())
+}
+
+/// HEAD wherever GET.
+fn takes(route: &Route, method: &Method) -> bool {
+    match route.method {
+        route::Method::Get => *method == Method::GET || *method == Method::HEAD,
+        route::Method::Post => *method == Method::POST,
+    }
+}
+
+fn allow(routes: &[&'static Route]) -> HeaderValue {
+    let methods: Vec<&str> = routes
+        .iter()
+        .map(|route| match route.method {
+            route::Method::Get => "GET, HEAD",
+            route::Method::Post => "POST",
+        })
+        .collect();
+    HeaderValue::from_str(&methods.join(", ")).expect("plain text")
+}
+
+fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::OPTIONS
+        && headers.contains_key(header::ORIGIN)
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight_answer() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST"));
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("X-API-Key, Authorization, Content-Type, If-None-Match"),
+    );
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+fn standing(metered: &Result<Verdict, MeterError>, limit: u32, now_us: u64, is_page: bool) -> Standing {
+    let Ok(verdict) = metered else {
+        let remaining = if is_page { limit } else { 0 };
+        return Standing { remaining, reset_at_seconds: seconds_up(now_us), seconds: 0 };
+    };
+    let to_reset = seconds_up(verdict.reset_at_us.saturating_sub(verdict.now_us));
+    let seconds = if verdict.admitted { to_reset } else { seconds_up(verdict.wait_us) };
+    Standing { remaining: verdict.remaining, reset_at_seconds: seconds_up(verdict.reset_at_us), seconds }
+}
+
+const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, X-Plan, \
+     X-Request-Id, X-Data-Source, ETag, Link, Retry-After, Content-Location, Content-Disposition";
+
+fn write_headers(
+    front: &Front,
+    headers: &mut HeaderMap,
+    identity: &Identity,
+    visit: &Visit,
+    standing: &Standing,
+    request_id: &str,
+) {
+    let plan = identity.plan;
+    let draft = format!("\"{}\";r={};t={}", plan.id(), standing.remaining, standing.seconds);
+    let text = |value: &str| HeaderValue::from_str(value).expect("digits and plan names");
+    let name = HeaderName::from_static;
+    headers.insert(name("x-ratelimit-limit"), HeaderValue::from(visit.limit));
+    headers.insert(name("x-ratelimit-remaining"), HeaderValue::from(standing.remaining));
+    headers.insert(name("x-ratelimit-reset"), HeaderValue::from(standing.reset_at_seconds));
+    headers.insert(name("ratelimit-policy"), front.policies[&plan].clone());
+    headers.insert(name("ratelimit"), text(&draft));
+    headers.insert(name("x-plan"), HeaderValue::from_static(plan.id()));
+    headers.insert(name("x-request-id"), text(request_id));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+    headers.insert(
+        header::VARY,
+        HeaderValue::from_static("Accept-Encoding, Accept, Accept-Language, X-API-Key, Authorization"),
+    );
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
+    if front.app.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()) {
+        headers.insert(name("x-data-source"), HeaderValue::from_static("synthetic"));
+    }
+}
+
+fn observe(operation: &'static str, plan: Plan, status: StatusCode, started: Instant) {
+    let status = status.as_str().to_owned();
+    metrics::counter!("vintem_requests_total", "route" => operation, "plan" => plan.id(), "status" => status)
+        .increment(1);
+    metrics::histogram!("vintem_request_seconds", "route" => operation).record(started.elapsed().as_secs_f64());
+}
+
+fn local_micros(app: &App) -> u64 {
+    u64::try_from(app.clock.now().timestamp_micros()).unwrap_or(0)
+}
+
+fn seconds_up(micros: u64) -> u64 {
+    micros.div_ceil(1_000_000)
+}

@@ -1,0 +1,126 @@
+//! JSON over HTTP: routes, parameters, bodies, problems, headers.
+//!
+//! It knows no SQL and no Redis key. With Postgres away all reads go on from the snapshot, known keys keep their plan,
+//! and what needs Postgres answers 503. With Redis away requests that are counted answer 503; pages and `/health` go on.
+
+mod answer;
+mod caller;
+mod front;
+mod identity;
+mod keyring;
+mod number;
+mod params;
+mod problem;
+mod routes;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::routing::{MethodRouter, get, post};
+use ipnet::IpNet;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use vintem_domain::Clock;
+use vintem_domain::plan::Limits;
+use vintem_domain::route::route;
+use vintem_meter::Meter;
+use vintem_snapshot::{LiveSnapshot, Snapshot};
+use vintem_store::Store;
+
+pub use identity::PeerAddress;
+pub use keyring::{Keyring, Pepper, new_key};
+
+/// What an operator may set of the API.
+#[derive(Debug, Clone)]
+pub struct ApiSettings {
+    pub limits: Limits,
+    /// Where the service is reached from outside, without a slash at the end.
+    pub public_url: String,
+    /// Proxies whose word on the client's address is taken.
+    pub trusted_proxies: Vec<IpNet>,
+    /// New keys a day for an address, and for an e-mail.
+    pub registrations_per_day: u32,
+}
+
+/// Everything that answering needs.
+pub struct App {
+    pub settings: ApiSettings,
+    pub store: Store,
+    pub meter: Meter,
+    pub keyring: Keyring,
+    pub snapshot: Arc<LiveSnapshot>,
+    pub clock: Arc<dyn Clock>,
+    /// Whether Postgres answered when it was last asked.
+    store_answers: AtomicBool,
+}
+
+impl App {
+    pub fn new(
+        settings: ApiSettings,
+        store: Store,
+        meter: Meter,
+        pepper: Pepper,
+        snapshot: Arc<LiveSnapshot>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let keyring = Keyring::new(store.clone(), pepper, clock.clone());
+        Self { settings, store, meter, keyring, snapshot, clock, store_answers: AtomicBool::new(true) }
+    }
+
+    pub fn note_store_answers(&self, answers: bool) {
+        self.store_answers.store(answers, Ordering::Relaxed);
+    }
+
+    fn store_answers(&self) -> bool {
+        self.store_answers.load(Ordering::Relaxed)
+    }
+
+    /// What is served now. Before the first snapshot stands there is nothing true to say.
+    fn snapshot(&self) -> Result<Arc<Snapshot>, problem::Refusal> {
+        self.snapshot.get().ok_or(problem::Refusal(vintem_domain::Problem::DependencyAway))
+    }
+}
+
+/// The whole service: the layers, outermost first, then the routes. `pages` are the handlers of the HTML pages.
+pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Router {
+    let mut router = Router::new();
+    for (operation, handler) in handlers(&app).into_iter().chain(pages) {
+        router = router.route(route(operation).path, handler);
+    }
+    router
+        .layer(CompressionLayer::new())
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(axum::middleware::from_fn_with_state(Arc::new(front::Front::new(app)), front::front))
+}
+
+/// Operation of the route table → handler.
+fn handlers(app: &Arc<App>) -> Vec<(&'static str, MethodRouter)> {
+    use routes::{companies, filings, health, market, plans, search, status, usage};
+    let handlers: [(&'static str, MethodRouter<Arc<App>>); 23] = [
+        ("get_health", get(health::get_health)),
+        ("list_selic", get(market::list_selic)),
+        ("get_selic", get(market::get_selic)),
+        ("list_cdi", get(market::list_cdi)),
+        ("get_cdi", get(market::get_cdi)),
+        ("list_ipca", get(market::list_ipca)),
+        ("get_ipca", get(market::get_ipca)),
+        ("list_fx", get(market::list_fx)),
+        ("get_fx", get(market::get_fx)),
+        ("get_overview", get(market::get_overview)),
+        ("list_companies", get(companies::list_companies)),
+        ("search_companies", get(companies::search_companies)),
+        ("get_company", get(companies::get_company)),
+        ("list_company_filings", get(filings::list_company_filings)),
+        ("list_filings", get(filings::list_filings)),
+        ("search_filings", get(filings::search_filings)),
+        ("list_recent_filings", get(filings::list_recent_filings)),
+        ("get_filing", get(filings::get_filing)),
+        ("search", get(search::search)),
+        ("list_plans", get(plans::list_plans)),
+        ("register_key", post(plans::register_key)),
+        ("get_usage", get(usage::get_usage)),
+        ("get_status", get(status::get_status)),
+    ];
+    handlers.map(|(operation, handler)| (operation, handler.with_state(app.clone()))).into()
+}

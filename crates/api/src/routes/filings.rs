@@ -1,0 +1,193 @@
+//! Filings: list, search, the newest, by company, by id.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use chrono::NaiveDate;
+use serde::Serialize;
+use vintem_domain::dates::sao_paulo_offset_seconds;
+use vintem_domain::{CompanyId, Dataset, DateRange, Problem};
+use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Snapshot};
+
+use super::{AppState, loaded, search_aside, today};
+use crate::App;
+use crate::answer::{Tag, with_links};
+use crate::caller::Caller;
+use crate::params::{MOST_ROWS, Query};
+use crate::problem::Refusal;
+
+#[derive(Serialize)]
+pub struct FilingBody<'s> {
+    id: &'s str,
+    company_id: String,
+    company_name: &'s str,
+    category: &'s str,
+    date: String,
+    description: String,
+    #[serde(rename = "type")]
+    doc_type: &'s str,
+    kind: &'s str,
+    reference_date: Option<NaiveDate>,
+    version: u16,
+    is_latest: bool,
+    protocol: &'s str,
+    url: &'s str,
+    source: String,
+}
+
+impl<'s> From<FilingView<'s>> for FilingBody<'s> {
+    fn from(filing: FilingView<'s>) -> Self {
+        Self {
+            id: filing.id,
+            company_id: filing.company_id.to_string(),
+            company_name: filing.company_name,
+            category: filing.category,
+            date: delivery_instant(filing.delivered_on),
+            description: description(&filing),
+            doc_type: filing.doc_type,
+            kind: filing.kind,
+            reference_date: filing.reference_date,
+            version: filing.version,
+            is_latest: filing.is_latest,
+            protocol: filing.protocol,
+            url: filing.url,
+            source: format!("CVM {}", filing.set.id().to_uppercase()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FilingListBody<'s> {
+    data: Vec<FilingBody<'s>>,
+    total: usize,
+    limit: usize,
+    offset: usize,
+}
+
+#[derive(Serialize)]
+struct RecentBody<'s> {
+    data: Vec<FilingBody<'s>>,
+}
+
+/// How many the newest are.
+const RECENT: usize = 20;
+
+pub async fn list_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    list(&caller, &app, &query, &snapshot, None)
+}
+
+pub async fn list_company_filings(
+    caller: Caller,
+    State(app): AppState,
+    query: Query,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    // Parameters are judged before anything is looked up.
+    filter(&query, None)?;
+    query.page(MOST_ROWS)?;
+    let snapshot = app.snapshot()?;
+    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
+    let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
+    let company = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
+    list(&caller, &app, &query, &snapshot, Some(company.id))
+}
+
+pub async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let days = DateRange::ALL.until(today(&app));
+    let found = filings.list(&FilingFilter { category: None, company: None, days }, 0, RECENT);
+    let tag = Tag::new(&caller, &snapshot, &[Dataset::Filings], found.total);
+    Ok(tag.answer(|| RecentBody { data: bodies(filings, &found) }))
+}
+
+pub async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
+    let (snapshot, today) = (app.snapshot()?, today(&app));
+    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let searched = snapshot.clone();
+    let found = search_aside(move || {
+        let filings = loaded(searched.filings(), Dataset::Filings)?;
+        Ok(filings.search(&q, today, page.offset, page.limit)?)
+    })
+    .await?;
+    let tag = Tag::new(&caller, &snapshot, &[Dataset::Filings], found.total);
+    let response = tag.answer(|| FilingListBody {
+        data: bodies(filings, &found),
+        total: found.total,
+        limit: page.limit,
+        offset: page.offset,
+    });
+    Ok(with_links(response, &caller, &app.settings.public_url, page, found.total))
+}
+
+pub async fn get_filing(
+    caller: Caller,
+    State(app): AppState,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
+    let row = filings.by_id(&id).filter(|row| *row >= filings.first_row_until(today(&app)));
+    let filing = filings.get(row.ok_or(Problem::NoSuchFiling)?);
+    let tag = Tag::new(&caller, &snapshot, &[Dataset::Filings], ());
+    Ok(tag.answer(|| FilingBody::from(filing)))
+}
+
+fn list(
+    caller: &Caller,
+    app: &App,
+    query: &Query,
+    snapshot: &Snapshot,
+    company: Option<CompanyId>,
+) -> Result<Response, Refusal> {
+    let page = query.page(MOST_ROWS)?;
+    let mut filter = filter(query, company)?;
+    filter.days = filter.days.until(today(app));
+    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let found = filings.list(&filter, page.offset, page.limit);
+    let tag = Tag::new(caller, snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
+    let response = tag.answer(|| FilingListBody {
+        data: bodies(filings, &found),
+        total: found.total,
+        limit: page.limit,
+        offset: page.offset,
+    });
+    Ok(with_links(response, caller, &app.settings.public_url, page, found.total))
+}
+
+fn filter(query: &Query, company: Option<CompanyId>) -> Result<FilingFilter, Problem> {
+    Ok(FilingFilter { category: query.filter("category")?, company, days: query.days()? })
+}
+
+pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {
+    found.rows.iter().map(|row| FilingBody::from(filings.get(*row))).collect()
+}
+
+/// The subject; where there is none, what kind of document it is.
+fn description(filing: &FilingView<'_>) -> String {
+    if !filing.subject.is_empty() {
+        return filing.subject.to_owned();
+    }
+    let said: Vec<&str> = [filing.doc_type, filing.kind].into_iter().filter(|text| !text.is_empty()).collect();
+    if said.is_empty() { filing.category.to_owned() } else { said.join(" - ") }
+}
+
+/// The delivery day with São Paulo's offset: `2026-02-11T00:00:00-03:00`.
+fn delivery_instant(day: NaiveDate) -> String {
+    let hours = sao_paulo_offset_seconds(day) / -3600;
+    format!("{day}T00:00:00-{hours:02}:00")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filing_is_dated_with_sao_paulos_offset() {
+        assert_eq!(delivery_instant("2026-02-11".parse().unwrap()), "2026-02-11T00:00:00-03:00");
+        assert_eq!(delivery_instant("2018-12-11".parse().unwrap()), "2018-12-11T00:00:00-02:00");
+    }
+}

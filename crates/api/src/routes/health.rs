@@ -1,0 +1,28 @@
+//! `GET /health`: whether the process serves, and whether something is amiss.
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use serde::Serialize;
+use vintem_domain::VERSION;
+
+use super::{AppState, status};
+use crate::answer;
+use crate::caller::Caller;
+
+#[derive(Serialize)]
+struct HealthBody {
+    status: &'static str,
+    version: &'static str,
+    synthetic: bool,
+}
+
+pub async fn get_health(_: Caller, State(app): AppState) -> Response {
+    let snapshot = app.snapshot.get();
+    let body = HealthBody {
+        status: status::verdict(&app, snapshot.as_deref()),
+        version: VERSION,
+        synthetic: snapshot.is_some_and(|snapshot| snapshot.is_synthetic()),
+    };
+    answer::uncached(StatusCode::OK, &body)
+}

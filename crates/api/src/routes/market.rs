@@ -1,0 +1,295 @@
+//! Market data: each series and the exchange rates, as history and as current value.
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::NaiveDate;
+use serde::Serialize;
+use vintem_domain::series::{self, Frequency};
+use vintem_domain::{Dataset, Lang, Pair, Problem, Series};
+use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
+
+use super::status::{instant, is_stale};
+use super::{AppState, loaded, today};
+use crate::App;
+use crate::answer::{Tag, with_links};
+use crate::caller::Caller;
+use crate::number::Number;
+use crate::params::{MOST_OBSERVATIONS, Order, Query};
+use crate::problem::Refusal;
+
+#[derive(Serialize)]
+struct SeriesBody {
+    id: &'static str,
+    source: &'static str,
+    code: String,
+    name: &'static str,
+    unit: String,
+    basis: &'static str,
+    frequency: &'static str,
+}
+
+#[derive(Serialize)]
+struct RateBody {
+    date: NaiveDate,
+    value: Number,
+}
+
+#[derive(Serialize)]
+struct FxRateBody {
+    date: NaiveDate,
+    pair: String,
+    buy: Number,
+    sell: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    derived: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct ListBody<Row> {
+    series: SeriesBody,
+    as_of: String,
+    stale: bool,
+    total: usize,
+    limit: usize,
+    offset: usize,
+    data: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct CurrentBody<Row> {
+    #[serde(flatten)]
+    row: Row,
+    unit: String,
+    series: SeriesBody,
+    stale: bool,
+}
+
+#[derive(Serialize)]
+struct OverviewBody {
+    selic: CurrentBody<RateBody>,
+    cdi: CurrentBody<RateBody>,
+    ipca: CurrentBody<RateBody>,
+    fx: CurrentBody<FxRateBody>,
+}
+
+pub async fn list_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    list_series(&caller, &app, &query, "selic")
+}
+
+pub async fn get_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    get_series(&caller, &app, &query, "selic")
+}
+
+pub async fn list_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    list_series(&caller, &app, &query, "cdi")
+}
+
+pub async fn get_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    get_series(&caller, &app, &query, "cdi")
+}
+
+pub async fn list_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    list_series(&caller, &app, &query, "ipca")
+}
+
+pub async fn get_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    get_series(&caller, &app, &query, "ipca")
+}
+
+pub async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let pair = query.pair()?;
+    let snapshot = app.snapshot()?;
+    let rates = loaded(snapshot.fx(), Dataset::Fx)?.pair(pair);
+    list(&caller, &app, &query, &snapshot, &FxSource { pair, rates })
+}
+
+pub async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (pair, as_text) = (query.pair()?, query.numbers_as_text()?);
+    let (snapshot, today) = (app.snapshot()?, today(&app));
+    let rates = loaded(snapshot.fx(), Dataset::Fx)?.pair(pair);
+    let body = current(&snapshot, &FxSource { pair, rates }, as_text, today)?;
+    let tag = Tag::new(&caller, &snapshot, &[Dataset::Fx], (body.row.date, body.stale));
+    Ok(tag.answer(|| body))
+}
+
+pub async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let as_text = query.numbers_as_text()?;
+    let (snapshot, today) = (app.snapshot()?, today(&app));
+    let rate = |id: &str| -> Result<CurrentBody<RateBody>, Refusal> {
+        let source = series_source(&snapshot, id)?;
+        current(&snapshot, &source, as_text, today)
+    };
+    let pair = Pair::DEFAULT;
+    let fx = FxSource { pair, rates: loaded(snapshot.fx(), Dataset::Fx)?.pair(pair) };
+    let body = OverviewBody {
+        selic: rate("selic")?,
+        cdi: rate("cdi")?,
+        ipca: rate("ipca")?,
+        fx: current(&snapshot, &fx, as_text, today)?,
+    };
+    let datasets = ["selic", "cdi", "ipca", "fx"].map(|id| Dataset::from_id(id).expect("in the table of series"));
+    let days = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
+    let stale = (body.selic.stale, body.cdi.stale, body.ipca.stale, body.fx.stale);
+    let tag = Tag::new(&caller, &snapshot, &datasets, (days, stale));
+    Ok(tag.answer(|| body))
+}
+
+fn list_series(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    list(caller, app, query, &snapshot, &series_source(&snapshot, id)?)
+}
+
+fn get_series(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+    let as_text = query.numbers_as_text()?;
+    let snapshot = app.snapshot()?;
+    let source = series_source(&snapshot, id)?;
+    let body = current(&snapshot, &source, as_text, today(app))?;
+    let tag = Tag::new(caller, &snapshot, &[source.dataset()], (body.row.date, body.stale));
+    Ok(tag.answer(|| body))
+}
+
+/// What a list and a current value are made from: a series, or a pair of currencies.
+trait Source {
+    type Row: Serialize;
+
+    fn dataset(&self) -> Dataset;
+    fn describe(&self) -> SeriesBody;
+    /// The places of the rows within these days, oldest first.
+    fn range(&self, days: vintem_domain::DateRange) -> std::ops::Range<usize>;
+    fn row(&self, at: usize, as_text: bool) -> Option<Self::Row>;
+    fn date(&self, at: usize) -> Option<NaiveDate>;
+}
+
+struct SeriesSource<'s> {
+    series: &'static Series,
+    values: &'s SeriesValues,
+}
+
+fn series_source<'s>(snapshot: &'s Snapshot, id: &str) -> Result<SeriesSource<'s>, Refusal> {
+    let series = series::by_id(id).expect("in the table of series");
+    Ok(SeriesSource { series, values: loaded(snapshot.series(series), Dataset::Series(series))? })
+}
+
+impl Source for SeriesSource<'_> {
+    type Row = RateBody;
+
+    fn dataset(&self) -> Dataset {
+        Dataset::Series(self.series)
+    }
+
+    fn describe(&self) -> SeriesBody {
+        SeriesBody {
+            id: self.series.id,
+            source: self.dataset().source(),
+            code: self.series.code.to_string(),
+            name: self.series.name.in_lang(Lang::En),
+            unit: self.series.unit.in_lang(Lang::En).to_owned(),
+            basis: self.series.basis.in_lang(Lang::En),
+            frequency: self.series.frequency.id(),
+        }
+    }
+
+    fn range(&self, days: vintem_domain::DateRange) -> std::ops::Range<usize> {
+        self.values.range(days)
+    }
+
+    fn row(&self, at: usize, as_text: bool) -> Option<RateBody> {
+        let (date, value) = self.values.get(at);
+        Some(RateBody { date, value: Number { value, as_text } })
+    }
+
+    fn date(&self, at: usize) -> Option<NaiveDate> {
+        Some(self.values.get(at).0)
+    }
+}
+
+struct FxSource<'s> {
+    pair: Pair,
+    rates: PairRates<'s>,
+}
+
+impl Source for FxSource<'_> {
+    type Row = FxRateBody;
+
+    fn dataset(&self) -> Dataset {
+        Dataset::Fx
+    }
+
+    fn describe(&self) -> SeriesBody {
+        let pair = self.pair.to_string();
+        let (base, quote) = pair.split_at(3);
+        SeriesBody {
+            id: Dataset::Fx.id(),
+            source: Dataset::Fx.source(),
+            unit: format!("{} per {base}", &quote[1..]),
+            name: Dataset::Fx.name().in_lang(Lang::En),
+            basis: "closing bulletin",
+            frequency: Frequency::BusinessDaily.id(),
+            code: pair,
+        }
+    }
+
+    fn range(&self, days: vintem_domain::DateRange) -> std::ops::Range<usize> {
+        self.rates.range(days)
+    }
+
+    fn row(&self, at: usize, as_text: bool) -> Option<FxRateBody> {
+        let (date, quote) = self.rates.get(at)?;
+        let number = |value| Number { value, as_text };
+        let derived = self.pair.is_derived().then_some(true);
+        Some(FxRateBody {
+            date,
+            pair: self.pair.to_string(),
+            buy: number(quote.buy),
+            sell: number(quote.sell),
+            derived,
+        })
+    }
+
+    fn date(&self, at: usize) -> Option<NaiveDate> {
+        self.rates.get(at).map(|(date, _)| date)
+    }
+}
+
+/// The newest N of a range, or the oldest N in ascending order.
+fn list<S: Source>(
+    caller: &Caller,
+    app: &App,
+    query: &Query,
+    snapshot: &Snapshot,
+    source: &S,
+) -> Result<Response, Refusal> {
+    let days = query.days()?;
+    let page = query.page(MOST_OBSERVATIONS)?;
+    let (order, as_text) = (query.order()?, query.numbers_as_text()?);
+    let today = today(app);
+    let served = source.range(days.until(today));
+    let stale = is_stale(snapshot, source.dataset(), today);
+    let total = served.len();
+    // The newest that is served moves without a load where days ahead are stored.
+    let newest = served.clone().last().and_then(|at| source.date(at));
+    let tag = Tag::new(caller, snapshot, &[source.dataset()], (newest, stale));
+    let response = tag.answer(|| {
+        let rows = |at: usize| source.row(at, as_text);
+        let data = match order {
+            Order::Descending => served.rev().skip(page.offset).take(page.limit).filter_map(rows).collect(),
+            Order::Ascending => served.skip(page.offset).take(page.limit).filter_map(rows).collect(),
+        };
+        let as_of = snapshot.state(source.dataset()).map(|state| instant(state.loaded_at)).unwrap_or_default();
+        ListBody { series: source.describe(), as_of, stale, total, limit: page.limit, offset: page.offset, data }
+    });
+    Ok(with_links(response, caller, &app.settings.public_url, page, total))
+}
+
+fn current<S: Source>(
+    snapshot: &Snapshot,
+    source: &S,
+    as_text: bool,
+    today: NaiveDate,
+) -> Result<CurrentBody<S::Row>, Refusal> {
+    let newest = source.range(vintem_domain::DateRange::ALL.until(today)).last();
+    let row = newest.and_then(|at| source.row(at, as_text));
+    let row = row.ok_or(Refusal(Problem::NeverLoaded { dataset: source.dataset().id() }))?;
+    let series = source.describe();
+    Ok(CurrentBody { row, unit: series.unit.clone(), series, stale: is_stale(snapshot, source.dataset(), today) })
+}

@@ -1,0 +1,43 @@
+//! One file a resource: its parameters, its bodies, its handlers.
+
+pub mod companies;
+pub mod filings;
+pub mod health;
+pub mod market;
+pub mod plans;
+pub mod search;
+pub mod status;
+pub mod usage;
+
+use std::sync::Arc;
+
+use vintem_domain::dates::sao_paulo_day;
+use vintem_domain::{Dataset, Problem};
+
+use crate::App;
+use crate::problem::Refusal;
+
+/// The day in São Paulo: nothing of a later one is served.
+fn today(app: &App) -> chrono::NaiveDate {
+    sao_paulo_day(app.clock.now())
+}
+
+/// A part of the snapshot, or the answer that it was never loaded: unknown is not empty.
+fn loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, Refusal> {
+    part.ok_or(Refusal(Problem::NeverLoaded { dataset: dataset.id() }))
+}
+
+/// Runs a search where it cannot hold up other requests: a common word takes tens of milliseconds.
+async fn search_aside<T: Send + 'static>(
+    search: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    match tokio::task::spawn_blocking(search).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::error!(%error, "a search was cut off");
+            Err(Refusal(Problem::Internal))
+        }
+    }
+}
+
+type AppState = axum::extract::State<Arc<App>>;

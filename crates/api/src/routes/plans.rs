@@ -1,0 +1,200 @@
+//! Plans: what there is, and a free key for whoever asks.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vintem_domain::email::is_address;
+use vintem_domain::route::{features, restrictions};
+use vintem_domain::{AddressBucket, Plan, Problem, Text};
+use vintem_meter::Cap;
+use vintem_store::keys::NewKey;
+
+use super::AppState;
+use crate::caller::Caller;
+use crate::problem::Refusal;
+use crate::{App, answer, new_key};
+
+#[derive(Serialize)]
+struct PlansBody {
+    plans: Vec<PlanBody>,
+}
+
+#[derive(Serialize)]
+struct PlanBody {
+    id: &'static str,
+    name: &'static str,
+    price: u32,
+    currency: &'static str,
+    rate_limit: u32,
+    rate_limit_unit: String,
+    billing: &'static str,
+    features: Vec<String>,
+    restrictions: Vec<String>,
+}
+
+/// Other fields, such as a plan, are never bound.
+#[derive(Deserialize)]
+struct RegisterBody {
+    name: Option<Value>,
+    email: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct RegisteredBody<'a> {
+    message: &'static str,
+    api_key: &'a str,
+    plan: &'static str,
+    rate_limit: u32,
+}
+
+const LONGEST_NAME: usize = 100;
+const LARGEST_BODY: usize = 8 * 1024;
+/// A body of 8 KB that takes longer is not meant to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// A site of IPv6 (/48) may register so many times what one subscriber (/64) may.
+const SITE_FACTOR: u32 = 10;
+
+pub async fn list_plans(caller: Caller, State(app): AppState) -> Response {
+    let limits = &app.settings.limits;
+    let unit = match limits.window_seconds {
+        60 => "requests/minute".to_owned(),
+        seconds => format!("requests/{seconds} seconds"),
+    };
+    let plans = Plan::ALL.map(|plan| PlanBody {
+        id: plan.id(),
+        name: plan.name(),
+        price: plan.price_usd(),
+        currency: "USD",
+        rate_limit: limits.of(plan),
+        rate_limit_unit: unit.clone(),
+        billing: "monthly",
+        features: features(plan, limits, caller.lang),
+        restrictions: restrictions(plan, caller.lang),
+    });
+    answer::shared(&caller, &PlansBody { plans: plans.into() })
+}
+
+pub async fn register_key(
+    caller: Caller,
+    State(app): AppState,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let body = read_body(&headers, body).await?;
+    let name = read_name(body.name.as_ref())?;
+    let email = read_email(body.email.as_ref())?;
+    let caps = caps(&app, &caller, email);
+    if let Err(wait_us) = app.meter.take_daily(&caps).await? {
+        return Err(Problem::TooManyRegistrations { retry_after_seconds: wait_us.div_ceil(1_000_000) }.into());
+    }
+    let (key, pepper) = (new_key(), app.keyring.pepper());
+    let row = app
+        .store
+        .create_key(&NewKey {
+            hmac: pepper.hmac(key.reveal()),
+            pepper_id: &pepper.id(),
+            shown: key.shown(),
+            plan: Plan::Free,
+            name,
+            email,
+        })
+        .await?;
+    app.keyring.insert(&row);
+    let message = Text::new(
+        "Your API key was created on the Free plan. It is shown only now: keep it safe.",
+        "Sua chave de API foi criada no plano Free. Ela só é mostrada agora: guarde-a bem.",
+    );
+    let body = RegisteredBody {
+        message: message.in_lang(caller.lang),
+        api_key: key.reveal(),
+        plan: Plan::Free.id(),
+        rate_limit: app.settings.limits.of(Plan::Free),
+    };
+    Ok(answer::uncached(StatusCode::CREATED, &body))
+}
+
+async fn read_body(headers: &HeaderMap, body: Body) -> Result<RegisterBody, Problem> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = content_type.split(';').next().unwrap_or("").trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::BadBody(Text::new(
+            "Send the body as JSON, with the header Content-Type: application/json.",
+            "Envie o corpo em JSON, com o cabeçalho Content-Type: application/json.",
+        )));
+    }
+    let unreadable = Problem::BadBody(Text::new(
+        "The body did not arrive whole, or is larger than 8 KB.",
+        "O corpo não chegou inteiro ou passa de 8 KB.",
+    ));
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, LARGEST_BODY).collect()).await;
+    let Ok(Ok(collected)) = collected else { return Err(unreadable) };
+    serde_json::from_slice(&collected.to_bytes()).map_err(|_| {
+        Problem::BadBody(Text::new(
+            "The body must be one JSON object with the fields name and email, each once.",
+            "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
+        ))
+    })
+}
+
+fn read_name(name: Option<&Value>) -> Result<&str, Problem> {
+    let name = name.and_then(Value::as_str).map_or("", str::trim);
+    let is_plain = !name.chars().any(char::is_control);
+    if (1..=LONGEST_NAME).contains(&name.chars().count()) && is_plain {
+        return Ok(name);
+    }
+    let must = Text::new(
+        "be a text of 1 to 100 characters without control characters",
+        "ser um texto de 1 a 100 caracteres, sem caracteres de controle",
+    );
+    Err(Problem::BadField { name: "name", must })
+}
+
+fn read_email(email: Option<&Value>) -> Result<&str, Problem> {
+    let email = email.and_then(Value::as_str).unwrap_or("");
+    if is_address(email) {
+        return Ok(email);
+    }
+    let must = Text::new(
+        "be an e-mail address of at most 254 characters, such as ana@example.com",
+        "ser um endereço de e-mail de até 254 caracteres, como ana@example.com",
+    );
+    Err(Problem::BadField { name: "email", must })
+}
+
+/// What one registration takes of: the address, its site, the e-mail. Of an e-mail only a fingerprint leaves the process.
+fn caps(app: &App, caller: &Caller, email: &str) -> Vec<Cap> {
+    let limit = app.settings.registrations_per_day;
+    let address = AddressBucket::of(caller.address);
+    let digest = app.keyring.pepper().hmac(&format!("registration {}", email.to_lowercase()));
+    let fingerprint: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut caps =
+        vec![Cap { what: format!("address:{address}"), limit }, Cap { what: format!("email:{fingerprint}"), limit }];
+    if let Some(site) = address.site() {
+        caps.push(Cap { what: format!("address:{site}"), limit: limit.saturating_mul(SITE_FACTOR) });
+    }
+    caps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vintem_domain::Lang;
+
+    #[test]
+    fn names_are_measured_in_characters_after_trimming() {
+        let name = |text: &str| read_name(Some(&Value::String(text.to_owned()))).map(str::to_owned);
+        assert_eq!(name(&format!("  {} ", "é".repeat(100))), Ok("é".repeat(100)));
+        for text in ["", "   ", "a\r\nb", "a\0", &"é".repeat(101)] {
+            assert!(name(text).is_err(), "{text:?}");
+        }
+        assert!(read_name(Some(&Value::from(1))).is_err());
+        assert!(read_name(None).is_err());
+        assert_eq!(read_name(None).unwrap_err().message(Lang::En).matches("name").count(), 1);
+    }
+}

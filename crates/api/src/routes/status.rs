@@ -1,0 +1,101 @@
+//! `GET /api/v1/status`: per source what is held, how new it is, and whether it is real.
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
+use http::StatusCode;
+use serde::Serialize;
+use vintem_domain::{Dataset, DateRange, Origin, VERSION};
+use vintem_snapshot::Snapshot;
+
+use super::{AppState, today};
+use crate::caller::Caller;
+use crate::problem::Refusal;
+use crate::{App, answer};
+
+#[derive(Serialize)]
+struct StatusBody {
+    status: &'static str,
+    version: &'static str,
+    synthetic: bool,
+    as_of: String,
+    sources: Vec<SourceBody>,
+}
+
+#[derive(Serialize)]
+struct SourceBody {
+    id: &'static str,
+    name: &'static str,
+    source: &'static str,
+    rows: usize,
+    newest_date: Option<NaiveDate>,
+    generation: i64,
+    loaded_at: Option<String>,
+    synthetic: Option<bool>,
+    stale: bool,
+}
+
+pub async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    let today = today(&app);
+    let sources = Dataset::all().map(|dataset| {
+        let state = snapshot.state(dataset);
+        let (rows, newest_date) = held(&snapshot, dataset, today);
+        SourceBody {
+            id: dataset.id(),
+            name: dataset.name().in_lang(caller.lang),
+            source: dataset.source(),
+            rows,
+            newest_date,
+            generation: snapshot.generation(dataset),
+            loaded_at: state.map(|state| instant(state.loaded_at)),
+            synthetic: state.map(|state| state.origin == Origin::Synthetic),
+            stale: is_stale(&snapshot, dataset, today),
+        }
+    });
+    let body = StatusBody {
+        status: verdict(&app, Some(&snapshot)),
+        version: VERSION,
+        synthetic: snapshot.is_synthetic(),
+        as_of: instant(app.clock.now()),
+        sources: sources.collect(),
+    };
+    Ok(answer::uncached(StatusCode::OK, &body))
+}
+
+/// `ok`, or `degraded` where something is missing, overdue, or a dependency is away.
+pub fn verdict(app: &App, snapshot: Option<&Snapshot>) -> &'static str {
+    let today = today(app);
+    let whole = |snapshot: &Snapshot| Dataset::all().all(|dataset| !is_stale(snapshot, dataset, today));
+    if app.store_answers() && snapshot.is_some_and(whole) { "ok" } else { "degraded" }
+}
+
+/// What was never loaded is overdue.
+pub fn is_stale(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) -> bool {
+    match held(snapshot, dataset, today) {
+        (0, _) => true,
+        (_, Some(newest)) => dataset.is_stale(newest, today),
+        (_, None) => false,
+    }
+}
+
+/// The rows that are served, and the newest of their dates.
+pub fn held(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) -> (usize, Option<NaiveDate>) {
+    match dataset {
+        Dataset::Series(series) => snapshot.series(series).map_or((0, None), |values| {
+            let served = values.range(DateRange::ALL.until(today));
+            (served.len(), served.last().map(|at| values.get(at).0))
+        }),
+        Dataset::Fx => snapshot.fx().map_or((0, None), |fx| (fx.len(), fx.newest().map(|day| day.min(today)))),
+        Dataset::Companies => (snapshot.companies().map_or(0, vintem_snapshot::Companies::len), None),
+        Dataset::Filings => snapshot.filings().map_or((0, None), |filings| {
+            let first = filings.first_row_until(today);
+            let served = filings.len() - first as usize;
+            (served, (served > 0).then(|| filings.get(first).delivered_on))
+        }),
+    }
+}
+
+pub fn instant(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

@@ -1,0 +1,53 @@
+//! `/docs`: the API reference. Its script draws it from `/docs/openapi.yaml`; who has no scripts gets the route table.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Uri, header};
+use vintem_domain::route::{Charge, Method, ROUTES, Route};
+
+use crate::Shared;
+use crate::bundle;
+use crate::layout::{Layout, Styles, html_response};
+
+#[derive(Template)]
+#[template(path = "docs.html")]
+struct DocsPage {
+    page: Layout,
+    bundle_version: &'static str,
+    operations: Vec<Operation>,
+}
+
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    /// The plan from which on it can be called.
+    plan: &'static str,
+}
+
+pub(crate) async fn show_docs(State(settings): State<Shared>, headers: HeaderMap, uri: Uri) -> Response {
+    let page = Layout::new(&settings, "/docs", &headers, &uri);
+    let lang = page.lang;
+    let operations = ROUTES.iter().filter(|route| is_of_the_api(route)).map(operation).collect();
+    let docs = DocsPage { page, bundle_version: bundle::version(), operations };
+    html_response(&docs, lang, Styles::FileAndInline)
+}
+
+pub(crate) async fn get_openapi(State(settings): State<Shared>) -> Response {
+    let headers =
+        [(header::CONTENT_TYPE, "application/yaml; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=60")];
+    (headers, settings.openapi_yaml).into_response()
+}
+
+/// Pages and their assets are no part of the reference; `/health` is.
+fn is_of_the_api(route: &Route) -> bool {
+    route.charge == Charge::Quota || route.operation == "get_health"
+}
+
+fn operation(route: &Route) -> Operation {
+    let method = match route.method {
+        Method::Get => "GET",
+        Method::Post => "POST",
+    };
+    Operation { method, path: route.path, plan: route.plan.name() }
+}

@@ -1,0 +1,42 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{demo, doctor, keys, migrate, serve};
+
+/// Brazilian financial data as an API that people trust.
+#[derive(Debug, Parser)]
+#[command(name = "vintem", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bring the database to this version's schema and serve, all in one process
+    Up(serve::ServeCommand),
+    /// Serve the API and the pages
+    Serve(serve::ServeCommand),
+    /// Bring the database to this version's schema
+    Migrate(migrate::MigrateCommand),
+    /// Fill an empty database with synthetic data, or take that data away
+    Demo(demo::DemoCommand),
+    /// Create, list, move and revoke API keys
+    Keys(keys::KeysCommand),
+    /// Check the settings and what they point to
+    Doctor(doctor::DoctorCommand),
+}
+
+impl Cli {
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Up(command) => command.run(serve::Before::Migrate).await,
+            Command::Serve(command) => command.run(serve::Before::Nothing).await,
+            Command::Migrate(command) => command.run().await,
+            Command::Demo(command) => command.run().await,
+            Command::Keys(command) => command.run().await,
+            Command::Doctor(command) => command.run().await,
+        }
+    }
+}

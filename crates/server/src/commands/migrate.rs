@@ -1,0 +1,18 @@
+//! `vintem migrate`
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::settings::DatabaseSettings;
+
+#[derive(Debug, Args)]
+pub struct MigrateCommand {
+    #[command(flatten)]
+    database: DatabaseSettings,
+}
+
+impl MigrateCommand {
+    pub async fn run(self) -> anyhow::Result<()> {
+        self.database.open()?.migrate().await.context("the database was not migrated")
+    }
+}

@@ -1,0 +1,7 @@
+//! One file a command.
+
+pub mod demo;
+pub mod doctor;
+pub mod keys;
+pub mod migrate;
+pub mod serve;

@@ -1,0 +1,93 @@
+//! What a replica does beside answering: follow the store's generations and keys, and drain the usage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use vintem_api::App;
+use vintem_store::listen::Notice;
+
+/// Keys are polled as well, so that a revocation holds everywhere within a second whatever befalls the channel.
+const POLL: Duration = Duration::from_secs(1);
+/// Live counts move to Postgres this often; the usage endpoint adds what is still live.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Between tries while Postgres is away.
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub struct Bells {
+    keys: Notify,
+    generations: Notify,
+}
+
+/// Rings when Postgres notifies.
+pub async fn listen(app: Arc<App>, bells: Arc<Bells>) {
+    loop {
+        match app.store.listen().await {
+            Ok(mut listener) => loop {
+                match listener.next().await {
+                    Ok(Notice::Keys) => bells.keys.notify_one(),
+                    Ok(Notice::Generation) => bells.generations.notify_one(),
+                    Ok(Notice::Reconnected) => {
+                        bells.keys.notify_one();
+                        bells.generations.notify_one();
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the channel to Postgres was cut");
+                        break;
+                    }
+                }
+            },
+            Err(error) => tracing::warn!(%error, "Postgres cannot be listened to"),
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+pub async fn keys(app: Arc<App>, bells: Arc<Bells>) {
+    loop {
+        let refreshed = app.keyring.refresh().await;
+        app.note_store_answers(refreshed.is_ok());
+        if let Err(error) = refreshed {
+            tracing::warn!(%error, "keys cannot be followed; those in memory rule");
+        }
+        tokio::select! {
+            () = bells.keys.notified() => {}
+            () = sleep(POLL) => {}
+        }
+    }
+}
+
+pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
+    loop {
+        match app.snapshot.refresh(&app.store).await {
+            Ok(true) => tracing::info!("a new snapshot is served"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "no new snapshot could be built; the last one is served on"),
+        }
+        tokio::select! {
+            () = bells.generations.notified() => {}
+            () = sleep(POLL) => {}
+        }
+    }
+}
+
+pub async fn drain_usage(app: Arc<App>) {
+    let mut ticks = interval(DRAIN);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = drain_once(&app).await {
+            tracing::warn!(%error, "usage waits to be drained");
+        }
+    }
+}
+
+async fn drain_once(app: &App) -> anyhow::Result<()> {
+    for batch in app.meter.batches_to_drain().await? {
+        app.store.drain_usage_batch(&batch.id, &batch.rows).await?;
+        app.meter.drop_batch(&batch.id).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! HTTP/1.1 by hyper's own builder: unlike `axum::serve` it closes connections that stay silent.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tower::ServiceExt;
+use vintem_api::PeerAddress;
+
+/// A head that takes longer is not meant to arrive; a connection that idles longer is opened anew at little cost.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(8);
+/// The request line and all headers; more gets 431.
+const LARGEST_HEAD: usize = 16 * 1024;
+/// After SIGTERM requests under way have so long to end: with what follows it stays below ten seconds.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
+/// When the process is out of file descriptors, accepting again at once would only burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `stop` turns true, then lets what is under way end.
+pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Receiver<bool>) {
+    let graceful = GracefulShutdown::new();
+    // Dropped when draining is over: that ends the connections which are still open.
+    let (over, _) = watch::channel(());
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let connection = serve_connection(stream, peer.ip(), router.clone(), graceful.watcher());
+                let mut over = over.subscribe();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = connection => {}
+                        _ = over.changed() => {}
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections that did not end in time were cut");
+    }
+}
+
+async fn serve_connection(stream: TcpStream, peer: IpAddr, router: Router, watcher: Watcher) {
+    // Answers are small and complete: waiting to fill a packet would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection was gone before it was served");
+        return;
+    }
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(PeerAddress(peer));
+        router.clone().oneshot(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_header_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection).await {
+        // Resets and time-outs of clients: their own business, of use only when a client is looked into.
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

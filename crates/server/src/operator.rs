@@ -1,0 +1,65 @@
+//! The operator's port: `/livez`, `/readyz`, `/metrics`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use http::StatusCode;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tokio::sync::watch;
+use vintem_api::App;
+use vintem_domain::Dataset;
+
+#[derive(Clone)]
+struct Operator {
+    app: Arc<App>,
+    stopping: watch::Receiver<bool>,
+    metrics: PrometheusHandle,
+}
+
+pub fn router(app: Arc<App>, stopping: watch::Receiver<bool>, metrics: PrometheusHandle) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { "alive\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(render_metrics))
+        .with_state(Operator { app, stopping, metrics })
+}
+
+/// Collects for the whole process; a second replica in the same process (as in tests) shares it.
+pub fn metrics_handle() -> PrometheusHandle {
+    static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
+    let install = || {
+        let buckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+        let builder = PrometheusBuilder::new().set_buckets(&buckets).expect("the list of buckets is not empty");
+        builder.install_recorder().expect("nothing else in this process records metrics")
+    };
+    HANDLE.get_or_init(install).clone()
+}
+
+/// True once the first snapshot stands and until SIGTERM; never false because Redis or Postgres is away.
+async fn readyz(State(operator): State<Operator>) -> (StatusCode, &'static str) {
+    let is_stopping = *operator.stopping.borrow();
+    if is_stopping {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else if operator.app.snapshot.get().is_none() {
+        (StatusCode::SERVICE_UNAVAILABLE, "no snapshot yet\n")
+    } else {
+        (StatusCode::OK, "ready\n")
+    }
+}
+
+async fn render_metrics(State(operator): State<Operator>) -> String {
+    let now = operator.app.clock.now();
+    if let Some(snapshot) = operator.app.snapshot.get() {
+        for dataset in Dataset::all() {
+            if let Some(state) = snapshot.state(dataset) {
+                let age = (now - state.loaded_at).as_seconds_f64();
+                metrics::gauge!("vintem_snapshot_age_seconds", "dataset" => dataset.id()).set(age);
+                metrics::gauge!("vintem_snapshot_generation", "dataset" => dataset.id()).set(state.generation as f64);
+            }
+        }
+    }
+    operator.metrics.run_upkeep();
+    operator.metrics.render()
+}

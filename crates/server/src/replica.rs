@@ -1,0 +1,104 @@
+//! One replica: everything that `vintem serve` runs, started and stopped as a whole.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use vintem_api::App;
+use vintem_domain::Clock;
+use vintem_meter::Meter;
+use vintem_pages::PageSettings;
+use vintem_snapshot::LiveSnapshot;
+
+use crate::settings::ServeSettings;
+use crate::{follow, http, operator};
+
+/// The contract, served as it is.
+const OPENAPI: &str = include_str!("../../../openapi.yaml");
+/// What all our keys in Redis begin with.
+pub const REDIS_PREFIX: &str = "vintem:";
+/// Outcomes that Redis does not take by then are lost to their class, not to the count of requests.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub struct Replica {
+    pub address: SocketAddr,
+    pub admin_address: SocketAddr,
+    app: Arc<App>,
+    stop: watch::Sender<bool>,
+    servers: Vec<JoinHandle<()>>,
+    followers: Vec<JoinHandle<()>>,
+}
+
+/// Binds, wires and starts; returns while the first snapshot is still being built.
+pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn Clock>) -> anyhow::Result<Replica> {
+    let limits = settings.limits();
+    if limits.window_seconds != 60 {
+        tracing::warn!(
+            seconds = limits.window_seconds,
+            "the window of the rate limit is not the minute that plans promise"
+        );
+    }
+    let pepper = settings.pepper.pepper()?;
+    let store = settings.database.open()?;
+    let window = Duration::from_secs(u64::from(limits.window_seconds));
+    let meter = Meter::open(settings.redis_url()?, redis_prefix, window).context("VINTEM_REDIS_URL cannot be used")?;
+    let listen = |address: SocketAddr| async move {
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+    };
+    let listener = listen(settings.listen).await?;
+    let admin_listener = listen(settings.admin_listen).await?;
+    let (address, admin_address) = (listener.local_addr()?, admin_listener.local_addr()?);
+
+    let api = settings.api(address);
+    let public_url = api.public_url.clone();
+    let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(LiveSnapshot::default()), clock));
+    let shown = app.clone();
+    let pages = vintem_pages::handlers(PageSettings {
+        limits,
+        public_url,
+        openapi_yaml: OPENAPI,
+        synthetic: Arc::new(move || shown.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic())),
+    });
+    let (stop, stopping) = watch::channel(false);
+    let service = vintem_api::service(app.clone(), pages);
+    let operator = operator::router(app.clone(), stopping.clone(), operator::metrics_handle());
+    let servers = vec![
+        tokio::spawn(http::serve(listener, service, stopping.clone())),
+        tokio::spawn(http::serve(admin_listener, operator, stopping)),
+    ];
+    let bells = Arc::new(follow::Bells::default());
+    let followers = vec![
+        tokio::spawn(follow::listen(app.clone(), bells.clone())),
+        tokio::spawn(follow::keys(app.clone(), bells.clone())),
+        tokio::spawn(follow::snapshot(app.clone(), bells)),
+        tokio::spawn(follow::drain_usage(app.clone())),
+    ];
+    Ok(Replica { address, admin_address, app, stop, servers, followers })
+}
+
+impl Replica {
+    pub fn is_ready(&self) -> bool {
+        self.app.snapshot.get().is_some()
+    }
+
+    /// Not ready any more → no new connections → what is under way ends → outcomes are counted.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        for server in self.servers {
+            if let Err(error) = server.await {
+                tracing::error!(%error, "a server ended badly");
+            }
+        }
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.app.meter.flush_outcomes()).await.is_err() {
+            tracing::warn!("the last outcomes could not be counted");
+        }
+        for follower in self.followers {
+            follower.abort();
+        }
+        self.app.store.close().await;
+    }
+}

@@ -1,0 +1,154 @@
+//! Settings, each from the environment or the command line. `vintem <command> --help` is their reference.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use ipnet::IpNet;
+use vintem_api::{ApiSettings, Pepper};
+use vintem_domain::Plan;
+use vintem_domain::plan::Limits;
+use vintem_store::Store;
+
+/// A value that no log and no error may show.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Secret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct DatabaseSettings {
+    /// PostgreSQL, e.g. postgres://vintem:secret@127.0.0.1:5432/vintem
+    #[arg(long, env = "VINTEM_DATABASE_URL", hide_env_values = true)]
+    pub database_url: Secret,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct PepperSettings {
+    /// The secret under which keys are stored, at least 32 characters. A lost pepper makes every key invalid.
+    #[arg(long, env = "VINTEM_KEY_PEPPER", hide_env_values = true)]
+    pub key_pepper: Secret,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ServeSettings {
+    #[command(flatten)]
+    pub database: DatabaseSettings,
+
+    #[command(flatten)]
+    pub pepper: PepperSettings,
+
+    /// Redis or Valkey, e.g. redis://127.0.0.1:6379
+    #[arg(long, env = "VINTEM_REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1:6379")]
+    pub redis_url: Secret,
+
+    /// Where the API and the pages are served
+    #[arg(long, env = "VINTEM_LISTEN", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+
+    /// Where /livez, /readyz and /metrics are served, for the operator alone
+    #[arg(long, env = "VINTEM_ADMIN_LISTEN", default_value = "127.0.0.1:9080")]
+    pub admin_listen: SocketAddr,
+
+    /// Where the service is reached from outside, e.g. https://api.example.com; default: the listen address
+    #[arg(long, env = "VINTEM_PUBLIC_URL")]
+    pub public_url: Option<String>,
+
+    /// Networks of proxies whose X-Forwarded-For or Forwarded is believed, comma-separated
+    #[arg(long, env = "VINTEM_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
+
+    /// The window of the rate limit in seconds; anything but 60 is for tests
+    #[arg(long, env = "VINTEM_LIMIT_WINDOW_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub limit_window_seconds: u32,
+
+    /// Requests in a window on the Free plan
+    #[arg(long, env = "VINTEM_LIMIT_FREE", default_value_t = Plan::Free.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit_free: u32,
+
+    /// Requests in a window on the Bronze plan
+    #[arg(long, env = "VINTEM_LIMIT_BRONZE", default_value_t = Plan::Bronze.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit_bronze: u32,
+
+    /// Requests in a window on the Gold plan
+    #[arg(long, env = "VINTEM_LIMIT_GOLD", default_value_t = Plan::Gold.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit_gold: u32,
+
+    /// Requests in a window on the Platinum plan
+    #[arg(long, env = "VINTEM_LIMIT_PLATINUM", default_value_t = Plan::Platinum.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit_platinum: u32,
+
+    /// New keys a day for one address, and for one e-mail
+    #[arg(long, env = "VINTEM_REGISTER_PER_DAY", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub register_per_day: u32,
+}
+
+/// Requests use the pool for keys and usage only, so a few connections serve thousands of callers.
+const MAX_CONNECTIONS: u32 = 10;
+
+impl DatabaseSettings {
+    pub fn open(&self) -> anyhow::Result<Store> {
+        // The error of an unreadable URL would repeat it, password and all.
+        Store::open(self.database_url.reveal(), MAX_CONNECTIONS).map_err(|_| {
+            anyhow::anyhow!(
+                "VINTEM_DATABASE_URL cannot be read: it must look like postgres://user:password@host:5432/database"
+            )
+        })
+    }
+}
+
+impl PepperSettings {
+    pub fn pepper(&self) -> anyhow::Result<Pepper> {
+        Pepper::new(self.key_pepper.reveal())
+            .with_context(|| format!("VINTEM_KEY_PEPPER must have at least {} characters", Pepper::SHORTEST))
+    }
+}
+
+impl ServeSettings {
+    pub fn limits(&self) -> Limits {
+        Limits {
+            window_seconds: self.limit_window_seconds,
+            by_rank: [self.limit_free, self.limit_bronze, self.limit_gold, self.limit_platinum],
+        }
+    }
+
+    /// The URL of the one Redis.
+    pub fn redis_url(&self) -> anyhow::Result<&str> {
+        let url = self.redis_url.reveal();
+        if url.contains(',') {
+            bail!("VINTEM_REDIS_URL names several servers; this version takes one");
+        }
+        Ok(url)
+    }
+
+    /// `bound` is where it really listens, which port 0 leaves open.
+    pub fn api(&self, bound: SocketAddr) -> ApiSettings {
+        let public_url = self.public_url.clone().unwrap_or_else(|| format!("http://{bound}"));
+        ApiSettings {
+            limits: self.limits(),
+            public_url: public_url.trim_end_matches('/').to_owned(),
+            trusted_proxies: self.trusted_proxies.clone(),
+            registrations_per_day: self.register_per_day,
+        }
+    }
+}
