@@ -127,3 +127,97 @@ fn verdict(answer: &[u64]) -> Result<Verdict> {
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW_US: u64 = 6_000_000;
+
+    fn meter() -> Meter {
+        let url = std::env::var("VINTEM_TEST_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+        let prefix = format!("test:model:{:016x}:", rand::random::<u64>());
+        Meter::open(&url, &prefix, Duration::from_micros(WINDOW_US)).unwrap()
+    }
+
+    /// What the script promises, told plainly: a list of all admissions, looked through each time.
+    #[derive(Default)]
+    struct Model {
+        admitted_at: Vec<u64>,
+    }
+
+    impl Model {
+        fn visit(&mut self, limit: u32, takes: bool, now_us: u64) -> Verdict {
+            let limit = limit as usize;
+            let last = self.admitted_at.last().copied().unwrap_or(0);
+            let mut at = now_us;
+            if last > now_us + WINDOW_US {
+                self.admitted_at.clear();
+            } else {
+                at = at.max(last);
+            }
+            self.admitted_at.retain(|admitted| admitted + WINDOW_US > at);
+            let held = self.admitted_at.len();
+            let admitted = held < limit;
+            if admitted && takes {
+                self.admitted_at.push(at);
+            }
+            let held_then = self.admitted_at.len();
+            Verdict {
+                admitted,
+                remaining: limit.saturating_sub(held_then) as u32,
+                wait_us: if admitted { 0 } else { self.admitted_at[held - limit] + WINDOW_US - at },
+                reset_at_us: self.admitted_at.last().map_or(at, |last| last + WINDOW_US),
+                now_us,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_script_agrees_with_a_model_whatever_the_clock_and_the_limit_do() {
+        let meter = meter();
+        for sequence in 0..60u32 {
+            let address = AddressBucket::V4(std::net::Ipv4Addr::from(sequence));
+            let mut model = Model::default();
+            let (mut now_us, mut limit) = (1_794_700_000_000_000u64, 5u32);
+            for step in 0..120 {
+                match rand::random::<u32>() % 20 {
+                    0 => limit = 1 + rand::random::<u32>() % 8,
+                    1 => now_us -= rand::random::<u64>() % 2_000_000,
+                    2 => now_us -= 3 * WINDOW_US,
+                    3 => now_us += WINDOW_US,
+                    4..8 => {}
+                    _ => now_us += rand::random::<u64>() % 1_500_000,
+                }
+                let takes = !rand::random::<u32>().is_multiple_of(5);
+                let charge = if takes { Charge::Quota } else { Charge::Page { address, limit: 1_000_000 } };
+                let visit = Visit { visitor: Visitor::Address(address), limit, charge, counted_for: None };
+                let verdict = meter.admit_at(&visit, now_us).await.unwrap();
+                let mut expected = model.visit(limit, takes, now_us);
+                if !takes {
+                    // A page is judged by its own limit and only shows the quota.
+                    (expected.admitted, expected.wait_us) = (true, 0);
+                }
+                assert_eq!(verdict, expected, "sequence {sequence}, step {step}");
+            }
+            let mut redis = meter.redis.clone();
+            let logs = [meter.keys.address_log(address), meter.keys.page_log(address)];
+            redis::cmd("DEL").arg(&logs).exec_async(&mut redis).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn caps_are_taken_together_or_not_at_all() {
+        let meter = meter();
+        let cap = |what: &str, limit| Cap { what: what.into(), limit };
+        let (a, b) = (cap("a", 2), cap("b", 1));
+        assert_eq!(meter.take_daily(&[a.clone(), b.clone()]).await.unwrap(), Ok(()));
+        let refused = meter.take_daily(&[a.clone(), b.clone()]).await.unwrap();
+        assert!(refused.is_err_and(|wait_us| wait_us > 23 * 3_600_000_000));
+        // The refused call took nothing of `a`, so one is left.
+        assert_eq!(meter.take_daily(std::slice::from_ref(&a)).await.unwrap(), Ok(()));
+        assert!(meter.take_daily(&[a]).await.unwrap().is_err());
+        let logs = ["a", "b"].map(|what| meter.keys.registration_log(what));
+        redis::cmd("DEL").arg(&logs).exec_async(&mut meter.redis.clone()).await.unwrap();
+    }
+}

@@ -86,19 +86,28 @@ impl Replica {
     }
 
     /// Not ready any more → no new connections → what is under way ends → outcomes are counted.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        for server in self.servers {
+        for server in std::mem::take(&mut self.servers) {
             if let Err(error) = server.await {
                 tracing::error!(%error, "a server ended badly");
             }
         }
+        for follower in &self.followers {
+            follower.abort();
+        }
         if tokio::time::timeout(FLUSH_TIMEOUT, self.app.meter.flush_outcomes()).await.is_err() {
             tracing::warn!("the last outcomes could not be counted");
         }
-        for follower in self.followers {
-            follower.abort();
-        }
         self.app.store.close().await;
+    }
+}
+
+/// Without [`Replica::stop`] everything ends at once.
+impl Drop for Replica {
+    fn drop(&mut self) {
+        for task in self.servers.iter().chain(&self.followers) {
+            task.abort();
+        }
     }
 }

@@ -1,1 +1,23 @@
+//! What tests stand on: a database per test copied from one migrated template, a Redis prefix per test, ports that
+//! nobody else has, a clock that the test holds. Real PostgreSQL, real Redis, real HTTP; never a product dependency.
 
+mod database;
+mod engines;
+mod process;
+mod replica;
+
+pub use database::TestDatabase;
+pub use engines::{OwnRedis, postgres_url, redis_url};
+pub use process::{ServedProcess, run_vintem};
+pub use replica::{PEPPER, TestReplica, TestReplicaOptions, settings};
+
+use std::time::{Duration, Instant};
+
+/// Waits until something holds, looking often; panics with `what` when it has not held after `at_most`.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, at_most: Duration, mut holds: impl FnMut() -> F) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < at_most, "still not after {at_most:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,139 @@
+//! Keys: made on one replica, good on all; revoked or moved, within a second everywhere.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use vintem_domain::Plan;
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+
+use crate::{Outcome, friday};
+
+const COMPANIES: &str = "/api/v1/companies?limit=1";
+
+async fn register(replica: &TestReplica, email: &str) -> anyhow::Result<reqwest::Response> {
+    let body = json!({"name": "Ana", "email": email, "plan": "platinum"});
+    Ok(replica.http.post(replica.url("/api/v1/plans/register")).json(&body).send().await?)
+}
+
+async fn two_replicas(database: &TestDatabase, prefix: &str) -> anyhow::Result<(TestReplica, TestReplica)> {
+    let options = || TestReplicaOptions { redis_prefix: Some(prefix), flags: &["--limit-free", "1000"] };
+    let first = TestReplica::start_with(database, friday(), options()).await?;
+    Ok((first, TestReplica::start_with(database, friday(), options()).await?))
+}
+
+#[tokio::test]
+async fn a_key_registered_on_one_replica_is_good_on_another_at_once() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let (first, second) = two_replicas(&database, "test:register-and-use:").await?;
+    for turn in 0..20 {
+        let registered: Value = register(&first, &format!("ana{turn}@example.com")).await?.json().await?;
+        let key = registered["api_key"].as_str().expect("a key");
+        let answer = second.get_with("/api/v1/market/selic/current", key).await?;
+        assert_eq!(answer.status(), 200, "turn {turn}");
+        assert_eq!(answer.headers()["x-plan"], "free");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_refused_everywhere_within_a_second() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let (first, second) = two_replicas(&database, "test:revoke:").await?;
+    let (id, key) = first.create_key(Plan::Bronze).await?;
+    assert_eq!(second.get_with(COMPANIES, &key).await?.status(), 200);
+    assert!(first.store()?.revoke_key(id).await?);
+    let revoked = Instant::now();
+    for replica in [&first, &second] {
+        while replica.get_with(COMPANIES, &key).await?.status() != 401 {
+            assert!(revoked.elapsed() < Duration::from_secs(1), "still good after {:?}", revoked.elapsed());
+        }
+    }
+    let body: Value = first.get_with(COMPANIES, &key).await?.json().await?;
+    assert_eq!(body["error"], "invalid_api_key");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plan_change_is_in_force_within_a_second() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (id, key) = replica.create_key(Plan::Free).await?;
+    assert_eq!(replica.get_with(COMPANIES, &key).await?.status(), 403);
+    assert!(replica.store()?.set_key_plan(id, Plan::Gold).await?);
+    let moved = Instant::now();
+    loop {
+        let answer = replica.get_with(COMPANIES, &key).await?;
+        if answer.status() == 200 {
+            assert_eq!(answer.headers()["x-ratelimit-limit"], "500");
+            return Ok(());
+        }
+        assert!(moved.elapsed() < Duration::from_secs(1), "not after {:?}", moved.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn registrations_are_capped_by_address_and_the_wait_is_true() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let flags = ["--register-per-day", "3"];
+    let replica =
+        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    for turn in 0..3 {
+        let registered = register(&replica, &format!("ana{turn}@example.com")).await?;
+        assert_eq!(registered.status(), 201);
+        let body: Value = registered.json().await?;
+        assert_eq!((&body["plan"], &body["rate_limit"]), (&json!("free"), &json!(30)));
+    }
+    // Input that is refused takes nothing of the cap, and shows that the cap is not what refuses it.
+    assert_eq!(register(&replica, "nope").await?.status(), 400);
+    let refused = register(&replica, "outra@example.com").await?;
+    assert_eq!(refused.status(), 429);
+    let wait: u64 = refused.headers()["retry-after"].to_str()?.parse()?;
+    assert!((86_390..=86_400).contains(&wait), "{wait}");
+    let body: Value = refused.json().await?;
+    assert_eq!((&body["error"], &body["retry_after"]), (&json!("rate_limited"), &json!(wait)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_email_is_capped_whatever_its_case() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    // Behind a trusted proxy every request is another client's.
+    let flags = ["--register-per-day", "2", "--trusted-proxies", "127.0.0.0/8"];
+    let replica =
+        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    let mut statuses = Vec::new();
+    for (turn, email) in ["ana@example.com", "ANA@example.com", "Ana@Example.com", "bia@example.com"].iter().enumerate()
+    {
+        let request = replica.http.post(replica.url("/api/v1/plans/register"));
+        let request = request.header("X-Forwarded-For", format!("198.51.100.{turn}"));
+        statuses.push(request.json(&json!({"name": "Ana", "email": email})).send().await?.status().as_u16());
+    }
+    assert_eq!(statuses, [201, 201, 429, 201]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_guesser_of_keys_sees_401_until_its_address_is_limited() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let mut statuses = Vec::new();
+    for _ in 0..33 {
+        let key = vintem_api::new_key();
+        statuses.push(replica.get_with("/api/v1/market/selic/current", key.reveal()).await?.status().as_u16());
+    }
+    assert_eq!(statuses, [[401; 30].as_slice(), [429; 3].as_slice()].concat());
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_key_is_stored_in_clear() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let registered: Value = register(&replica, "ana@example.com").await?.json().await?;
+    let key = registered["api_key"].as_str().expect("a key");
+    let dump = std::process::Command::new("pg_dump").arg(database.url()).output()?;
+    let dump = String::from_utf8_lossy(&dump.stdout);
+    assert!(dump.contains(&key[..12]), "the dump holds the key's beginning");
+    assert!(!dump.contains(&key[12..]), "the dump holds the key");
+    Ok(())
+}

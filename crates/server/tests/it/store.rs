@@ -1,0 +1,148 @@
+//! The store on a real PostgreSQL: append, never overwrite; count, never twice.
+
+use chrono::{Duration, NaiveDate};
+use vintem_domain::usage::{Counts, KeyDay};
+use vintem_domain::{Cnpj, Company, Dataset, Origin, Plan, series};
+use vintem_store::Store;
+use vintem_store::keys::NewKey;
+use vintem_store::load::{Fetch, Observation};
+use vintem_testkit::TestDatabase;
+
+use crate::{Outcome, friday};
+
+fn fetch(hours: i64) -> Fetch {
+    Fetch { address: "test:".into(), fetched_at: friday() + Duration::hours(hours), sha256: [7; 32] }
+}
+
+fn observation(day: &str, value: &str) -> Observation {
+    Observation { date: day.parse().expect("a day"), value: value.parse().expect("a decimal") }
+}
+
+async fn load_selic(store: &Store, hours: i64, rows: &[Observation]) -> anyhow::Result<u64> {
+    let selic = series::by_id("selic").expect("in the table");
+    let mut load = store.begin_load(Dataset::Series(selic), Origin::Real, &fetch(hours)).await?;
+    load.append_observations(selic, rows).await?;
+    Ok(load.commit().await?)
+}
+
+#[tokio::test]
+async fn only_what_changed_is_appended_and_raises_the_generation() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let (store, selic) = (database.store()?, series::by_id("selic").expect("in the table"));
+    let rows = [observation("2026-11-12", "15.00"), observation("2026-11-13", "15.00")];
+    let generation = || async {
+        anyhow::Ok(store.dataset_states().await?.get(&Dataset::Series(selic)).map(|state| state.generation))
+    };
+
+    assert_eq!(load_selic(&store, 0, &rows).await?, 2);
+    assert_eq!(generation().await?, Some(1));
+    for hours in 1..4 {
+        assert_eq!(load_selic(&store, hours, &rows).await?, 0, "the same again brings nothing");
+    }
+    assert_eq!(generation().await?, Some(1));
+    // A revision, and a scale that changed: both are other texts.
+    let revised = [observation("2026-11-12", "14.75"), observation("2026-11-13", "15.0")];
+    assert_eq!(load_selic(&store, 5, &revised).await?, 2);
+    assert_eq!(generation().await?, Some(2));
+    let current = store.reader().await?.observations(selic).await?;
+    assert_eq!(current, revised);
+    assert_eq!(current[1].value.to_string(), "15.0");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_load_that_is_not_committed_never_happened() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let (store, selic) = (database.store()?, series::by_id("selic").expect("in the table"));
+    let mut load = store.begin_load(Dataset::Series(selic), Origin::Real, &fetch(0)).await?;
+    load.append_observations(selic, &[observation("2026-11-13", "15.00")]).await?;
+    drop(load);
+    assert!(store.dataset_states().await?.is_empty());
+    assert!(store.reader().await?.observations(selic).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_renamed_company_keeps_its_former_names() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let store = database.store()?;
+    let named = |name: &str| Company {
+        id: 123,
+        name: name.into(),
+        cnpj: Cnpj::parse("33.000.167/0001-01"),
+        tickers: vec!["ABCD3".into(), "with \"quotes\" and \\".into()],
+        registered: true,
+        ..Company::default()
+    };
+    for (hours, name) in ["Um S.A.", "Dois S.A.", "Três S.A.", "Dois S.A."].into_iter().enumerate() {
+        let mut load = store.begin_load(Dataset::Companies, Origin::Real, &fetch(hours as i64)).await?;
+        load.append_companies(&[named(name)]).await?;
+        assert_eq!(load.commit().await?, 1);
+    }
+    let companies = store.reader().await?.companies().await?;
+    let expected = Company { former_names: vec!["Três S.A.".into(), "Um S.A.".into()], ..named("Dois S.A.") };
+    assert_eq!(companies, [expected]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_batch_of_usage_enters_once() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let store = database.store()?;
+    let key = NewKey {
+        hmac: [1; 32],
+        pepper_id: "test",
+        shown: "vtm_aaaaaaaa",
+        plan: Plan::Free,
+        name: "Ana",
+        email: "a@example.com",
+    };
+    let key = store.create_key(&key).await?;
+    let day: NaiveDate = "2026-11-13".parse()?;
+    let counts = Counts { requests: 5, successful: 3, client_errors: 1, server_errors: 0, rate_limited: 1 };
+    let rows = [KeyDay { key_id: key.id, day, counts }, KeyDay { key_id: key.id + 1, day, counts }];
+    // Eight drainers at once with the same batch, as after a crash of one of them.
+    let drains = (0..8).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { store.drain_usage_batch("batch-1", &rows).await })
+    });
+    for drain in drains.collect::<Vec<_>>() {
+        drain.await??;
+    }
+    store.drain_usage_batch("batch-2", &rows).await?;
+    let (days, drained) = store.usage(key.id, day, day, &["batch-1".into(), "batch-3".into()]).await?;
+    let mut twice = counts;
+    twice.add(&counts);
+    assert_eq!(days, [(day, twice)]);
+    assert_eq!(drained.into_iter().collect::<Vec<_>>(), ["batch-1"]);
+    let listed = store.list_keys(i64::MAX, 10).await?;
+    assert_eq!(listed[0].last_used_on, Some(day));
+    Ok(())
+}
+
+#[tokio::test]
+async fn changes_of_keys_are_seen_in_order() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let store = database.store()?;
+    let mut ids = Vec::new();
+    for number in 0..5u8 {
+        let key = NewKey {
+            hmac: [number; 32],
+            pepper_id: "test",
+            shown: "vtm_aaaaaaaa",
+            plan: Plan::Free,
+            name: "Ana",
+            email: "a@example.com",
+        };
+        ids.push(store.create_key(&key).await?.id);
+    }
+    assert!(store.revoke_key(ids[1]).await?);
+    assert!(store.set_key_plan(ids[0], Plan::Gold).await?);
+    let changed = store.keys_changed_after(0, 100).await?;
+    assert_eq!(changed.iter().map(|key| key.id).collect::<Vec<_>>(), [ids[2], ids[3], ids[4], ids[1], ids[0]]);
+    assert!(changed[3].revoked && changed[4].plan == Plan::Gold);
+    assert_eq!(store.keys_changed_after(changed[3].revision, 100).await?, changed[4..]);
+    assert_eq!(store.find_key(&[2; 32]).await?.map(|key| key.id), Some(ids[2]));
+    assert_eq!(store.find_key(&[9; 32]).await?, None);
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Usage: every answered request once, under its outcome, in the caller's own account.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vintem_domain::Plan;
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+
+use crate::{Outcome, friday};
+
+const SELIC: &str = "/api/v1/market/selic/current";
+
+async fn usage(replica: &TestReplica, key: &str) -> anyhow::Result<Value> {
+    Ok(replica.get_with("/api/v1/plans/usage", key).await?.json().await?)
+}
+
+#[tokio::test]
+async fn every_request_counts_once_under_its_outcome() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Free).await?;
+    for path in [SELIC, "/api/v1/companies", "/api/v1/nothing", "/health", "/pricing"] {
+        replica.get_with(path, &key).await?;
+    }
+    for _ in 0..30 {
+        replica.get_with(SELIC, &key).await?;
+    }
+    // 30 of 33 were admitted; a key that is over its limit cannot ask, so it is moved up to see.
+    let (id, _) = (replica.store()?.keys_changed_after(0, 1).await?[0].id, ());
+    replica.store()?.set_key_plan(id, Plan::Gold).await?;
+    eventually("the plan has changed", Duration::from_secs(2), || async {
+        replica.get_with("/health", &key).await.is_ok_and(|answer| answer.headers()["x-plan"] == "gold")
+    })
+    .await;
+    let body = usage(&replica, &key).await?;
+    let today = &body["data"][0];
+    assert_eq!(today["requests"], json!(34));
+    assert_eq!(today["successful"], json!(29));
+    assert_eq!(today["client_errors"], json!(2));
+    assert_eq!(today["rate_limited"], json!(3));
+    assert_eq!((&today["server_errors"], &today["unfinished"]), (&json!(0), &json!(0)));
+    assert_eq!(body["total_requests"], json!(34));
+    Ok(())
+}
+
+#[tokio::test]
+async fn counts_stay_the_same_while_they_are_drained_and_on_every_replica() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let options = || TestReplicaOptions { redis_prefix: Some("test:usage-drain:"), flags: &[] };
+    let first = TestReplica::start_with(&database, friday(), options()).await?;
+    let second = TestReplica::start_with(&database, friday(), options()).await?;
+    let (id, key) = first.create_key(Plan::Platinum).await?;
+    // Both replicas drain every two seconds: for longer than that each answer must count all requests before it.
+    for turn in 0..60u64 {
+        first.get_with(SELIC, &key).await?;
+        let seen = usage(if turn % 2 == 0 { &first } else { &second }, &key).await?;
+        assert_eq!(seen["total_requests"], json!(2 * turn + 2));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let store = first.store()?;
+    let today = chrono::Utc::now().date_naive();
+    eventually("all counts are stored", Duration::from_secs(10), || async {
+        let stored = store.usage(id, today.pred_opt().expect("a day"), today, &[]).await;
+        stored.is_ok_and(|(days, _)| days.iter().map(|(_, counts)| counts.requests).sum::<u64>() == 120)
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_sees_its_own_usage_alone() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, busy) = replica.create_key(Plan::Gold).await?;
+    let (_, idle) = replica.create_key(Plan::Gold).await?;
+    for _ in 0..5 {
+        replica.get_with(SELIC, &busy).await?;
+    }
+    assert_eq!(usage(&replica, &idle).await?["total_requests"], json!(1));
+    assert_eq!(usage(&replica, &busy).await?["total_requests"], json!(6));
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! A database per test, copied from a template that is migrated (and filled with demo data) once.
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use vintem_ingest::demo::{self, DemoSize};
+use vintem_store::{Store, schema_fingerprint};
+
+use crate::engines::postgres_url;
+
+/// What the demo template holds: small, yet with pages to turn.
+const DEMO_FILINGS: usize = 3_000;
+const DEMO_COMPANIES: usize = 300;
+
+#[derive(Debug)]
+pub struct TestDatabase {
+    name: String,
+}
+
+impl TestDatabase {
+    /// The schema and nothing in it.
+    pub async fn empty() -> anyhow::Result<Self> {
+        Self::from_template(&template(None).await?).await
+    }
+
+    /// Demo data until the day of this instant.
+    pub async fn demo(now: DateTime<Utc>) -> anyhow::Result<Self> {
+        Self::from_template(&template(Some(now)).await?).await
+    }
+
+    pub fn url(&self) -> String {
+        database_url(&self.name)
+    }
+
+    pub fn store(&self) -> anyhow::Result<Store> {
+        Ok(Store::open(&self.url(), 5)?)
+    }
+
+    async fn from_template(template: &str) -> anyhow::Result<Self> {
+        let name = format!("vintem_test_{}_{:08x}", std::process::id(), rand::random::<u32>());
+        let mut admin = admin().await?;
+        // Copies of one template exclude each other; a lock makes them wait in turn instead of failing.
+        lock(&mut admin, template).await?;
+        run(&mut admin, format!("create database {name} template {template}")).await?;
+        admin.close().await?;
+        Ok(Self { name })
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let name = self.name.clone();
+        // Dropping must wait, and a test's own runtime may be the one that is going down.
+        let dropped = std::thread::spawn(move || -> anyhow::Result<()> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut admin = admin().await?;
+                run(&mut admin, format!("drop database if exists {name} with (force)")).await
+            })
+        });
+        if !matches!(dropped.join(), Ok(Ok(()))) {
+            eprintln!("the database {} was left behind", self.name);
+        }
+    }
+}
+
+/// The name of the template, made if it is not there yet.
+async fn template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<String> {
+    let schema = schema_fingerprint();
+    let until = demo_until.map(|now| now.date_naive());
+    let name = match until {
+        None => format!("vintem_template_{schema}"),
+        Some(day) => format!("vintem_template_{schema}_demo{}_{}", demo::GENERATOR_VERSION, day.format("%Y%m%d")),
+    };
+    let mut admin = admin().await?;
+    lock(&mut admin, &name).await?;
+    let exists: bool = sqlx::query_scalar("select exists (select 1 from pg_database where datname = $1)")
+        .bind(&name)
+        .fetch_one(&mut admin)
+        .await?;
+    if !exists {
+        // Under another name until it is whole: a template that is there is ready.
+        let unfinished = format!("{name}_unfinished");
+        run(&mut admin, format!("drop database if exists {unfinished} with (force)")).await?;
+        run(&mut admin, format!("create database {unfinished}")).await?;
+        let store = Store::open(&database_url(&unfinished), 2)?;
+        store.migrate().await?;
+        if let (Some(now), Some(until)) = (demo_until, until) {
+            let size = DemoSize { filings: DEMO_FILINGS, companies: DEMO_COMPANIES, until };
+            demo::load(&store, &size, now, &|_, _, _| {}).await?;
+        }
+        store.close().await;
+        run(&mut admin, format!("alter database {unfinished} rename to {name}")).await?;
+    }
+    admin.close().await?;
+    Ok(name)
+}
+
+async fn admin() -> anyhow::Result<PgConnection> {
+    let url = database_url("postgres");
+    PgConnection::connect(&url).await.with_context(|| format!("tests need a PostgreSQL at {}", postgres_url()))
+}
+
+async fn lock(admin: &mut PgConnection, what: &str) -> anyhow::Result<()> {
+    sqlx::query("select pg_advisory_lock(hashtext($1))").bind(what).execute(admin).await?;
+    Ok(())
+}
+
+async fn run(admin: &mut PgConnection, statement: String) -> anyhow::Result<()> {
+    sqlx::query(AssertSqlSafe(statement)).execute(admin).await?;
+    Ok(())
+}
+
+fn database_url(name: &str) -> String {
+    format!("{}/{name}", postgres_url())
+}

@@ -1,0 +1,136 @@
+//! A whole replica within the test's process, with a clock that the test holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use clap::Parser;
+use vintem_api::{Pepper, new_key};
+use vintem_domain::{ManualClock, Plan};
+use vintem_server::replica::{Replica, start};
+use vintem_server::settings::ServeSettings;
+use vintem_store::Store;
+use vintem_store::keys::NewKey;
+
+use crate::database::TestDatabase;
+use crate::engines::redis_url;
+use crate::eventually;
+
+/// The pepper of all tests.
+pub const PEPPER: &str = "a pepper for tests, long enough to be taken";
+
+#[derive(Debug, Parser)]
+struct Settings {
+    #[command(flatten)]
+    serve: ServeSettings,
+}
+
+/// The settings of a replica on free ports, as if these flags had been given.
+pub fn settings(database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<ServeSettings> {
+    let mut line = vec!["test", "--database-url", database_url, "--redis-url", redis_url, "--key-pepper", PEPPER];
+    line.extend(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    line.extend(flags);
+    Ok(Settings::try_parse_from(line)?.serve)
+}
+
+/// What a test may want otherwise.
+#[derive(Debug, Default)]
+pub struct TestReplicaOptions<'a> {
+    /// Further flags of `vintem serve`.
+    pub flags: &'a [&'a str],
+    /// What all keys in Redis begin with; of its own unless replicas are to share.
+    pub redis_prefix: Option<&'a str>,
+}
+
+pub struct TestReplica {
+    pub replica: Replica,
+    pub clock: Arc<ManualClock>,
+    pub http: reqwest::Client,
+    database_url: String,
+    redis_prefix: String,
+}
+
+impl Drop for TestReplica {
+    fn drop(&mut self) {
+        if let Err(error) = forget(&self.redis_prefix) {
+            eprintln!("keys of {} were left in Redis: {error}", self.redis_prefix);
+        }
+    }
+}
+
+/// Deletes everything under a prefix.
+fn forget(prefix: &str) -> redis::RedisResult<()> {
+    let mut redis = redis::Client::open(redis_url())?.get_connection()?;
+    let mut cursor = 0u64;
+    loop {
+        let (next, keys): (u64, Vec<String>) = redis::cmd("SCAN")
+            .arg(cursor)
+            .arg("MATCH")
+            .arg(format!("{prefix}*"))
+            .arg("COUNT")
+            .arg(1000)
+            .query(&mut redis)?;
+        for key in keys {
+            redis::cmd("DEL").arg(key).exec(&mut redis)?;
+        }
+        if next == 0 {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+impl TestReplica {
+    /// Serves this database at this moment and waits until it is ready.
+    pub async fn start(database: &TestDatabase, now: DateTime<Utc>) -> anyhow::Result<Self> {
+        Self::start_with(database, now, TestReplicaOptions::default()).await
+    }
+
+    pub async fn start_with(
+        database: &TestDatabase,
+        now: DateTime<Utc>,
+        options: TestReplicaOptions<'_>,
+    ) -> anyhow::Result<Self> {
+        let settings = settings(&database.url(), &redis_url(), options.flags)?;
+        let prefix =
+            options.redis_prefix.map_or_else(|| format!("test:{:016x}:", rand::random::<u64>()), str::to_owned);
+        let clock = Arc::new(ManualClock::new(now));
+        let replica = start(&settings, &prefix, clock.clone()).await?;
+        eventually("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;
+        let http = reqwest::Client::new();
+        Ok(Self { replica, clock, http, database_url: database.url(), redis_prefix: prefix })
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.replica.address)
+    }
+
+    pub async fn get(&self, path: &str) -> anyhow::Result<reqwest::Response> {
+        Ok(self.http.get(self.url(path)).send().await?)
+    }
+
+    pub async fn get_with(&self, path: &str, key: &str) -> anyhow::Result<reqwest::Response> {
+        Ok(self.http.get(self.url(path)).header("X-API-Key", key).send().await?)
+    }
+
+    /// A key as the operator makes it.
+    pub async fn create_key(&self, plan: Plan) -> anyhow::Result<(i64, String)> {
+        let (pepper, key) = (Pepper::new(PEPPER).expect("long enough"), new_key());
+        let store = self.store()?;
+        let row = store
+            .create_key(&NewKey {
+                hmac: pepper.hmac(key.reveal()),
+                pepper_id: &pepper.id(),
+                shown: key.shown(),
+                plan,
+                name: "Teste",
+                email: "teste@example.com",
+            })
+            .await?;
+        Ok((row.id, key.reveal().to_owned()))
+    }
+
+    pub fn store(&self) -> anyhow::Result<Store> {
+        Ok(Store::open(&self.database_url, 2)?)
+    }
+}
