@@ -79,13 +79,16 @@ fn cache_control(caller: &Caller) -> HeaderValue {
     HeaderValue::from_static(if caller.key.is_some() { "private, max-age=60" } else { "public, max-age=60" })
 }
 
+/// What a link to a neighbouring page repeats of the request; never what we do not know, such as a key put there.
+const KEPT_IN_LINKS: [&str; 9] = ["from", "to", "order", "numbers", "pair", "q", "status", "sector", "category"];
+
 /// Adds `Link` with the next and the previous page.
 pub fn with_links(mut response: Response, caller: &Caller, public_url: &str, page: Page, total: usize) -> Response {
     let mut links = Vec::new();
     let address = |limit: usize, offset: usize| {
         let kept = caller.query.split('&').filter(|pair| {
             let name = pair.split('=').next().unwrap_or("");
-            !pair.is_empty() && name != "limit" && name != "offset"
+            KEPT_IN_LINKS.contains(&name)
         });
         let mut query: Vec<String> = kept.map(str::to_owned).collect();
         query.extend([format!("limit={limit}"), format!("offset={offset}")]);

@@ -10,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use vintem_domain::problem::Code;
 use vintem_domain::route::{self, Charge, ROUTES, Route};
 use vintem_domain::usage::Outcome;
 use vintem_domain::{AddressBucket, KeyId, Lang, Plan, Problem, address};
@@ -67,7 +68,7 @@ struct Identity {
 struct Standing {
     remaining: u32,
     reset_at_seconds: u64,
-    /// `t` of the `RateLimit` header.
+    /// `t` of the `RateLimit` header: to the reset, on 429 until one will pass.
     seconds: u64,
 }
 
@@ -89,6 +90,7 @@ pub async fn front(State(front): State<Arc<Front>>, mut request: Request, next: 
     let identity = identify(app, headers).await;
     let visit = visit(app, &identity, client, preflight, route, &path);
     let metered = app.meter.admit(&visit).await;
+    app.note_meter_answers(metered.is_ok());
     if let Err(error) = &metered {
         tracing::warn!(%error, "a request could not be metered");
     }
@@ -97,9 +99,7 @@ pub async fn front(State(front): State<Arc<Front>>, mut request: Request, next: 
     let request_id = format!("{now_us:014x}-{:010x}", rand::random::<u64>() >> 24);
 
     let judged = match &metered {
-        Ok(verdict) if !verdict.admitted => {
-            Err(Problem::RateLimited { retry_after_seconds: seconds_up(verdict.wait_us) })
-        }
+        Ok(verdict) if !verdict.admitted => Err(refused(seconds_up(verdict.wait_us), is_page)),
         Err(_) if !is_page => Err(Problem::DependencyAway),
         _ => judge(&identity, preflight, &request, routes, route),
     };
@@ -121,9 +121,10 @@ pub async fn front(State(front): State<Arc<Front>>, mut request: Request, next: 
             next.run(request).await
         }
     };
-    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = problem::write(&problem, lang, &request_id, &app.settings.public_url);
-        if problem == Problem::MethodNotAllowed {
+    let problem = response.extensions_mut().remove::<Problem>();
+    if let Some(problem) = &problem {
+        response = problem::write(problem, lang, &request_id, &app.settings.public_url);
+        if *problem == Problem::MethodNotAllowed {
             response.headers_mut().insert(header::ALLOW, allow(routes));
         }
     }
@@ -134,7 +135,12 @@ pub async fn front(State(front): State<Arc<Front>>, mut request: Request, next: 
     {
         app.meter.note_outcome(key, verdict.now_us, Outcome::of_status(status.as_u16()));
     }
-    let standing = standing(&metered, visit.limit, now_us, is_page);
+    let mut standing = standing(&metered, visit.limit, now_us, is_page);
+    if let Some(wait) =
+        problem.filter(|problem| problem.code() == Code::RateLimited).and_then(|problem| problem.retry_after_seconds())
+    {
+        standing.seconds = wait;
+    }
     write_headers(&front, response.headers_mut(), &identity, &visit, &standing, &request_id);
     let operation = route.map_or("none", |route| route.operation);
     observe(operation, identity.plan, status, started);
@@ -183,6 +189,10 @@ fn visit(app: &App, identity: &Identity, client: IpAddr, preflight: bool, route:
     }
 }
 
+fn refused(retry_after_seconds: u64, is_page: bool) -> Problem {
+    if is_page { Problem::TooManyPages { retry_after_seconds } } else { Problem::RateLimited { retry_after_seconds } }
+}
+
 /// What is wrong with an admitted request before its handler sees it, in the decided order.
 fn judge(
     identity: &Identity,
@@ -197,15 +207,15 @@ fn judge(
     if preflight {
         return Ok(());
     }
-    if request.uri().path_and_query().is_some_and(|address| address.as_str().len() > LONGEST_ADDRESS) {
-        return Err(Problem::AddressTooLong);
-    }
     let Some(route) = route else {
         return Err(if routes.is_empty() { Problem::NoSuchPath } else { Problem::MethodNotAllowed });
     };
     if identity.plan < route.plan {
         let with_key = identity.key.is_some();
         return Err(Problem::UpgradeRequired { current: identity.plan, required: route.plan, with_key });
+    }
+    if request.uri().path_and_query().is_some_and(|address| address.as_str().len() > LONGEST_ADDRESS) {
+        return Err(Problem::AddressTooLong);
     }
     Ok(())
 }
@@ -252,8 +262,7 @@ fn standing(metered: &Result<Verdict, MeterError>, limit: u32, now_us: u64, is_p
         let remaining = if is_page { limit } else { 0 };
         return Standing { remaining, reset_at_seconds: seconds_up(now_us), seconds: 0 };
     };
-    let to_reset = seconds_up(verdict.reset_at_us.saturating_sub(verdict.now_us));
-    let seconds = if verdict.admitted { to_reset } else { seconds_up(verdict.wait_us) };
+    let seconds = seconds_up(verdict.reset_at_us.saturating_sub(verdict.now_us));
     Standing { remaining: verdict.remaining, reset_at_seconds: seconds_up(verdict.reset_at_us), seconds }
 }
 

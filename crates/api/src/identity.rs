@@ -57,18 +57,16 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     if !is_trusted(client) {
         return client;
     }
-    // Read from the right: what is further left was written by whoever stands before.
-    let (by_list, by_standard) = (headers.get_all(X_FORWARDED_FOR), headers.get_all(header::FORWARDED));
-    let listed: Vec<&str> =
-        by_list.iter().filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).collect();
-    let standard: Vec<&str> =
-        by_standard.iter().filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).collect();
-    let hops: Vec<Option<IpAddr>> = if listed.is_empty() {
-        standard.into_iter().map(forwarded_for).collect()
+    let (name, read): (_, fn(&str) -> Option<IpAddr>) = if headers.contains_key(X_FORWARDED_FOR) {
+        (X_FORWARDED_FOR, parse_hop)
     } else {
-        listed.into_iter().map(parse_hop).collect()
+        (header::FORWARDED, forwarded_for)
     };
+    let lines = headers.get_all(name);
+    let hops: Vec<&[u8]> = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).collect();
+    // Read from the right: what is further left was written by whoever stands before.
     for hop in hops.into_iter().rev() {
+        let hop = std::str::from_utf8(hop).ok().and_then(read);
         // What cannot be read ends the chain: the last one who is known stands for the rest.
         let Some(address) = hop else { return client };
         client = address.to_canonical();
@@ -142,7 +140,7 @@ mod tests {
     #[test]
     fn behind_trusted_proxies_the_right_most_stranger_is_the_client() {
         let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
-        let table: [(&[(&'static str, &str)], &str); 13] = [
+        let table: [(&[(&'static str, &str)], &str); 14] = [
             (&[], "10.0.0.1"),
             (&[("x-forwarded-for", "198.51.100.1")], "198.51.100.1"),
             (&[("x-forwarded-for", "1.1.1.1, 198.51.100.1")], "198.51.100.1"),
@@ -156,6 +154,7 @@ mod tests {
             (&[("x-forwarded-for", "10.0.0.3, 10.0.0.2")], "10.0.0.3"),
             (&[("forwarded", "for=1.1.1.1, for=\"[2001:db9::1]\";proto=https")], "2001:db9::1"),
             (&[("forwarded", "for=unknown")], "10.0.0.1"),
+            (&[("x-forwarded-for", "é, 203.0.113.5"), ("forwarded", "for=9.9.9.9")], "203.0.113.5"),
         ];
         for (pairs, expected) in table {
             let client = client_address("10.0.0.1".parse().unwrap(), &headers(pairs), &trusted);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use vintem_domain::{ApiKey, Clock, KeyId, Plan};
 use vintem_store::keys::KeyRow;
 use vintem_store::{Store, StoreError};
@@ -73,6 +74,10 @@ pub enum KeyVerdict {
 /// An absent key is not asked for again for so long.
 const ABSENCE_REMEMBERED: Duration = Duration::from_secs(10);
 const MOST_ABSENCES: u64 = 100_000;
+/// Look-ups of keys that are not in memory, at once; and how long one waits for its turn.
+const MOST_LOOKUPS: usize = 4;
+const LOOKUP_WAIT: Duration = Duration::from_millis(500);
+/// Keys that are followed in one go.
 const PAGE: i64 = 10_000;
 
 #[derive(Debug)]
@@ -83,12 +88,21 @@ pub struct Keyring {
     entries: RwLock<HashMap<Fingerprint, Entry>>,
     absent: moka::sync::Cache<Fingerprint, ()>,
     revision: AtomicI64,
+    lookups: Semaphore,
 }
 
 impl Keyring {
     pub fn new(store: Store, pepper: Pepper, clock: Arc<dyn Clock>) -> Self {
         let absent = moka::sync::Cache::builder().max_capacity(MOST_ABSENCES).time_to_live(ABSENCE_REMEMBERED).build();
-        Self { store, pepper, clock, entries: RwLock::default(), absent, revision: AtomicI64::new(0) }
+        Self {
+            store,
+            pepper,
+            clock,
+            entries: RwLock::default(),
+            absent,
+            revision: AtomicI64::new(0),
+            lookups: Semaphore::new(MOST_LOOKUPS),
+        }
     }
 
     pub fn pepper(&self) -> &Pepper {
@@ -100,7 +114,7 @@ impl Keyring {
         loop {
             let changed = self.store.keys_changed_after(self.revision.load(Ordering::Acquire), PAGE).await?;
             for key in &changed {
-                self.insert(key);
+                self.entries.write().expect("never held across a panic").insert(fingerprint(&key.hmac), entry(key));
                 self.revision.fetch_max(key.revision, Ordering::AcqRel);
             }
             if changed.len() < PAGE as usize {
@@ -119,7 +133,12 @@ impl Keyring {
         if self.absent.contains_key(&fingerprint) {
             return KeyVerdict::Invalid;
         }
-        match self.store.find_key(&hmac).await {
+        // A bounded number at once: keys that are guessed must not take the connections from all else.
+        let found = match tokio::time::timeout(LOOKUP_WAIT, self.lookups.acquire()).await {
+            Ok(Ok(_place)) => self.store.find_key(&hmac).await,
+            _ => return KeyVerdict::Unknown,
+        };
+        match found {
             Ok(Some(row)) => {
                 self.insert(&row);
                 self.entry(&fingerprint).map_or(KeyVerdict::Invalid, |entry| self.judge(entry))
@@ -135,14 +154,10 @@ impl Keyring {
         }
     }
 
+    /// Adds a key that is not there yet. What is there came by following and is newer than any row read aside.
     pub fn insert(&self, row: &KeyRow) {
-        let expires_at = match row.expires_at {
-            _ if row.revoked => i64::MIN,
-            Some(at) => at.timestamp(),
-            None => i64::MAX,
-        };
-        let entry = Entry { id: row.id, expires_at, plan: row.plan };
-        self.entries.write().expect("never held across a panic").insert(fingerprint(&row.hmac), entry);
+        let mut entries = self.entries.write().expect("never held across a panic");
+        entries.entry(fingerprint(&row.hmac)).or_insert_with(|| entry(row));
     }
 
     fn entry(&self, fingerprint: &Fingerprint) -> Option<Entry> {
@@ -155,6 +170,15 @@ impl Keyring {
         }
         KeyVerdict::Valid { id: entry.id, plan: entry.plan }
     }
+}
+
+fn entry(row: &KeyRow) -> Entry {
+    let expires_at = match row.expires_at {
+        _ if row.revoked => i64::MIN,
+        Some(at) => at.timestamp(),
+        None => i64::MAX,
+    };
+    Entry { id: row.id, expires_at, plan: row.plan }
 }
 
 fn fingerprint(hmac: &[u8; 32]) -> Fingerprint {

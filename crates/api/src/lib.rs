@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::Router;
 use axum::routing::{MethodRouter, get, post};
 use ipnet::IpNet;
+use tower::Layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use vintem_domain::Clock;
@@ -51,8 +52,9 @@ pub struct App {
     pub keyring: Keyring,
     pub snapshot: Arc<LiveSnapshot>,
     pub clock: Arc<dyn Clock>,
-    /// Whether Postgres answered when it was last asked.
+    /// Whether Postgres and Redis answered when they were last asked.
     store_answers: AtomicBool,
+    meter_answers: AtomicBool,
 }
 
 impl App {
@@ -65,15 +67,20 @@ impl App {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let keyring = Keyring::new(store.clone(), pepper, clock.clone());
-        Self { settings, store, meter, keyring, snapshot, clock, store_answers: AtomicBool::new(true) }
+        let [store_answers, meter_answers] = [AtomicBool::new(true), AtomicBool::new(true)];
+        Self { settings, store, meter, keyring, snapshot, clock, store_answers, meter_answers }
     }
 
     pub fn note_store_answers(&self, answers: bool) {
         self.store_answers.store(answers, Ordering::Relaxed);
     }
 
-    fn store_answers(&self) -> bool {
-        self.store_answers.load(Ordering::Relaxed)
+    fn note_meter_answers(&self, answers: bool) {
+        self.meter_answers.store(answers, Ordering::Relaxed);
+    }
+
+    fn dependencies_answer(&self) -> bool {
+        self.store_answers.load(Ordering::Relaxed) && self.meter_answers.load(Ordering::Relaxed)
     }
 
     /// What is served now. Before the first snapshot stands there is nothing true to say.
@@ -88,10 +95,10 @@ pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Route
     for (operation, handler) in handlers(&app).into_iter().chain(pages) {
         router = router.route(route(operation).path, handler);
     }
-    router
-        .layer(CompressionLayer::new())
-        .layer(CatchPanicLayer::custom(problem::panicked))
-        .layer(axum::middleware::from_fn_with_state(Arc::new(front::Front::new(app)), front::front))
+    let routed = router.layer(CompressionLayer::new()).layer(CatchPanicLayer::custom(problem::panicked));
+    // Around the router and not within it: what no route takes is answered by the front layer alone.
+    let front = axum::middleware::from_fn_with_state(Arc::new(front::Front::new(app)), front::front);
+    Router::new().fallback_service(front.layer(routed))
 }
 
 /// Operation of the route table → handler.

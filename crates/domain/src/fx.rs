@@ -4,8 +4,8 @@ use std::fmt;
 
 use chrono::NaiveDate;
 
+use crate::Decimal;
 use crate::decimal::ratio_8;
-use crate::{Decimal, Text};
 
 /// The first day of the real. What was quoted before is stored in the currency of its day and never served as BRL.
 pub const REAL_SINCE: NaiveDate = NaiveDate::from_ymd_opt(1994, 7, 1).expect("a day of the calendar");
@@ -69,10 +69,6 @@ pub struct Quote {
 
 impl Pair {
     pub const DEFAULT: Self = Self::Published(Currency::Usd);
-    pub const UNIT: Text = Text::new(
-        "units of the quote currency per unit of the base",
-        "unidades da moeda de cotação por unidade da base",
-    );
 
     /// `USD/BRL`, `USD-BRL`, `USDBRL`, in any case.
     pub fn parse(text: &str) -> Option<Self> {

@@ -97,6 +97,9 @@ pub enum Problem {
     RateLimited {
         retry_after_seconds: u64,
     },
+    TooManyPages {
+        retry_after_seconds: u64,
+    },
     TooManyRegistrations {
         retry_after_seconds: u64,
     },
@@ -121,7 +124,9 @@ impl Problem {
             Self::UpgradeRequired { .. } => Code::UpgradeRequired,
             Self::NoSuchPath | Self::NoSuchCompany | Self::NoSuchFiling => Code::NotFound,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
-            Self::RateLimited { .. } | Self::TooManyRegistrations { .. } => Code::RateLimited,
+            Self::RateLimited { .. } | Self::TooManyPages { .. } | Self::TooManyRegistrations { .. } => {
+                Code::RateLimited
+            }
             Self::Internal => Code::InternalError,
             Self::NeverLoaded { .. } => Code::DataUnavailable,
             Self::DependencyAway => Code::ServiceUnavailable,
@@ -131,9 +136,9 @@ impl Problem {
     /// When the same request may be tried again, where waiting helps.
     pub const fn retry_after_seconds(&self) -> Option<u64> {
         match self {
-            Self::RateLimited { retry_after_seconds } | Self::TooManyRegistrations { retry_after_seconds } => {
-                Some(*retry_after_seconds)
-            }
+            Self::RateLimited { retry_after_seconds }
+            | Self::TooManyPages { retry_after_seconds }
+            | Self::TooManyRegistrations { retry_after_seconds } => Some(*retry_after_seconds),
             // A first load takes minutes, a restart of a dependency seconds.
             Self::NeverLoaded { .. } => Some(60),
             Self::DependencyAway => Some(2),
@@ -176,6 +181,9 @@ impl Problem {
             Self::RateLimited { retry_after_seconds } => {
                 format!("Too many requests: the limit of your plan is reached. Try again in {}.", seconds_en(*retry_after_seconds))
             }
+            Self::TooManyPages { retry_after_seconds } => {
+                format!("Too many pages from this address; your quota of the API is untouched. Try again in {}.", seconds_en(*retry_after_seconds))
+            }
             Self::TooManyRegistrations { retry_after_seconds } => {
                 format!("Too many new keys for one day from this address or for this e-mail. Try again in {}.", seconds_en(*retry_after_seconds))
             }
@@ -212,6 +220,9 @@ impl Problem {
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
             Self::RateLimited { retry_after_seconds } => {
                 format!("Requisições demais: o limite do seu plano foi atingido. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+            }
+            Self::TooManyPages { retry_after_seconds } => {
+                format!("Páginas demais deste endereço; sua cota da API está intacta. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
             }
             Self::TooManyRegistrations { retry_after_seconds } => {
                 format!("Chaves novas demais em um dia, deste endereço ou para este e-mail. Tente de novo em {}.", seconds_pt(*retry_after_seconds))

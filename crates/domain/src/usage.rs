@@ -4,18 +4,21 @@ use chrono::{DateTime, NaiveDate};
 
 use crate::KeyId;
 
-/// How a request ended. A refused one is known to be so at admission.
+/// How an admitted request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     Successful,
     ClientError,
     ServerError,
+    /// Admitted, and then refused by a limit of the route's own.
+    RateLimited,
 }
 
 impl Outcome {
     pub const fn of_status(status: u16) -> Self {
         match status {
             ..400 => Self::Successful,
+            429 => Self::RateLimited,
             400..500 => Self::ClientError,
             500.. => Self::ServerError,
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Script;
 use vintem_domain::{AddressBucket, KeyId};
 
-use crate::{Meter, MeterError, Result};
+use crate::{Meter, MeterError, Result, within_budget};
 
 /// Whose quota is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Meter {
         if let Charge::Page { address, limit } = visit.charge {
             call.key(self.keys.page_log(address)).arg(limit).arg("take").arg("");
         }
-        let answer: Vec<u64> = call.invoke_async(&mut self.redis.clone()).await?;
+        let answer: Vec<u64> = self.invoke(&call).await?;
         verdict(&answer)
     }
 
@@ -100,8 +100,20 @@ impl Meter {
         for cap in caps {
             call.arg(cap.limit);
         }
-        let wait_us: u64 = call.invoke_async(&mut self.redis.clone()).await?;
+        let wait_us: u64 = self.invoke(&call).await?;
         Ok(if wait_us == 0 { Ok(()) } else { Err(wait_us) })
+    }
+}
+
+impl Meter {
+    /// Gives back what was taken for something that then did not happen.
+    pub async fn give_back_daily(&self, caps: &[Cap]) -> Result<()> {
+        let mut redis = self.redis.clone();
+        let mut pipe = redis::pipe();
+        for cap in caps {
+            pipe.cmd("RPOP").arg(self.keys.registration_log(&cap.what)).ignore();
+        }
+        within_budget(pipe.exec_async(&mut redis)).await
     }
 }
 

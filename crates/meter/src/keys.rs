@@ -47,8 +47,8 @@ impl KeyNames {
         format!("{}usage:batch:", self.prefix)
     }
 
-    /// Says that a group of outcomes was counted, so that sending it again does nothing.
-    pub fn sent_outcomes(&self, group: &str) -> String {
-        format!("{}usage:sent:{group}", self.prefix)
+    /// The number of the last group of outcomes that was counted for a process, so that sending it again does nothing.
+    pub fn sent_outcomes(&self, process: &str) -> String {
+        format!("{}usage:sent:{process}", self.prefix)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One call per request: the script admits by an exact sliding log and counts the usage in the same step, so no
 //! answered request is ever missing from it. One clock rules: that of Redis. It never touches SQL; draining the
-//! counts into Postgres is done by who holds both. When Redis is away every call fails within a second with
+//! counts into Postgres is done by who holds both. When Redis is away every call fails within half a second with
 //! [`MeterError`].
 
 mod admission;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{FromRedisValue, ScriptInvocation};
 
 pub use admission::{Cap, Charge, Verdict, Visit, Visitor};
 pub use usage::{Batch, LiveUsage};
@@ -22,11 +23,16 @@ pub use usage::{Batch, LiveUsage};
 pub enum MeterError {
     #[error("asking Redis: {0}")]
     Redis(#[from] redis::RedisError),
+    #[error("Redis did not answer within {CALL_BUDGET:?}")]
+    Slow,
     #[error("Redis answered in a form that no script of ours has: {0}")]
     Foreign(String),
 }
 
 pub type Result<T> = std::result::Result<T, MeterError>;
+
+/// What a call may take, connecting included: a caller that waits longer is better told to come again.
+const CALL_BUDGET: Duration = Duration::from_millis(500);
 
 /// The meter in one handle. Cheap to clone.
 #[derive(Clone)]
@@ -58,13 +64,21 @@ impl Meter {
         Ok(meter)
     }
 
-    pub fn window(&self) -> Duration {
-        self.window
-    }
-
     /// Whether Redis answers.
     pub async fn ping(&self) -> Result<()> {
-        redis::cmd("PING").exec_async(&mut self.redis.clone()).await?;
-        Ok(())
+        let mut redis = self.redis.clone();
+        within_budget(redis::cmd("PING").exec_async(&mut redis)).await
+    }
+
+    async fn invoke<T: FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T> {
+        let mut redis = self.redis.clone();
+        within_budget(call.invoke_async(&mut redis)).await
+    }
+}
+
+async fn within_budget<T>(call: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
+    match tokio::time::timeout(CALL_BUDGET, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(MeterError::Slow),
     }
 }

@@ -19,11 +19,18 @@ const DAY_US: u64 = 24 * 3600 * 1_000_000;
 
 type Waiting = HashMap<(KeyId, u64, Outcome), u64>;
 
-/// A group on its way. It keeps its name when it is sent again, so that it counts once.
-#[derive(Debug, Clone)]
+/// A group on its way. It keeps its number when it is sent again, so that it counts once.
+#[derive(Debug)]
 struct Group {
-    name: String,
+    number: u64,
     counts: Waiting,
+}
+
+#[derive(Debug, Default)]
+struct Sending {
+    last_number: u64,
+    /// The group whose sending has not succeeded yet.
+    group: Option<Group>,
 }
 
 #[derive(Debug)]
@@ -31,8 +38,8 @@ pub struct Outcomes {
     nonce: String,
     waiting: Mutex<Waiting>,
     came: Notify,
-    /// Held while a group is sent; holds the group whose sending failed.
-    sending: tokio::sync::Mutex<Option<Group>>,
+    /// Held while a group is sent: one after the other, so that the highest number tells all that were counted.
+    sending: tokio::sync::Mutex<Sending>,
 }
 
 impl Default for Outcomes {
@@ -70,29 +77,29 @@ impl Meter {
     pub async fn flush_outcomes(&self) -> Result<()> {
         let mut sending = self.outcomes.sending.lock().await;
         loop {
-            if sending.is_none() {
+            if sending.group.is_none() {
                 let counts = self.outcomes.take_waiting();
                 if counts.is_empty() {
                     return Ok(());
                 }
-                let name = format!("{}-{:016x}", self.outcomes.nonce, rand::random::<u64>());
-                *sending = Some(Group { name, counts });
+                sending.last_number += 1;
+                sending.group = Some(Group { number: sending.last_number, counts });
             }
-            if let Some(group) = sending.as_ref() {
+            if let Some(group) = &sending.group {
                 self.send(group).await?;
-                *sending = None;
+                sending.group = None;
             }
         }
     }
 
     async fn send(&self, group: &Group) -> Result<()> {
         let mut call = OUTCOMES.key(self.keys.current_batch());
-        call.key(self.keys.sent_outcomes(&group.name)).arg(self.keys.batch_prefix()).arg(&self.outcomes.nonce);
+        call.key(self.keys.sent_outcomes(&self.outcomes.nonce));
+        call.arg(self.keys.batch_prefix()).arg(&self.outcomes.nonce).arg(group.number);
         for ((key_id, day, outcome), count) in &group.counts {
             call.arg(format!("{key_id}:{day}:{}", class(*outcome))).arg(*count);
         }
-        call.invoke_async::<()>(&mut self.redis.clone()).await?;
-        Ok(())
+        self.invoke(&call).await
     }
 }
 
@@ -101,6 +108,7 @@ const fn class(outcome: Outcome) -> char {
         Outcome::Successful => 's',
         Outcome::ClientError => 'c',
         Outcome::ServerError => 'e',
+        Outcome::RateLimited => 'l',
     }
 }
 

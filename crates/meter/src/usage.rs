@@ -8,7 +8,7 @@ use vintem_domain::KeyId;
 use vintem_domain::usage::{Counts, KeyDay, utc_day};
 
 use crate::admission::LOG_LUA;
-use crate::{Meter, MeterError, Result};
+use crate::{Meter, MeterError, Result, within_budget};
 
 static ROTATE: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("rotate.lua")].concat()));
 static LIVE: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("live.lua")].concat()));
@@ -30,46 +30,30 @@ pub struct LiveUsage {
 }
 
 impl Meter {
-    /// Closes the current batch and returns all that wait. Each is to be stored under its id, then dropped; a batch
-    /// that two drainers see is stored once, as its id says.
-    pub async fn batches_to_drain(&self) -> Result<Vec<Batch>> {
+    /// The next batch to drain: to be stored under its id, then dropped. One that two drainers see is stored once, as
+    /// its id says.
+    pub async fn next_batch(&self) -> Result<Option<Batch>> {
+        let mut call = ROTATE.key(self.keys.current_batch());
+        call.key(self.keys.pending_batches()).arg(self.keys.batch_prefix()).arg(self.outcomes.nonce());
+        let Some(id) = self.invoke::<Option<String>>(&call).await? else { return Ok(None) };
         let mut redis = self.redis.clone();
-        let ids: Vec<String> = ROTATE
-            .key(self.keys.current_batch())
-            .key(self.keys.pending_batches())
-            .arg(self.keys.batch_prefix())
-            .arg(self.outcomes.nonce())
-            .invoke_async(&mut redis)
-            .await?;
-        let mut batches = Vec::with_capacity(ids.len());
-        for id in ids {
-            let fields: Vec<(String, u64)> = redis.hgetall(self.batch_key(&id)).await?;
-            batches.push(Batch { rows: key_days(fields)?, id });
-        }
-        Ok(batches)
+        let fields: Vec<(String, u64)> = within_budget(redis.hgetall(self.batch_key(&id))).await?;
+        Ok(Some(Batch { rows: key_days(fields)?, id }))
     }
 
     /// Forgets a batch that is stored.
     pub async fn drop_batch(&self, id: &str) -> Result<()> {
         let mut redis = self.redis.clone();
-        redis::pipe()
-            .atomic()
-            .lrem(self.keys.pending_batches(), 0, id)
-            .del(self.batch_key(id))
-            .exec_async(&mut redis)
-            .await?;
-        Ok(())
+        let mut pipe = redis::pipe();
+        pipe.atomic().lrem(self.keys.pending_batches(), 0, id).del(self.batch_key(id));
+        within_budget(pipe.exec_async(&mut redis)).await
     }
 
     /// What is counted for a key and may not be stored yet, by batch.
     pub async fn live_usage(&self, key_id: KeyId) -> Result<Vec<LiveUsage>> {
-        let answer: Vec<String> = LIVE
-            .key(self.keys.current_batch())
-            .key(self.keys.pending_batches())
-            .arg(self.keys.batch_prefix())
-            .arg(key_id)
-            .invoke_async(&mut self.redis.clone())
-            .await?;
+        let mut call = LIVE.key(self.keys.current_batch());
+        call.key(self.keys.pending_batches()).arg(self.keys.batch_prefix()).arg(key_id);
+        let answer: Vec<String> = self.invoke(&call).await?;
         let mut fields_by_batch: HashMap<&str, Vec<(String, u64)>> = HashMap::new();
         for entry in answer.chunks_exact(3) {
             let count = entry[2].parse().map_err(|_| MeterError::Foreign(entry.join(" ")))?;

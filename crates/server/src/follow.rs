@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use vintem_api::App;
 use vintem_store::listen::Notice;
 
@@ -12,6 +12,8 @@ use vintem_store::listen::Notice;
 const POLL: Duration = Duration::from_secs(1);
 /// Live counts move to Postgres this often; the usage endpoint adds what is still live.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Old usage is forgotten this often, a little at a time.
+const PRUNE: Duration = Duration::from_secs(3600);
 /// Between tries while Postgres is away.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -76,8 +78,15 @@ pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
 pub async fn drain_usage(app: Arc<App>) {
     let mut ticks = interval(DRAIN);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pruned_at = Instant::now();
     loop {
         ticks.tick().await;
+        if pruned_at.elapsed() > PRUNE {
+            pruned_at = Instant::now();
+            if let Err(error) = app.store.prune_usage().await {
+                tracing::warn!(%error, "old usage waits to be forgotten");
+            }
+        }
         if let Err(error) = drain_once(&app).await {
             tracing::warn!(%error, "usage waits to be drained");
         }
@@ -85,7 +94,9 @@ pub async fn drain_usage(app: Arc<App>) {
 }
 
 async fn drain_once(app: &App) -> anyhow::Result<()> {
-    for batch in app.meter.batches_to_drain().await? {
+    // A batch that was left by a drainer that died comes first, then the current one.
+    for _ in 0..2 {
+        let Some(batch) = app.meter.next_batch().await? else { break };
         app.store.drain_usage_batch(&batch.id, &batch.rows).await?;
         app.meter.drop_batch(&batch.id).await?;
     }

@@ -16,8 +16,12 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 use vintem_api::PeerAddress;
 
+use crate::stall::WriteStall;
+
 /// A head that takes longer is not meant to arrive; a connection that idles longer is opened anew at little cost.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(8);
+/// A client that takes nothing for so long is not meant to get the rest.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The request line and all headers; more gets 431.
 const LARGEST_HEAD: usize = 16 * 1024;
 /// After SIGTERM requests under way have so long to end: with what follows it stays below ten seconds.
@@ -33,7 +37,7 @@ pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Recei
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            Ok(_) = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
             Ok((stream, peer)) => {
@@ -73,7 +77,7 @@ async fn serve_connection(stream: TcpStream, peer: IpAddr, router: Router, watch
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_header_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(WriteStall::new(stream, WRITE_TIMEOUT)), service);
     if let Err(error) = watcher.watch(connection).await {
         // Resets and time-outs of clients: their own business, of use only when a client is looked into.
         tracing::debug!(%error, "a connection ended early");

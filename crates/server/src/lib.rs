@@ -9,3 +9,4 @@ mod http;
 mod operator;
 pub mod replica;
 pub mod settings;
+mod stall;

@@ -29,7 +29,8 @@ pub struct Replica {
     pub admin_address: SocketAddr,
     app: Arc<App>,
     stop: watch::Sender<bool>,
-    servers: Vec<JoinHandle<()>>,
+    server: JoinHandle<()>,
+    operator: JoinHandle<()>,
     followers: Vec<JoinHandle<()>>,
 }
 
@@ -66,10 +67,10 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
     let (stop, stopping) = watch::channel(false);
     let service = vintem_api::service(app.clone(), pages);
     let operator = operator::router(app.clone(), stopping.clone(), operator::metrics_handle());
-    let servers = vec![
-        tokio::spawn(http::serve(listener, service, stopping.clone())),
-        tokio::spawn(http::serve(admin_listener, operator, stopping)),
-    ];
+    let server = tokio::spawn(http::serve(listener, service, stopping));
+    // The operator's port is never drained: probes see until the end that the replica is not ready any more.
+    let (_, never) = watch::channel(false);
+    let operator = tokio::spawn(http::serve(admin_listener, operator, never));
     let bells = Arc::new(follow::Bells::default());
     let followers = vec![
         tokio::spawn(follow::listen(app.clone(), bells.clone())),
@@ -77,7 +78,7 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
         tokio::spawn(follow::snapshot(app.clone(), bells)),
         tokio::spawn(follow::drain_usage(app.clone())),
     ];
-    Ok(Replica { address, admin_address, app, stop, servers, followers })
+    Ok(Replica { address, admin_address, app, stop, server, operator, followers })
 }
 
 impl Replica {
@@ -88,16 +89,16 @@ impl Replica {
     /// Not ready any more → no new connections → what is under way ends → outcomes are counted.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        for server in std::mem::take(&mut self.servers) {
-            if let Err(error) = server.await {
-                tracing::error!(%error, "a server ended badly");
-            }
+        if let Err(error) = (&mut self.server).await {
+            tracing::error!(%error, "serving ended badly");
         }
         for follower in &self.followers {
             follower.abort();
         }
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.app.meter.flush_outcomes()).await.is_err() {
-            tracing::warn!("the last outcomes could not be counted");
+        match tokio::time::timeout(FLUSH_TIMEOUT, self.app.meter.flush_outcomes()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the last outcomes could not be counted"),
+            Err(_) => tracing::warn!("the last outcomes could not be counted in time"),
         }
         self.app.store.close().await;
     }
@@ -106,7 +107,7 @@ impl Replica {
 /// Without [`Replica::stop`] everything ends at once.
 impl Drop for Replica {
     fn drop(&mut self) {
-        for task in self.servers.iter().chain(&self.followers) {
+        for task in [&self.server, &self.operator].into_iter().chain(&self.followers) {
             task.abort();
         }
     }

@@ -36,6 +36,19 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Networks, comma-separated; none where a setting is left empty.
+#[derive(Debug, Clone, Default)]
+pub struct Networks(pub Vec<IpNet>);
+
+impl FromStr for Networks {
+    type Err = ipnet::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let networks = text.split(',').map(str::trim).filter(|network| !network.is_empty());
+        Ok(Self(networks.map(str::parse).collect::<Result<_, _>>()?))
+    }
+}
+
 #[derive(Debug, Clone, Args)]
 pub struct DatabaseSettings {
     /// PostgreSQL, e.g. postgres://vintem:secret@127.0.0.1:5432/vintem
@@ -71,12 +84,12 @@ pub struct ServeSettings {
     pub admin_listen: SocketAddr,
 
     /// Where the service is reached from outside, e.g. https://api.example.com; default: the listen address
-    #[arg(long, env = "VINTEM_PUBLIC_URL")]
-    pub public_url: Option<String>,
+    #[arg(long, env = "VINTEM_PUBLIC_URL", default_value = "", hide_default_value = true)]
+    pub public_url: String,
 
     /// Networks of proxies whose X-Forwarded-For or Forwarded is believed, comma-separated
-    #[arg(long, env = "VINTEM_TRUSTED_PROXIES", value_delimiter = ',')]
-    pub trusted_proxies: Vec<IpNet>,
+    #[arg(long, env = "VINTEM_TRUSTED_PROXIES", default_value = "", hide_default_value = true)]
+    pub trusted_proxies: Networks,
 
     /// The window of the rate limit in seconds; anything but 60 is for tests
     #[arg(long, env = "VINTEM_LIMIT_WINDOW_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -143,11 +156,11 @@ impl ServeSettings {
 
     /// `bound` is where it really listens, which port 0 leaves open.
     pub fn api(&self, bound: SocketAddr) -> ApiSettings {
-        let public_url = self.public_url.clone().unwrap_or_else(|| format!("http://{bound}"));
+        let public_url = if self.public_url.is_empty() { format!("http://{bound}") } else { self.public_url.clone() };
         ApiSettings {
             limits: self.limits(),
             public_url: public_url.trim_end_matches('/').to_owned(),
-            trusted_proxies: self.trusted_proxies.clone(),
+            trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
         }
     }

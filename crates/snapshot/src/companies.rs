@@ -72,10 +72,6 @@ impl Companies {
         &self.rows[row as usize]
     }
 
-    pub fn by_id(&self, id: CompanyId) -> Option<&Company> {
-        self.by_id.get(&id).map(|row| self.get(*row))
-    }
-
     /// By code, with or without zeros, or by CNPJ in any spelling.
     pub fn resolve(&self, identifier: &str) -> Option<&Company> {
         self.identified(identifier).first().map(|row| self.get(*row))

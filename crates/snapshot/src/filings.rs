@@ -167,10 +167,6 @@ impl Filings {
         self.len() == 0
     }
 
-    pub fn newest(&self) -> Option<NaiveDate> {
-        self.columns.delivered_on.first().copied().and_then(NaiveDate::from_num_days_from_ce_opt)
-    }
-
     pub fn get(&self, row: u32) -> FilingView<'_> {
         let (columns, texts, at) = (&self.columns, &self.texts, row as usize);
         let day = |number: i32| NaiveDate::from_num_days_from_ce_opt(number);

@@ -93,7 +93,10 @@ impl SearchIndex {
     }
 
     fn query(&self, query: &str) -> Box<dyn Query> {
-        let words = words(query);
+        let mut words = words(query);
+        // A word that is said again asks for nothing more.
+        words.sort_unstable();
+        words.dedup();
         if words.is_empty() {
             return Box::new(EmptyQuery);
         }

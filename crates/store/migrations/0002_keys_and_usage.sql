@@ -33,8 +33,12 @@ create table usage_day (
     primary key (key_id, day)
 );
 
+create index usage_day_by_day on usage_day (day);
+
 -- Which batches of live counts are in usage_day: written in the same transaction, so no batch counts twice.
 create table usage_ledger (
     batch_id text primary key,
     drained_at timestamptz not null default now()
 );
+
+create index usage_ledger_by_time on usage_ledger (drained_at);

@@ -6,7 +6,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Postgres, Row, Transaction};
 use vintem_domain::{KeyId, Plan};
 
-use crate::{Result, Store, StoreError};
+use crate::{FOLLOW_BUDGET, REQUEST_BUDGET, Result, Store, StoreError, within};
 
 #[derive(Debug, Clone)]
 pub struct NewKey<'a> {
@@ -44,22 +44,25 @@ pub struct KeyDetails {
 
 impl Store {
     pub async fn create_key(&self, key: &NewKey<'_>) -> Result<KeyRow> {
-        let mut transaction = self.begin_key_change().await?;
-        let row = sqlx::query(
-            "insert into api_key (hmac, pepper_id, shown, plan, name, email, revision)
-             values ($1, $2, $3, $4, $5, $6, nextval('api_key_revision'))
-             returning id, hmac, plan, expires_at, revoked_at, revision",
-        )
-        .bind(key.hmac.as_slice())
-        .bind(key.pepper_id)
-        .bind(key.shown)
-        .bind(key.plan.id())
-        .bind(key.name)
-        .bind(key.email)
-        .fetch_one(&mut *transaction)
-        .await?;
-        transaction.commit().await?;
-        key_row(&row)
+        within(REQUEST_BUDGET, async {
+            let mut transaction = self.begin_key_change().await?;
+            let row = sqlx::query(
+                "insert into api_key (hmac, pepper_id, shown, plan, name, email, revision)
+                 values ($1, $2, $3, $4, $5, $6, nextval('api_key_revision'))
+                 returning id, hmac, plan, expires_at, revoked_at, revision",
+            )
+            .bind(key.hmac.as_slice())
+            .bind(key.pepper_id)
+            .bind(key.shown)
+            .bind(key.plan.id())
+            .bind(key.name)
+            .bind(key.email)
+            .fetch_one(&mut *transaction)
+            .await?;
+            transaction.commit().await?;
+            key_row(&row)
+        })
+        .await
     }
 
     /// False where no key has this id.
@@ -94,34 +97,40 @@ impl Store {
     }
 
     pub async fn find_key(&self, hmac: &[u8; 32]) -> Result<Option<KeyRow>> {
-        let row = sqlx::query(
-            "select id, hmac, plan, expires_at, revoked_at, revision
-             from api_key
-             where hmac = $1",
-        )
-        .bind(hmac.as_slice())
-        .fetch_optional(&self.pool)
-        .await?;
-        row.as_ref().map(key_row).transpose()
+        within(REQUEST_BUDGET, async {
+            let row = sqlx::query(
+                "select id, hmac, plan, expires_at, revoked_at, revision
+                 from api_key
+                 where hmac = $1",
+            )
+            .bind(hmac.as_slice())
+            .fetch_optional(&self.pool)
+            .await?;
+            row.as_ref().map(key_row).transpose()
+        })
+        .await
     }
 
     /// The first keys that changed after this revision, in order of revision.
     pub async fn keys_changed_after(&self, revision: i64, most: i64) -> Result<Vec<KeyRow>> {
-        let rows = sqlx::query(
-            "select id, hmac, plan, expires_at, revoked_at, revision
-             from api_key
-             where revision > $1
-             order by revision
-             limit $2",
-        )
-        .bind(revision)
-        .bind(most)
-        .fetch_all(&self.pool)
-        .await?;
-        rows.iter().map(key_row).collect()
+        within(FOLLOW_BUDGET, async {
+            let rows = sqlx::query(
+                "select id, hmac, plan, expires_at, revoked_at, revision
+                 from api_key
+                 where revision > $1
+                 order by revision
+                 limit $2",
+            )
+            .bind(revision)
+            .bind(most)
+            .fetch_all(&self.pool)
+            .await?;
+            rows.iter().map(key_row).collect()
+        })
+        .await
     }
 
-    /// For the operator, newest first; `after` is the id of the last one seen.
+    /// For the operator, newest first, from below the id `before` on.
     pub async fn list_keys(&self, before: KeyId, most: i64) -> Result<Vec<KeyDetails>> {
         let rows = sqlx::query(
             "select id, shown, plan, name, email, created_at, last_used_on, revoked_at
@@ -152,9 +161,14 @@ impl Store {
 
     /// The first 12 characters of a key, as its owner is shown it.
     pub async fn key_shown(&self, id: KeyId) -> Result<Option<String>> {
-        let shown =
-            sqlx::query_scalar("select shown from api_key where id = $1").bind(id).fetch_optional(&self.pool).await?;
-        Ok(shown)
+        within(REQUEST_BUDGET, async {
+            let shown = sqlx::query_scalar("select shown from api_key where id = $1")
+                .bind(id)
+                .fetch_optional(&self.pool)
+                .await?;
+            Ok(shown)
+        })
+        .await
     }
 
     async fn begin_key_change(&self) -> Result<Transaction<'static, Postgres>> {

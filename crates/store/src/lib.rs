@@ -20,6 +20,8 @@ use sqlx::{ConnectOptions, SqlStr};
 pub enum StoreError {
     #[error("asking Postgres: {0}")]
     Database(#[from] sqlx::Error),
+    #[error("Postgres did not answer within {0:?}")]
+    Slow(Duration),
     #[error("migrating the database: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
     #[error(
@@ -32,6 +34,16 @@ pub enum StoreError {
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
+/// What a request may wait for Postgres: who waits longer is better told to come again.
+const REQUEST_BUDGET: Duration = Duration::from_secs(1);
+/// What following and draining may wait before they try anew.
+const FOLLOW_BUDGET: Duration = Duration::from_secs(5);
+
+/// Also bounds what the server itself cannot: a connection that is silent because the other side is gone.
+async fn within<T>(budget: Duration, asked: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(budget, asked).await.unwrap_or(Err(StoreError::Slow(budget)))
+}
+
 /// Everything that is stored, in one handle. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -43,7 +55,9 @@ impl Store {
     pub fn open(url: &str, max_connections: u32) -> Result<Self> {
         let options: PgConnectOptions = url.parse()?;
         // The URL carries a password, statements carry addresses: neither belongs into the log.
-        let options = options.disable_statement_logging().application_name("vintem");
+        // A statement that hangs on a lock is given up by the server too; loads and builds lift this for themselves.
+        let options =
+            options.disable_statement_logging().application_name("vintem").options([("statement_timeout", "5s")]);
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             // A caller that waits longer is better told to come again.
@@ -54,14 +68,21 @@ impl Store {
 
     /// Brings the schema up to this version; a second run does nothing.
     pub async fn migrate(&self) -> Result<()> {
-        migrator().run(&self.pool).await?;
+        let mut connection = self.pool.acquire().await?;
+        sqlx::query("set statement_timeout = 0").execute(&mut *connection).await?;
+        migrator().run(&mut *connection).await?;
+        // What was set belongs to this session: it is not to serve requests.
+        connection.close().await?;
         Ok(())
     }
 
     /// Whether Postgres answers.
     pub async fn ping(&self) -> Result<()> {
-        sqlx::query("select 1").execute(&self.pool).await?;
-        Ok(())
+        within(REQUEST_BUDGET, async {
+            sqlx::query("select 1").execute(&self.pool).await?;
+            Ok(())
+        })
+        .await
     }
 
     pub async fn close(&self) {

@@ -68,11 +68,18 @@ impl Store {
     /// Opens a load, alone on its dataset. Refused where the database holds data of the other origin.
     pub async fn begin_load(&self, dataset: Dataset, origin: Origin, fetch: &Fetch) -> Result<Load> {
         let mut transaction = self.pool.begin().await?;
-        // All loads look at the origins of all datasets, so they share one lock until they have looked.
+        sqlx::query("set local statement_timeout = 0").execute(&mut *transaction).await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_load'), hashtext($1))")
             .bind(dataset.id())
             .execute(&mut *transaction)
             .await?;
+        // Real loads run side by side, but never beside a synthetic one: neither would see the other's origin yet.
+        sqlx::query(match origin {
+            Origin::Real => "select pg_advisory_xact_lock_shared(hashtext('vintem_origin'))",
+            Origin::Synthetic => "select pg_advisory_xact_lock(hashtext('vintem_origin'))",
+        })
+        .execute(&mut *transaction)
+        .await?;
         let held: Option<String> = sqlx::query_scalar(
             "select origin
              from dataset
@@ -83,6 +90,7 @@ impl Store {
         .fetch_optional(&mut *transaction)
         .await?;
         if let Some(held) = held {
+            transaction.rollback().await?;
             let held = Origin::from_id(&held).map_or("foreign", Origin::id);
             return Err(StoreError::WrongOrigin { held, offered: origin.id() });
         }
@@ -103,12 +111,15 @@ impl Store {
     /// Takes all synthetic data away, provenance included. Refused where the data is real.
     pub async fn remove_synthetic_data(&self) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
+        sqlx::query("set local statement_timeout = 0").execute(&mut *transaction).await?;
+        sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_origin'))").execute(&mut *transaction).await?;
         let real: i64 = sqlx::query_scalar("select count(*) from dataset where origin = 'real'")
             .fetch_one(&mut *transaction)
             .await?;
         if real > 0 {
             return Err(StoreError::WrongOrigin { held: Origin::Real.id(), offered: Origin::Synthetic.id() });
         }
+        // In the order in which a reader locks them, so that the two wait for each other and do not deadlock.
         sqlx::query("truncate observation, fx_bulletin, company_version, filing_version, raw_fetch")
             .execute(&mut *transaction)
             .await?;

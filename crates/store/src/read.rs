@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use futures_util::TryStreamExt;
-use sqlx::{Postgres, Row, Transaction};
+use sqlx::{PgConnection, Postgres, Row, Transaction};
+use vintem_domain::decimal::parse_exact;
 use vintem_domain::{Cnpj, Company, Currency, Dataset, Decimal, FilingSet, Origin, Quote, Series};
 
 use crate::load::Observation;
-use crate::{Result, Store, StoreError};
+use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
 
 /// How far a dataset has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,37 +47,29 @@ impl Store {
     pub async fn reader(&self) -> Result<Reader> {
         let mut transaction = self.pool.begin().await?;
         sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *transaction).await?;
+        sqlx::query("set local statement_timeout = 0").execute(&mut *transaction).await?;
+        // Before the view is taken: a truncation is not undone for older views, so none may fall in between.
+        sqlx::query("lock table observation, fx_bulletin, company_version, filing_version in access share mode")
+            .execute(&mut *transaction)
+            .await?;
         Ok(Reader { transaction })
     }
 
     /// The datasets that were ever loaded.
     pub async fn dataset_states(&self) -> Result<HashMap<Dataset, DatasetState>> {
-        self.reader().await?.dataset_states().await
+        within(FOLLOW_BUDGET, async { states(&mut *self.pool.acquire().await?).await }).await
     }
 }
 
 impl Reader {
     pub async fn dataset_states(&mut self) -> Result<HashMap<Dataset, DatasetState>> {
-        let rows = sqlx::query("select id, generation, loaded_at, origin from dataset")
-            .fetch_all(&mut *self.transaction)
-            .await?;
-        let mut states = HashMap::new();
-        for row in rows {
-            let origin: &str = row.try_get("origin")?;
-            let origin = Origin::from_id(origin).ok_or_else(|| StoreError::Foreign(format!("origin {origin}")))?;
-            // A dataset of a newer version is none of ours to serve.
-            let Some(dataset) = Dataset::from_id(row.try_get("id")?) else { continue };
-            let state =
-                DatasetState { generation: row.try_get("generation")?, loaded_at: row.try_get("loaded_at")?, origin };
-            states.insert(dataset, state);
-        }
-        Ok(states)
+        states(&mut self.transaction).await
     }
 
     /// Oldest first, each date once.
     pub async fn observations(&mut self, series: &Series) -> Result<Vec<Observation>> {
-        let rows: Vec<(NaiveDate, Decimal)> = sqlx::query_as(
-            "select distinct on (ref_date) ref_date, value
+        let rows: Vec<(NaiveDate, String)> = sqlx::query_as(
+            "select distinct on (ref_date) ref_date, value::text
              from observation
              where series = $1
              order by ref_date, known_at desc",
@@ -84,13 +77,13 @@ impl Reader {
         .bind(series.id)
         .fetch_all(&mut *self.transaction)
         .await?;
-        Ok(rows.into_iter().map(|(date, value)| Observation { date, value }).collect())
+        rows.into_iter().map(|(date, value)| Ok(Observation { date, value: exact(&value)? })).collect()
     }
 
     /// The closing rates in reais of one currency, oldest first, each date once.
     pub async fn closing_quotes(&mut self, currency: Currency) -> Result<Vec<(NaiveDate, Quote)>> {
-        let rows: Vec<(NaiveDate, Decimal, Decimal)> = sqlx::query_as(
-            "select distinct on (ref_date) ref_date, buy, sell
+        let rows: Vec<(NaiveDate, String, String)> = sqlx::query_as(
+            "select distinct on (ref_date) ref_date, buy::text, sell::text
              from fx_bulletin
              where currency = $1 and bulletin = 'closing' and quote_currency = 'BRL'
              order by ref_date, published_at desc, known_at desc",
@@ -98,7 +91,7 @@ impl Reader {
         .bind(currency.code())
         .fetch_all(&mut *self.transaction)
         .await?;
-        Ok(rows.into_iter().map(|(date, buy, sell)| (date, Quote { buy, sell })).collect())
+        rows.into_iter().map(|(date, buy, sell)| Ok((date, Quote { buy: exact(&buy)?, sell: exact(&sell)? }))).collect()
     }
 
     /// The registry's companies with the names that earlier versions gave them.
@@ -178,6 +171,26 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+async fn states(connection: &mut PgConnection) -> Result<HashMap<Dataset, DatasetState>> {
+    let rows = sqlx::query("select id, generation, loaded_at, origin from dataset").fetch_all(connection).await?;
+    let mut states = HashMap::new();
+    for row in rows {
+        let origin: &str = row.try_get("origin")?;
+        let origin = Origin::from_id(origin).ok_or_else(|| StoreError::Foreign(format!("origin {origin}")))?;
+        // A dataset of a newer version is none of ours to serve.
+        let Some(dataset) = Dataset::from_id(row.try_get("id")?) else { continue };
+        let state =
+            DatasetState { generation: row.try_get("generation")?, loaded_at: row.try_get("loaded_at")?, origin };
+        states.insert(dataset, state);
+    }
+    Ok(states)
+}
+
+/// By way of text: as a binary numeric, zero would lose its decimals on the way.
+fn exact(text: &str) -> Result<Decimal> {
+    parse_exact(text).ok_or_else(|| StoreError::Foreign(format!("the number {text}")))
 }
 
 fn positive(code: i32) -> Result<u32> {

@@ -8,67 +8,70 @@ use sqlx::Row;
 use vintem_domain::KeyId;
 use vintem_domain::usage::{Counts, KeyDay};
 
-use crate::{Result, Store};
+use crate::{FOLLOW_BUDGET, REQUEST_BUDGET, Result, Store, within};
 
 impl Store {
     /// Adds a batch's counts, unless the ledger says that they are in already. Keys that no longer exist are passed over.
     pub async fn drain_usage_batch(&self, batch_id: &str, rows: &[KeyDay]) -> Result<()> {
-        let mut transaction = self.pool.begin().await?;
-        let entered = sqlx::query(
-            "insert into usage_ledger (batch_id)
-             values ($1)
-             on conflict do nothing",
-        )
-        .bind(batch_id)
-        .execute(&mut *transaction)
-        .await?;
-        if entered.rows_affected() == 0 {
-            return Ok(());
-        }
-        let column = |value: fn(&Counts) -> u64| -> Vec<i64> {
-            rows.iter().map(|row| i64::try_from(value(&row.counts)).unwrap_or(i64::MAX)).collect()
-        };
-        // Keys in order: two drainers that meet on the same keys wait for each other, they do not deadlock.
-        sqlx::query(
-            "insert into usage_day (key_id, day, requests, successful, client_errors, server_errors, rate_limited)
-             select batch.*
-             from unnest($1::bigint[], $2::date[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-                  as batch (key_id, day, requests, successful, client_errors, server_errors, rate_limited)
-             join api_key on api_key.id = batch.key_id
-             order by batch.key_id, batch.day
-             on conflict (key_id, day) do update
-             set requests = usage_day.requests + excluded.requests,
-                 successful = usage_day.successful + excluded.successful,
-                 client_errors = usage_day.client_errors + excluded.client_errors,
-                 server_errors = usage_day.server_errors + excluded.server_errors,
-                 rate_limited = usage_day.rate_limited + excluded.rate_limited",
-        )
-        .bind(rows.iter().map(|row| row.key_id).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.day).collect::<Vec<_>>())
-        .bind(column(|counts| counts.requests))
-        .bind(column(|counts| counts.successful))
-        .bind(column(|counts| counts.client_errors))
-        .bind(column(|counts| counts.server_errors))
-        .bind(column(|counts| counts.rate_limited))
-        .execute(&mut *transaction)
-        .await?;
-        sqlx::query(
-            "update api_key
-             set last_used_on = batch.day
-             from (
-                 select key_id, max(day) as day
-                 from unnest($1::bigint[], $2::date[]) as batch (key_id, day)
-                 group by key_id
-             ) batch
-             where api_key.id = batch.key_id
-               and (api_key.last_used_on is null or api_key.last_used_on < batch.day)",
-        )
-        .bind(rows.iter().map(|row| row.key_id).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.day).collect::<Vec<_>>())
-        .execute(&mut *transaction)
-        .await?;
-        transaction.commit().await?;
-        Ok(())
+        within(FOLLOW_BUDGET, async {
+            let mut transaction = self.pool.begin().await?;
+            let entered = sqlx::query(
+                "insert into usage_ledger (batch_id)
+                 values ($1)
+                 on conflict do nothing",
+            )
+            .bind(batch_id)
+            .execute(&mut *transaction)
+            .await?;
+            if entered.rows_affected() == 0 {
+                return Ok(());
+            }
+            let column = |value: fn(&Counts) -> u64| -> Vec<i64> {
+                rows.iter().map(|row| i64::try_from(value(&row.counts)).unwrap_or(i64::MAX)).collect()
+            };
+            // Keys in order: two drainers that meet on the same keys wait for each other, they do not deadlock.
+            sqlx::query(
+                "insert into usage_day (key_id, day, requests, successful, client_errors, server_errors, rate_limited)
+                 select batch.*
+                 from unnest($1::bigint[], $2::date[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+                      as batch (key_id, day, requests, successful, client_errors, server_errors, rate_limited)
+                 join api_key on api_key.id = batch.key_id
+                 order by batch.key_id, batch.day
+                 on conflict (key_id, day) do update
+                 set requests = usage_day.requests + excluded.requests,
+                     successful = usage_day.successful + excluded.successful,
+                     client_errors = usage_day.client_errors + excluded.client_errors,
+                     server_errors = usage_day.server_errors + excluded.server_errors,
+                     rate_limited = usage_day.rate_limited + excluded.rate_limited",
+            )
+            .bind(rows.iter().map(|row| row.key_id).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.day).collect::<Vec<_>>())
+            .bind(column(|counts| counts.requests))
+            .bind(column(|counts| counts.successful))
+            .bind(column(|counts| counts.client_errors))
+            .bind(column(|counts| counts.server_errors))
+            .bind(column(|counts| counts.rate_limited))
+            .execute(&mut *transaction)
+            .await?;
+            sqlx::query(
+                "update api_key
+                 set last_used_on = batch.day
+                 from (
+                     select key_id, max(day) as day
+                     from unnest($1::bigint[], $2::date[]) as batch (key_id, day)
+                     group by key_id
+                 ) batch
+                 where api_key.id = batch.key_id
+                   and (api_key.last_used_on is null or api_key.last_used_on < batch.day)",
+            )
+            .bind(rows.iter().map(|row| row.key_id).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.day).collect::<Vec<_>>())
+            .execute(&mut *transaction)
+            .await?;
+            transaction.commit().await?;
+            Ok(())
+        })
+        .await
     }
 
     /// The stored counts of a key, and which of `batches` they contain already: one view of both.
@@ -79,34 +82,68 @@ impl Store {
         to: NaiveDate,
         batches: &[String],
     ) -> Result<(Vec<(NaiveDate, Counts)>, HashSet<String>)> {
-        let mut reader = self.pool.begin().await?;
-        sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *reader).await?;
-        let rows = sqlx::query(
-            "select day, requests, successful, client_errors, server_errors, rate_limited
-             from usage_day
-             where key_id = $1 and day between $2 and $3",
-        )
-        .bind(key_id)
-        .bind(from)
-        .bind(to)
-        .fetch_all(&mut *reader)
-        .await?;
-        let drained: Vec<String> = sqlx::query_scalar("select batch_id from usage_ledger where batch_id = any($1)")
-            .bind(batches)
+        within(REQUEST_BUDGET, async {
+            let mut reader = self.pool.begin().await?;
+            sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *reader).await?;
+            let rows = sqlx::query(
+                "select day, requests, successful, client_errors, server_errors, rate_limited
+                 from usage_day
+                 where key_id = $1 and day between $2 and $3",
+            )
+            .bind(key_id)
+            .bind(from)
+            .bind(to)
             .fetch_all(&mut *reader)
             .await?;
-        let mut days = Vec::with_capacity(rows.len());
-        for row in rows {
-            let count = |name: &str| -> Result<u64> { Ok(u64::try_from(row.try_get::<i64, _>(name)?).unwrap_or(0)) };
-            let counts = Counts {
-                requests: count("requests")?,
-                successful: count("successful")?,
-                client_errors: count("client_errors")?,
-                server_errors: count("server_errors")?,
-                rate_limited: count("rate_limited")?,
-            };
-            days.push((row.try_get("day")?, counts));
-        }
-        Ok((days, drained.into_iter().collect()))
+            let drained: Vec<String> = sqlx::query_scalar("select batch_id from usage_ledger where batch_id = any($1)")
+                .bind(batches)
+                .fetch_all(&mut *reader)
+                .await?;
+            let mut days = Vec::with_capacity(rows.len());
+            for row in rows {
+                let count =
+                    |name: &str| -> Result<u64> { Ok(u64::try_from(row.try_get::<i64, _>(name)?).unwrap_or(0)) };
+                let counts = Counts {
+                    requests: count("requests")?,
+                    successful: count("successful")?,
+                    client_errors: count("client_errors")?,
+                    server_errors: count("server_errors")?,
+                    rate_limited: count("rate_limited")?,
+                };
+                days.push((row.try_get("day")?, counts));
+            }
+            Ok((days, drained.into_iter().collect()))
+        })
+        .await
+    }
+
+    /// Forgets what is kept no longer: days after 25 months, the ledger after 400 days. A little at a time.
+    pub async fn prune_usage(&self) -> Result<()> {
+        within(FOLLOW_BUDGET, async {
+            sqlx::query(
+                "delete from usage_ledger
+                 where batch_id in (
+                     select batch_id
+                     from usage_ledger
+                     where drained_at < now() - interval '400 days'
+                     limit 10000
+                 )",
+            )
+            .execute(&self.pool)
+            .await?;
+            sqlx::query(
+                "delete from usage_day
+                 where (key_id, day) in (
+                     select key_id, day
+                     from usage_day
+                     where day < (now() at time zone 'utc')::date - interval '25 months'
+                     limit 10000
+                 )",
+            )
+            .execute(&self.pool)
+            .await?;
+            Ok(())
+        })
+        .await
     }
 }

@@ -36,6 +36,13 @@ impl TestDatabase {
         Ok(Store::open(&self.url(), 5)?)
     }
 
+    /// Locks a table against everybody until what is returned is dropped.
+    pub async fn lock_table(&self, table: &str) -> anyhow::Result<PgConnection> {
+        let mut connection = PgConnection::connect(&self.url()).await?;
+        run(&mut connection, format!("begin; lock table {table} in access exclusive mode")).await?;
+        Ok(connection)
+    }
+
     async fn from_template(template: &str) -> anyhow::Result<Self> {
         let name = format!("vintem_test_{}_{:08x}", std::process::id(), rand::random::<u32>());
         let mut admin = admin().await?;
@@ -107,7 +114,7 @@ async fn lock(admin: &mut PgConnection, what: &str) -> anyhow::Result<()> {
 }
 
 async fn run(admin: &mut PgConnection, statement: String) -> anyhow::Result<()> {
-    sqlx::query(AssertSqlSafe(statement)).execute(admin).await?;
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(admin).await?;
     Ok(())
 }
 

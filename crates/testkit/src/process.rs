@@ -11,16 +11,15 @@ use anyhow::Context;
 use crate::replica::PEPPER;
 
 /// Runs a command of `vintem` to its end and returns what it printed.
-pub fn run_vintem(
+pub async fn run_vintem(
     binary: &Path,
     database_url: &str,
     arguments: &[&str],
 ) -> anyhow::Result<(ExitStatus, String, String)> {
-    let output = Command::new(binary)
-        .args(arguments)
-        .env("VINTEM_DATABASE_URL", database_url)
-        .env("VINTEM_KEY_PEPPER", PEPPER)
-        .output()?;
+    let mut command = Command::new(binary);
+    command.args(arguments).env("VINTEM_DATABASE_URL", database_url).env("VINTEM_KEY_PEPPER", PEPPER);
+    // Aside, so that what the test itself has under way goes on: the command may wait for it.
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok((output.status, text(output.stdout), text(output.stderr)))
 }

@@ -6,14 +6,14 @@ use axum::response::Response;
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_domain::dates::sao_paulo_offset_seconds;
-use vintem_domain::{CompanyId, Dataset, DateRange, Problem};
+use vintem_domain::{Dataset, DateRange, Problem};
 use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Snapshot};
 
 use super::{AppState, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
-use crate::params::{MOST_ROWS, Query};
+use crate::params::{MOST_ROWS, Page, Query};
 use crate::problem::Refusal;
 
 #[derive(Serialize)]
@@ -73,8 +73,9 @@ struct RecentBody<'s> {
 const RECENT: usize = 20;
 
 pub async fn list_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (page, filter) = (query.page(MOST_ROWS)?, filter(&query)?);
     let snapshot = app.snapshot()?;
-    list(&caller, &app, &query, &snapshot, None)
+    list(&caller, &app, &snapshot, page, filter)
 }
 
 pub async fn list_company_filings(
@@ -83,14 +84,12 @@ pub async fn list_company_filings(
     query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    // Parameters are judged before anything is looked up.
-    filter(&query, None)?;
-    query.page(MOST_ROWS)?;
+    let (page, filter) = (query.page(MOST_ROWS)?, filter(&query)?);
     let snapshot = app.snapshot()?;
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let company = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
-    list(&caller, &app, &query, &snapshot, Some(company.id))
+    list(&caller, &app, &snapshot, page, FilingFilter { company: Some(company.id), ..filter })
 }
 
 pub async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
@@ -139,12 +138,10 @@ pub async fn get_filing(
 fn list(
     caller: &Caller,
     app: &App,
-    query: &Query,
     snapshot: &Snapshot,
-    company: Option<CompanyId>,
+    page: Page,
+    mut filter: FilingFilter,
 ) -> Result<Response, Refusal> {
-    let page = query.page(MOST_ROWS)?;
-    let mut filter = filter(query, company)?;
     filter.days = filter.days.until(today(app));
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let found = filings.list(&filter, page.offset, page.limit);
@@ -158,8 +155,8 @@ fn list(
     Ok(with_links(response, caller, &app.settings.public_url, page, found.total))
 }
 
-fn filter(query: &Query, company: Option<CompanyId>) -> Result<FilingFilter, Problem> {
-    Ok(FilingFilter { category: query.filter("category")?, company, days: query.days()? })
+fn filter(query: &Query) -> Result<FilingFilter, Problem> {
+    Ok(FilingFilter { category: query.filter("category")?, company: None, days: query.days()? })
 }
 
 pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {

@@ -5,16 +5,16 @@ use axum::response::Response;
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_domain::series::{self, Frequency};
-use vintem_domain::{Dataset, Lang, Pair, Problem, Series};
+use vintem_domain::{Dataset, DateRange, Lang, Pair, Problem, Series};
 use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
 
-use super::status::{instant, is_stale};
+use super::status::instant;
 use super::{AppState, loaded, today};
 use crate::App;
 use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
 use crate::number::Number;
-use crate::params::{MOST_OBSERVATIONS, Order, Query};
+use crate::params::{MOST_OBSERVATIONS, Order, Page, Query};
 use crate::problem::Refusal;
 
 #[derive(Serialize)]
@@ -64,6 +64,25 @@ struct CurrentBody<Row> {
     stale: bool,
 }
 
+/// What a list can be asked for, whatever it lists.
+struct ListParams {
+    days: DateRange,
+    page: Page,
+    order: Order,
+    as_text: bool,
+}
+
+impl ListParams {
+    fn read(query: &Query) -> Result<Self, Problem> {
+        Ok(Self {
+            days: query.days()?,
+            page: query.page(MOST_OBSERVATIONS)?,
+            order: query.order()?,
+            as_text: query.numbers_as_text()?,
+        })
+    }
+}
+
 #[derive(Serialize)]
 struct OverviewBody {
     selic: CurrentBody<RateBody>,
@@ -97,17 +116,17 @@ pub async fn get_ipca(caller: Caller, State(app): AppState, query: Query) -> Res
 }
 
 pub async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let pair = query.pair()?;
+    let (pair, params) = (query.pair()?, ListParams::read(&query)?);
     let snapshot = app.snapshot()?;
     let rates = loaded(snapshot.fx(), Dataset::Fx)?.pair(pair);
-    list(&caller, &app, &query, &snapshot, &FxSource { pair, rates })
+    Ok(list(&caller, &app, &params, &snapshot, &FxSource { pair, rates }))
 }
 
 pub async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (pair, as_text) = (query.pair()?, query.numbers_as_text()?);
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let rates = loaded(snapshot.fx(), Dataset::Fx)?.pair(pair);
-    let body = current(&snapshot, &FxSource { pair, rates }, as_text, today)?;
+    let body = current(&FxSource { pair, rates }, as_text, today)?;
     let tag = Tag::new(&caller, &snapshot, &[Dataset::Fx], (body.row.date, body.stale));
     Ok(tag.answer(|| body))
 }
@@ -117,7 +136,7 @@ pub async fn get_overview(caller: Caller, State(app): AppState, query: Query) ->
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let rate = |id: &str| -> Result<CurrentBody<RateBody>, Refusal> {
         let source = series_source(&snapshot, id)?;
-        current(&snapshot, &source, as_text, today)
+        current(&source, as_text, today)
     };
     let pair = Pair::DEFAULT;
     let fx = FxSource { pair, rates: loaded(snapshot.fx(), Dataset::Fx)?.pair(pair) };
@@ -125,7 +144,7 @@ pub async fn get_overview(caller: Caller, State(app): AppState, query: Query) ->
         selic: rate("selic")?,
         cdi: rate("cdi")?,
         ipca: rate("ipca")?,
-        fx: current(&snapshot, &fx, as_text, today)?,
+        fx: current(&fx, as_text, today)?,
     };
     let datasets = ["selic", "cdi", "ipca", "fx"].map(|id| Dataset::from_id(id).expect("in the table of series"));
     let days = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
@@ -135,15 +154,16 @@ pub async fn get_overview(caller: Caller, State(app): AppState, query: Query) ->
 }
 
 fn list_series(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+    let params = ListParams::read(query)?;
     let snapshot = app.snapshot()?;
-    list(caller, app, query, &snapshot, &series_source(&snapshot, id)?)
+    Ok(list(caller, app, &params, &snapshot, &series_source(&snapshot, id)?))
 }
 
 fn get_series(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
     let as_text = query.numbers_as_text()?;
     let snapshot = app.snapshot()?;
     let source = series_source(&snapshot, id)?;
-    let body = current(&snapshot, &source, as_text, today(app))?;
+    let body = current(&source, as_text, today(app))?;
     let tag = Tag::new(caller, &snapshot, &[source.dataset()], (body.row.date, body.stale));
     Ok(tag.answer(|| body))
 }
@@ -155,9 +175,15 @@ trait Source {
     fn dataset(&self) -> Dataset;
     fn describe(&self) -> SeriesBody;
     /// The places of the rows within these days, oldest first.
-    fn range(&self, days: vintem_domain::DateRange) -> std::ops::Range<usize>;
+    fn range(&self, days: DateRange) -> std::ops::Range<usize>;
     fn row(&self, at: usize, as_text: bool) -> Option<Self::Row>;
     fn date(&self, at: usize) -> Option<NaiveDate>;
+
+    /// Whether a newer row is overdue.
+    fn is_stale(&self, today: NaiveDate) -> bool {
+        let newest = self.range(DateRange::ALL.until(today)).last().and_then(|at| self.date(at));
+        newest.is_none_or(|newest| self.dataset().is_stale(newest, today))
+    }
 }
 
 struct SeriesSource<'s> {
@@ -189,7 +215,7 @@ impl Source for SeriesSource<'_> {
         }
     }
 
-    fn range(&self, days: vintem_domain::DateRange) -> std::ops::Range<usize> {
+    fn range(&self, days: DateRange) -> std::ops::Range<usize> {
         self.values.range(days)
     }
 
@@ -229,7 +255,7 @@ impl Source for FxSource<'_> {
         }
     }
 
-    fn range(&self, days: vintem_domain::DateRange) -> std::ops::Range<usize> {
+    fn range(&self, days: DateRange) -> std::ops::Range<usize> {
         self.rates.range(days)
     }
 
@@ -252,19 +278,11 @@ impl Source for FxSource<'_> {
 }
 
 /// The newest N of a range, or the oldest N in ascending order.
-fn list<S: Source>(
-    caller: &Caller,
-    app: &App,
-    query: &Query,
-    snapshot: &Snapshot,
-    source: &S,
-) -> Result<Response, Refusal> {
-    let days = query.days()?;
-    let page = query.page(MOST_OBSERVATIONS)?;
-    let (order, as_text) = (query.order()?, query.numbers_as_text()?);
+fn list<S: Source>(caller: &Caller, app: &App, params: &ListParams, snapshot: &Snapshot, source: &S) -> Response {
+    let ListParams { days, page, order, as_text } = *params;
     let today = today(app);
     let served = source.range(days.until(today));
-    let stale = is_stale(snapshot, source.dataset(), today);
+    let stale = source.is_stale(today);
     let total = served.len();
     // The newest that is served moves without a load where days ahead are stored.
     let newest = served.clone().last().and_then(|at| source.date(at));
@@ -278,18 +296,13 @@ fn list<S: Source>(
         let as_of = snapshot.state(source.dataset()).map(|state| instant(state.loaded_at)).unwrap_or_default();
         ListBody { series: source.describe(), as_of, stale, total, limit: page.limit, offset: page.offset, data }
     });
-    Ok(with_links(response, caller, &app.settings.public_url, page, total))
+    with_links(response, caller, &app.settings.public_url, page, total)
 }
 
-fn current<S: Source>(
-    snapshot: &Snapshot,
-    source: &S,
-    as_text: bool,
-    today: NaiveDate,
-) -> Result<CurrentBody<S::Row>, Refusal> {
-    let newest = source.range(vintem_domain::DateRange::ALL.until(today)).last();
+fn current<S: Source>(source: &S, as_text: bool, today: NaiveDate) -> Result<CurrentBody<S::Row>, Refusal> {
+    let newest = source.range(DateRange::ALL.until(today)).last();
     let row = newest.and_then(|at| source.row(at, as_text));
     let row = row.ok_or(Refusal(Problem::NeverLoaded { dataset: source.dataset().id() }))?;
     let series = source.describe();
-    Ok(CurrentBody { row, unit: series.unit.clone(), series, stale: is_stale(snapshot, source.dataset(), today) })
+    Ok(CurrentBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
 }

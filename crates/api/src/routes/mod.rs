@@ -9,8 +9,10 @@ pub mod search;
 pub mod status;
 pub mod usage;
 
-use std::sync::Arc;
+use std::num::NonZero;
+use std::sync::{Arc, LazyLock};
 
+use tokio::sync::Semaphore;
 use vintem_domain::dates::sao_paulo_day;
 use vintem_domain::{Dataset, Problem};
 
@@ -31,6 +33,10 @@ fn loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, Refusal> {
 async fn search_aside<T: Send + 'static>(
     search: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
+    // No more at once than there are cores: more would only make all of them slower.
+    static PLACES: LazyLock<Semaphore> =
+        LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get)));
+    let _place = PLACES.acquire().await;
     match tokio::task::spawn_blocking(search).await {
         Ok(found) => found,
         Err(error) => {

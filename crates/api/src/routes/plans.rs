@@ -94,18 +94,22 @@ pub async fn register_key(
         return Err(Problem::TooManyRegistrations { retry_after_seconds: wait_us.div_ceil(1_000_000) }.into());
     }
     let (key, pepper) = (new_key(), app.keyring.pepper());
-    let row = app
-        .store
-        .create_key(&NewKey {
-            hmac: pepper.hmac(key.reveal()),
-            pepper_id: &pepper.id(),
-            shown: key.shown(),
-            plan: Plan::Free,
-            name,
-            email,
-        })
-        .await?;
-    app.keyring.insert(&row);
+    let new_key = NewKey {
+        hmac: pepper.hmac(key.reveal()),
+        pepper_id: &pepper.id(),
+        shown: key.shown(),
+        plan: Plan::Free,
+        name,
+        email,
+    };
+    match app.store.create_key(&new_key).await {
+        Ok(row) => app.keyring.insert(&row),
+        Err(error) => {
+            // No key was made, so none is counted.
+            app.meter.give_back_daily(&caps).await?;
+            return Err(error.into());
+        }
+    }
     let message = Text::new(
         "Your API key was created on the Free plan. It is shown only now: keep it safe.",
         "Sua chave de API foi criada no plano Free. Ela só é mostrada agora: guarde-a bem.",
@@ -134,12 +138,16 @@ async fn read_body(headers: &HeaderMap, body: Body) -> Result<RegisterBody, Prob
     ));
     let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, LARGEST_BODY).collect()).await;
     let Ok(Ok(collected)) = collected else { return Err(unreadable) };
-    serde_json::from_slice(&collected.to_bytes()).map_err(|_| {
-        Problem::BadBody(Text::new(
-            "The body must be one JSON object with the fields name and email, each once.",
-            "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
-        ))
-    })
+    let body = collected.to_bytes();
+    let no_object = Problem::BadBody(Text::new(
+        "The body must be one JSON object with the fields name and email, each once.",
+        "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
+    ));
+    // An array of two texts would be taken for the two fields.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(no_object);
+    }
+    serde_json::from_slice(&body).map_err(|_| no_object)
 }
 
 fn read_name(name: Option<&Value>) -> Result<&str, Problem> {

@@ -67,7 +67,7 @@ pub async fn get_status(caller: Caller, State(app): AppState) -> Result<Response
 pub fn verdict(app: &App, snapshot: Option<&Snapshot>) -> &'static str {
     let today = today(app);
     let whole = |snapshot: &Snapshot| Dataset::all().all(|dataset| !is_stale(snapshot, dataset, today));
-    if app.store_answers() && snapshot.is_some_and(whole) { "ok" } else { "degraded" }
+    if app.dependencies_answer() && snapshot.is_some_and(whole) { "ok" } else { "degraded" }
 }
 
 /// What was never loaded is overdue.

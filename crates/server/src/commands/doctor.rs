@@ -30,10 +30,9 @@ impl DoctorCommand {
         say("VINTEM_KEY_PEPPER", settings.pepper.pepper().map(|pepper| format!("id {}", pepper.id())));
         say("VINTEM_DATABASE_URL", self.look_at_postgres().await);
         say("VINTEM_REDIS_URL", self.look_at_redis().await);
-        let public = settings.public_url.as_deref().unwrap_or("");
         say(
             "VINTEM_PUBLIC_URL",
-            match public {
+            match settings.public_url.as_str() {
                 "" => Ok("not set: the listen address".to_owned()),
                 url if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
                 url => Err(anyhow::anyhow!("{url} is no http or https address")),

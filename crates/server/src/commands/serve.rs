@@ -17,7 +17,7 @@ pub struct ServeCommand {
     settings: ServeSettings,
 
     /// What is logged, e.g. `info` or `warn,vintem_api=debug`
-    #[arg(long, env = "VINTEM_LOG", default_value = "info")]
+    #[arg(long, env = "VINTEM_LOG", default_value = "info,sqlx=warn")]
     log: String,
 }
 

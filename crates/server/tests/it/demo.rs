@@ -11,14 +11,14 @@ use crate::{Outcome, binary, friday};
 async fn demo_data_is_loaded_once_and_taken_away_whole() -> Outcome {
     let database = TestDatabase::empty().await?;
     let demo = ["demo", "--filings", "500", "--companies", "50", "--until", "2026-11-13"];
-    let (status, printed, _) = run_vintem(binary(), &database.url(), &demo)?;
+    let (status, printed, _) = run_vintem(binary(), &database.url(), &demo).await?;
     assert!(status.success() && printed.contains("500 filings"), "{printed}");
     let store = database.store()?;
     let states = store.dataset_states().await?;
     assert_eq!(states.len(), Dataset::all().count());
     assert!(states.values().all(|state| state.origin == Origin::Synthetic));
 
-    let (status, _, error) = run_vintem(binary(), &database.url(), &demo)?;
+    let (status, _, error) = run_vintem(binary(), &database.url(), &demo).await?;
     assert!(!status.success() && error.contains("vintem demo --remove"), "{error}");
 
     // What is real may not join what is made up.
@@ -26,7 +26,7 @@ async fn demo_data_is_loaded_once_and_taken_away_whole() -> Outcome {
     let fetch = Fetch { address: "test:selic".into(), fetched_at: friday(), sha256: [7; 32] };
     assert!(store.begin_load(Dataset::Series(selic), Origin::Real, &fetch).await.is_err());
 
-    let (status, ..) = run_vintem(binary(), &database.url(), &["demo", "--remove"])?;
+    let (status, ..) = run_vintem(binary(), &database.url(), &["demo", "--remove"]).await?;
     assert!(status.success());
     assert!(store.dataset_states().await?.is_empty());
     assert!(store.begin_load(Dataset::Series(selic), Origin::Real, &fetch).await.is_ok());
@@ -43,7 +43,7 @@ async fn demo_refuses_a_database_that_holds_real_data() -> Outcome {
     load.append_observations(selic, &[row]).await?;
     load.commit().await?;
     for arguments in [["demo", "--filings=10"].as_slice(), &["demo", "--remove"]] {
-        let (status, _, error) = run_vintem(binary(), &database.url(), arguments)?;
+        let (status, _, error) = run_vintem(binary(), &database.url(), arguments).await?;
         assert!(!status.success() && error.contains("real data"), "{error}");
     }
     assert_eq!(store.dataset_states().await?.len(), 1);
@@ -53,27 +53,28 @@ async fn demo_refuses_a_database_that_holds_real_data() -> Outcome {
 #[tokio::test]
 async fn keys_are_created_listed_moved_and_revoked() -> Outcome {
     let database = TestDatabase::empty().await?;
-    let run = |arguments: &[&str]| run_vintem(binary(), &database.url(), arguments);
+    let url = database.url();
+    let run = async |arguments: &[&str]| run_vintem(binary(), &url, arguments).await;
     let create = ["keys", "create", "--plan", "gold", "--name", "Ana", "--email", "ana@example.com", "--json"];
-    let created: Value = serde_json::from_str(&run(&create)?.1)?;
+    let created: Value = serde_json::from_str(&run(&create).await?.1)?;
     let (id, key) = (created["id"].to_string(), created["api_key"].as_str().expect("a key"));
-    assert!(run(&["keys", "set-plan", &id, "platinum"])?.0.success());
-    assert!(run(&["keys", "revoke", &id, "--json"])?.0.success());
-    let listed = run(&["keys", "list", "--json"])?.1;
+    assert!(run(&["keys", "set-plan", &id, "platinum"]).await?.0.success());
+    assert!(run(&["keys", "revoke", &id, "--json"]).await?.0.success());
+    let listed = run(&["keys", "list", "--json"]).await?.1;
     assert!(!listed.contains(&key[12..]), "a list never shows a key");
     let listed: Value = serde_json::from_str(&listed)?;
     assert_eq!(listed["keys"][0]["plan"], "platinum");
     assert!(listed["keys"][0]["revoked_at"].is_string());
-    assert!(!run(&["keys", "revoke", "4711"])?.0.success());
-    assert!(!run(&["keys", "set-plan", &id, "diamond"])?.0.success());
-    assert!(!run(&["keys", "create", "--plan", "gold", "--name", "Ana", "--email", "nope"])?.0.success());
+    assert!(!run(&["keys", "revoke", "4711"]).await?.0.success());
+    assert!(!run(&["keys", "set-plan", &id, "diamond"]).await?.0.success());
+    assert!(!run(&["keys", "create", "--plan", "gold", "--name", "Ana", "--email", "nope"]).await?.0.success());
     Ok(())
 }
 
 #[tokio::test]
 async fn a_short_pepper_is_refused_at_start() -> Outcome {
     let serve = ["serve", "--key-pepper", "short", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    let (status, _, error) = run_vintem(binary(), "postgres://127.0.0.1/none", &serve)?;
+    let (status, _, error) = run_vintem(binary(), "postgres://127.0.0.1/none", &serve).await?;
     assert!(!status.success() && error.contains("VINTEM_KEY_PEPPER"), "{error}");
     assert!(!error.contains("short"), "the pepper is not repeated");
     Ok(())

@@ -28,7 +28,7 @@ async fn three_processes_admit_exactly_the_limit_in_any_window() -> Outcome {
         processes.push(ServedProcess::start(binary(), &database.url(), &redis.url(), &flags)?);
     }
     let create = ["keys", "create", "--plan", "bronze", "--name", "Teste", "--email", "teste@example.com", "--json"];
-    let (_, printed, _) = run_vintem(binary(), &database.url(), &create)?;
+    let (_, printed, _) = run_vintem(binary(), &database.url(), &create).await?;
     let key: Value = serde_json::from_str(&printed)?;
     let key = key["api_key"].as_str().expect("a key").to_owned();
     let addresses: Vec<String> = processes.iter().map(|process| process.address.clone()).collect();

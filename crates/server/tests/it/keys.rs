@@ -137,3 +137,45 @@ async fn no_key_is_stored_in_clear() -> Outcome {
     assert!(!dump.contains(&key[12..]), "the dump holds the key");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_body_that_is_no_object_makes_no_key() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    for body in [
+        "[\"Ana\",\"ana@example.com\"]",
+        "\"ana\"",
+        "null",
+        "1",
+        "{\"name\":\"a\",\"name\":\"b\",\"email\":\"a@example.com\"}",
+    ] {
+        let request = replica.http.post(replica.url("/api/v1/plans/register"));
+        let answer = request.header("content-type", "application/json").body(body).send().await?;
+        assert_eq!(answer.status(), 400, "{body}");
+    }
+    assert!(replica.store()?.list_keys(i64::MAX, 1).await?.is_empty());
+    Ok(())
+}
+
+/// A table that is locked, as by a migration, stands for every Postgres that does not answer.
+#[tokio::test]
+async fn a_postgres_that_hangs_is_503_within_two_seconds_and_known_keys_go_on() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, known) = replica.create_key(Plan::Bronze).await?;
+    assert_eq!(replica.get_with(COMPANIES, &known).await?.status(), 200);
+    let lock = database.lock_table("api_key").await?;
+    assert_eq!(replica.get_with(COMPANIES, &known).await?.status(), 200, "a known key keeps its plan");
+    let (unknown, asked) = (vintem_api::new_key(), Instant::now());
+    let answer = replica.get_with(COMPANIES, unknown.reveal()).await?;
+    assert_eq!(answer.status(), 503, "never 401 for a key that may be good");
+    assert!(answer.headers().contains_key("retry-after"));
+    assert_eq!(register(&replica, "ana@example.com").await?.status(), 503);
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?} for two requests", asked.elapsed());
+    drop(lock);
+    vintem_testkit::eventually("keys can be registered again", Duration::from_secs(2), || async {
+        register(&replica, "ana@example.com").await.is_ok_and(|answer| answer.status() == 201)
+    })
+    .await;
+    Ok(())
+}

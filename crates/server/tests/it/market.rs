@@ -19,6 +19,7 @@ async fn every_value_keeps_its_characters_from_load_to_answer() -> Outcome {
         "1234567890123456789012345678",
         "82.39",
         "0",
+        "0.00",
         "0.10",
         "9999999999999999.999999999999",
     ];

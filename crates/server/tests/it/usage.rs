@@ -80,3 +80,26 @@ async fn a_key_sees_its_own_usage_alone() -> Outcome {
     assert_eq!(usage(&replica, &busy).await?["total_requests"], json!(6));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_registration_over_the_cap_is_counted_as_rate_limited() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let options = TestReplicaOptions { flags: &["--register-per-day", "1"], redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let (_, key) = replica.create_key(Plan::Gold).await?;
+    let register = || {
+        let request = replica.http.post(replica.url("/api/v1/plans/register")).header("X-API-Key", &key);
+        request.json(&json!({"name": "Ana", "email": "ana@example.com"})).send()
+    };
+    assert_eq!(register().await?.status(), 201);
+    let refused = register().await?;
+    assert_eq!(refused.status(), 429);
+    let wait = refused.headers()["retry-after"].to_str()?.to_owned();
+    assert!(refused.headers()["ratelimit"].to_str()?.ends_with(&format!(";t={wait}")));
+    let today = &usage(&replica, &key).await?["data"][0];
+    assert_eq!(
+        (&today["requests"], &today["rate_limited"], &today["client_errors"]),
+        (&json!(3), &json!(1), &json!(0))
+    );
+    Ok(())
+}
