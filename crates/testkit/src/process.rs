@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -30,6 +30,7 @@ pub struct ServedProcess {
     child: Child,
     pub address: String,
     pub admin_address: String,
+    log: Arc<Mutex<String>>,
 }
 
 impl ServedProcess {
@@ -46,13 +47,16 @@ impl ServedProcess {
             .spawn()?;
         let log = child.stderr.take().context("the log is piped")?;
         let (send, lines) = mpsc::channel();
+        let kept = Arc::new(Mutex::new(String::new()));
+        let keep = kept.clone();
         // Read to the end, so that the process never waits for its log to be read.
         std::thread::spawn(move || {
             for line in BufReader::new(log).lines().map_while(Result::ok) {
+                keep.lock().expect("never held across a panic").push_str(&line);
                 let _ = send.send(line);
             }
         });
-        let mut process = Self { child, address: String::new(), admin_address: String::new() };
+        let mut process = Self { child, address: String::new(), admin_address: String::new(), log: kept };
         let (mut listening, mut ready) = (false, false);
         let began = Instant::now();
         while !(listening && ready) {
@@ -70,6 +74,11 @@ impl ServedProcess {
             }
         }
         Ok(process)
+    }
+
+    /// Everything that it has logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("never held across a panic").clone()
     }
 
     pub fn terminate(&self) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 mod data;
 mod demo;
+mod engines_away;
 mod exactness;
 mod headers;
 mod house;
