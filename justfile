@@ -12,6 +12,11 @@ ci:
 test *ARGS:
     checks/with-engines cargo nextest run --workspace --cargo-profile ci {{ARGS}}
 
+# The tests where nothing but loopback can be reached, as CI runs them (as root)
+test-offline *ARGS:
+    cargo nextest run --workspace --cargo-profile ci --no-run
+    checks/offline checks/with-engines cargo --offline nextest run --workspace --cargo-profile ci {{ARGS}}
+
 # Hold a served demo to the contract
 contract FILINGS="50000":
     cargo build --profile ci -p vintem-server

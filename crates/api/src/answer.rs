@@ -74,6 +74,27 @@ impl<'a> Tag<'a> {
     }
 }
 
+#[derive(Serialize)]
+struct PageBody<Row> {
+    data: Vec<Row>,
+    total: usize,
+    limit: usize,
+    offset: usize,
+}
+
+/// A page of a list of rows: the rows, how many there are in all, and links to the pages beside it.
+pub fn page_of<Row: Serialize>(
+    tag: Tag<'_>,
+    public_url: &str,
+    page: Page,
+    total: usize,
+    rows: impl FnOnce() -> Vec<Row>,
+) -> Response {
+    let caller = tag.caller;
+    let response = tag.answer(|| PageBody { data: rows(), total, limit: page.limit, offset: page.offset });
+    with_links(response, caller, public_url, page, total)
+}
+
 /// With a key the answer is its owner's alone.
 fn cache_control(caller: &Caller) -> HeaderValue {
     HeaderValue::from_static(if caller.key.is_some() { "private, max-age=60" } else { "public, max-age=60" })

@@ -6,7 +6,7 @@ use vintem_domain::company::parse_id;
 use vintem_domain::text::fold;
 use vintem_domain::{Cnpj, Company, CompanyId};
 
-use crate::index::{HitPage, SearchIndex, SearchIndexWriter};
+use crate::index::{SearchIndex, SearchIndexWriter};
 use crate::{Found, Result};
 
 /// Equality, blind to case and accents.
@@ -86,17 +86,7 @@ impl Companies {
 
     /// Exact identifiers first, then by relevance.
     pub fn search(&self, query: &str, offset: usize, limit: usize) -> Result<Found> {
-        let identified = self.identified(query.trim());
-        let rest = HitPage {
-            offset: offset.saturating_sub(identified.len()),
-            limit: limit - identified.len().saturating_sub(offset).min(limit),
-            first_row: 0,
-            without: &identified,
-        };
-        let found = self.index.search(query, rest)?;
-        let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
-        rows.extend(found.rows);
-        Ok(Found { total: identified.len() + found.total, rows })
+        self.index.search(query, &self.identified(query.trim()), 0, offset, limit)
     }
 
     fn identified(&self, identifier: &str) -> Vec<u32> {

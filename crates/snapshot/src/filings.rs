@@ -12,7 +12,7 @@ use vintem_domain::{CompanyId, DateRange, FilingSet};
 use vintem_store::read::FilingRow;
 
 use crate::columns::{Groups, Interner, TextColumn};
-use crate::index::{HitPage, SearchIndex, SearchIndexWriter};
+use crate::index::{SearchIndex, SearchIndexWriter};
 use crate::{Found, Result};
 
 #[derive(Debug, Clone)]
@@ -26,20 +26,9 @@ pub struct FilingFilter {
 /// One filing, borrowed from the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilingView<'s> {
-    pub id: &'s str,
-    pub set: FilingSet,
-    pub company_id: CompanyId,
-    pub company_name: &'s str,
-    pub category: &'s str,
-    pub doc_type: &'s str,
-    pub kind: &'s str,
-    pub subject: &'s str,
-    pub delivered_on: NaiveDate,
-    pub reference_date: Option<NaiveDate>,
-    pub version: u16,
+    pub filing: FilingRow<'s>,
+    /// Whether no later version of the document is known.
     pub is_latest: bool,
-    pub protocol: &'s str,
-    pub url: &'s str,
 }
 
 /// No reference date: a day that no document names.
@@ -170,7 +159,7 @@ impl Filings {
     pub fn get(&self, row: u32) -> FilingView<'_> {
         let (columns, texts, at) = (&self.columns, &self.texts, row as usize);
         let day = |number: i32| NaiveDate::from_num_days_from_ce_opt(number);
-        FilingView {
+        let filing = FilingRow {
             id: columns.ids.get(row),
             set: columns.sets[at],
             company_id: texts.company_ids[columns.companies[at] as usize],
@@ -182,10 +171,10 @@ impl Filings {
             delivered_on: day(columns.delivered_on[at]).unwrap_or_default(),
             reference_date: Some(columns.reference_dates[at]).filter(|number| *number != NO_DAY).and_then(day),
             version: columns.versions[at],
-            is_latest: self.latest[at],
             protocol: columns.protocols.get(row),
             url: columns.urls.get(row),
-        }
+        };
+        FilingView { filing, is_latest: self.latest[at] }
     }
 
     pub fn by_id(&self, id: &str) -> Option<u32> {
@@ -233,16 +222,7 @@ impl Filings {
     pub fn search(&self, query: &str, today: NaiveDate, offset: usize, limit: usize) -> Result<Found> {
         let first_row = self.first_row_until(today);
         let identified: Vec<u32> = self.by_id(query.trim()).into_iter().filter(|row| *row >= first_row).collect();
-        let rest = HitPage {
-            offset: offset.saturating_sub(identified.len()),
-            limit: limit - identified.len().saturating_sub(offset).min(limit),
-            first_row,
-            without: &identified,
-        };
-        let found = self.index.search(query, rest)?;
-        let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
-        rows.extend(found.rows);
-        Ok(Found { total: identified.len() + found.total, rows })
+        self.index.search(query, &identified, first_row, offset, limit)
     }
 
     /// Every issuer with the name that its newest filing gives it.
@@ -397,7 +377,7 @@ mod tests {
     }
 
     fn ids(filings: &Filings, found: &Found) -> Vec<String> {
-        found.rows.iter().map(|row| filings.get(*row).id.to_owned()).collect()
+        found.rows.iter().map(|row| filings.get(*row).filing.id.to_owned()).collect()
     }
 
     #[test]
@@ -421,7 +401,7 @@ mod tests {
     #[test]
     fn a_filing_is_found_by_its_id_and_by_its_words() {
         let filings = filings();
-        assert_eq!(filings.by_id("11").map(|row| filings.get(row).id), Some("11"));
+        assert_eq!(filings.by_id("11").map(|row| filings.get(row).filing.id), Some("11"));
         assert_eq!(filings.by_id("99"), None);
         let found = filings.search("dividendos", day("2026-01-31"), 0, 10).unwrap();
         assert_eq!(ids(&filings, &found), ["12", "11", "10"]);
@@ -438,7 +418,7 @@ mod tests {
         builder.push(&filing("4", 2, "Assembleia", "2026-01-05", 1));
         let filings = builder.build().unwrap();
         let latest: Vec<&str> =
-            (0..4).map(|row| filings.get(row)).filter(|view| view.is_latest).map(|view| view.id).collect();
+            (0..4).map(|row| filings.get(row)).filter(|view| view.is_latest).map(|view| view.filing.id).collect();
         assert_eq!(latest, ["4", "3"]);
     }
 }

@@ -71,25 +71,24 @@ impl SearchIndexWriter {
     }
 }
 
-/// Which page of the hits, and which rows are none.
-#[derive(Debug, Clone, Copy)]
-pub struct HitPage<'a> {
-    pub offset: usize,
-    pub limit: usize,
-    /// Rows before this one are not served.
-    pub first_row: u32,
-    /// Rows that were found by another way already.
-    pub without: &'a [u32],
-}
-
 impl SearchIndex {
-    /// The rows that hold every word of the query, best first, equal ones in the order of the rows.
-    pub fn search(&self, query: &str, page: HitPage<'_>) -> Result<Found> {
-        let top = page.offset.saturating_add(page.limit).min(self.searcher.num_docs() as usize);
-        let collector = TopRows { top, first_row: page.first_row, without: page.without.to_vec() };
+    /// A page of the hits: first the rows that the query identifies, then those from `first_row` on that hold every
+    /// word of it, best first, equal ones in the order of the rows.
+    pub fn search(
+        &self,
+        query: &str,
+        identified: &[u32],
+        first_row: u32,
+        offset: usize,
+        limit: usize,
+    ) -> Result<Found> {
+        let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
+        let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
+        let top = offset.saturating_add(limit).min(self.searcher.num_docs() as usize);
+        let collector = TopRows { top, first_row, without: identified.to_vec() };
         let hits = self.searcher.search(&self.query(query), &collector)?;
-        let rows = hits.best.iter().skip(page.offset).take(page.limit).map(|key| row_of(*key)).collect();
-        Ok(Found { total: hits.total, rows })
+        rows.extend(hits.best.iter().skip(offset).take(limit).map(|key| row_of(*key)));
+        Ok(Found { total: identified.len() + hits.total, rows })
     }
 
     fn query(&self, query: &str) -> Box<dyn Query> {
@@ -221,15 +220,11 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    fn page(offset: usize, limit: usize) -> HitPage<'static> {
-        HitPage { offset, limit, first_row: 0, without: &[] }
-    }
-
     #[test]
     fn a_title_counts_more_than_a_text() {
-        assert_eq!(index().search("SERRA", page(0, 10)).unwrap(), Found { total: 2, rows: vec![0, 1] });
-        assert_eq!(index().search("ceramica s/a", page(0, 10)).unwrap().rows, [0]);
-        assert_eq!(index().search("serra ausente", page(0, 10)).unwrap().total, 0);
+        assert_eq!(index().search("SERRA", &[], 0, 0, 10).unwrap(), Found { total: 2, rows: vec![0, 1] });
+        assert_eq!(index().search("ceramica s/a", &[], 0, 0, 10).unwrap().rows, [0]);
+        assert_eq!(index().search("serra ausente", &[], 0, 0, 10).unwrap().total, 0);
     }
 
     #[test]
@@ -237,7 +232,7 @@ mod tests {
         let index = index();
         let mut rows = Vec::new();
         for offset in (0..600).step_by(70) {
-            let found = index.search("comunicado", page(offset, 70)).unwrap();
+            let found = index.search("comunicado", &[], 0, offset, 70).unwrap();
             assert_eq!(found.total, 500);
             rows.extend(found.rows);
         }
@@ -245,9 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_left_out_are_not_counted() {
-        let found =
-            index().search("comunicado", HitPage { offset: 0, limit: 1, first_row: 10, without: &[10, 11] }).unwrap();
-        assert_eq!(found, Found { total: 490, rows: vec![12] });
+    fn identified_rows_come_first_and_once_and_rows_before_the_first_never() {
+        let index = index();
+        let found = index.search("comunicado", &[20, 11], 10, 0, 4).unwrap();
+        assert_eq!(found, Found { total: 492, rows: vec![20, 11, 10, 12] });
+        let next = index.search("comunicado", &[20, 11], 10, 1, 2).unwrap();
+        assert_eq!(next.rows, [11, 10]);
     }
 }

@@ -19,8 +19,8 @@ pub struct DatasetState {
     pub origin: Origin,
 }
 
-/// One filing as it comes by; it borrows from the row, so that millions of them cost no allocation.
-#[derive(Debug)]
+/// One filing, borrowed from where it is kept, so that millions of them cost no allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilingRow<'r> {
     pub id: &'r str,
     pub set: FilingSet,

@@ -9,7 +9,7 @@ mod replica;
 pub use database::TestDatabase;
 pub use engines::{OwnRedis, postgres_url, redis_url};
 pub use process::{ServedProcess, run_vintem};
-pub use replica::{PEPPER, TestReplica, TestReplicaOptions, settings};
+pub use replica::{PEPPER, TestReplica, TestReplicaOptions, redis_prefix, settings};
 
 use std::time::{Duration, Instant};
 

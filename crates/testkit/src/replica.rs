@@ -58,6 +58,11 @@ impl Drop for TestReplica {
     }
 }
 
+/// A prefix that no other test has.
+pub fn redis_prefix() -> String {
+    format!("test:{:016x}:", rand::random::<u64>())
+}
+
 /// Deletes everything under a prefix.
 fn forget(prefix: &str) -> redis::RedisResult<()> {
     let mut redis = redis::Client::open(redis_url())?.get_connection()?;
@@ -92,8 +97,7 @@ impl TestReplica {
         options: TestReplicaOptions<'_>,
     ) -> anyhow::Result<Self> {
         let settings = settings(&database.url(), &redis_url(), options.flags)?;
-        let prefix =
-            options.redis_prefix.map_or_else(|| format!("test:{:016x}:", rand::random::<u64>()), str::to_owned);
+        let prefix = options.redis_prefix.map_or_else(redis_prefix, str::to_owned);
         let clock = Arc::new(ManualClock::new(now));
         let replica = start(&settings, &prefix, clock.clone()).await?;
         eventually("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;

@@ -9,7 +9,7 @@ use vintem_domain::{Company, Dataset, Problem};
 use vintem_snapshot::{Companies, CompanyFilter, Found};
 
 use super::{AppState, loaded, search_aside};
-use crate::answer::{Tag, with_links};
+use crate::answer::{Tag, page_of};
 use crate::caller::Caller;
 use crate::params::{MOST_ROWS, Query};
 use crate::problem::Refusal;
@@ -63,14 +63,6 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
     }
 }
 
-#[derive(Serialize)]
-struct CompanyListBody<'s> {
-    data: Vec<CompanyBody<'s>>,
-    total: usize,
-    limit: usize,
-    offset: usize,
-}
-
 pub async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let page = query.page(MOST_ROWS)?;
     let filter = CompanyFilter { status: query.filter("status")?, sector: query.filter("sector")? };
@@ -78,34 +70,21 @@ pub async fn list_companies(caller: Caller, State(app): AppState, query: Query) 
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let found = companies.list(&filter, page.offset, page.limit);
     let tag = Tag::new(&caller, &snapshot, &DATASETS, ());
-    let response = tag.answer(|| CompanyListBody {
-        data: bodies(companies, &found),
-        total: found.total,
-        limit: page.limit,
-        offset: page.offset,
-    });
-    Ok(with_links(response, &caller, &app.settings.public_url, page, found.total))
+    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
 }
 
 pub async fn search_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
     let snapshot = app.snapshot()?;
-    loaded(snapshot.companies(), Dataset::Companies)?;
+    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let searched = snapshot.clone();
     let found = search_aside(move || {
         let companies = loaded(searched.companies(), Dataset::Companies)?;
         Ok(companies.search(&q, page.offset, page.limit)?)
     })
     .await?;
-    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let tag = Tag::new(&caller, &snapshot, &DATASETS, ());
-    let response = tag.answer(|| CompanyListBody {
-        data: bodies(companies, &found),
-        total: found.total,
-        limit: page.limit,
-        offset: page.offset,
-    });
-    Ok(with_links(response, &caller, &app.settings.public_url, page, found.total))
+    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
 }
 
 pub async fn get_company(

@@ -8,10 +8,11 @@ use serde::Serialize;
 use vintem_domain::dates::sao_paulo_offset_seconds;
 use vintem_domain::{Dataset, DateRange, Problem};
 use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Snapshot};
+use vintem_store::read::FilingRow;
 
 use super::{AppState, loaded, search_aside, today};
 use crate::App;
-use crate::answer::{Tag, with_links};
+use crate::answer::{Tag, page_of};
 use crate::caller::Caller;
 use crate::params::{MOST_ROWS, Page, Query};
 use crate::problem::Refusal;
@@ -36,7 +37,7 @@ pub struct FilingBody<'s> {
 }
 
 impl<'s> From<FilingView<'s>> for FilingBody<'s> {
-    fn from(filing: FilingView<'s>) -> Self {
+    fn from(FilingView { filing, is_latest }: FilingView<'s>) -> Self {
         Self {
             id: filing.id,
             company_id: filing.company_id.to_string(),
@@ -48,20 +49,12 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             kind: filing.kind,
             reference_date: filing.reference_date,
             version: filing.version,
-            is_latest: filing.is_latest,
+            is_latest,
             protocol: filing.protocol,
             url: filing.url,
             source: format!("CVM {}", filing.set.id().to_uppercase()),
         }
     }
-}
-
-#[derive(Serialize)]
-struct FilingListBody<'s> {
-    data: Vec<FilingBody<'s>>,
-    total: usize,
-    limit: usize,
-    offset: usize,
 }
 
 #[derive(Serialize)]
@@ -112,13 +105,7 @@ pub async fn search_filings(caller: Caller, State(app): AppState, query: Query) 
     })
     .await?;
     let tag = Tag::new(&caller, &snapshot, &[Dataset::Filings], found.total);
-    let response = tag.answer(|| FilingListBody {
-        data: bodies(filings, &found),
-        total: found.total,
-        limit: page.limit,
-        offset: page.offset,
-    });
-    Ok(with_links(response, &caller, &app.settings.public_url, page, found.total))
+    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(filings, &found)))
 }
 
 pub async fn get_filing(
@@ -146,13 +133,7 @@ fn list(
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let found = filings.list(&filter, page.offset, page.limit);
     let tag = Tag::new(caller, snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
-    let response = tag.answer(|| FilingListBody {
-        data: bodies(filings, &found),
-        total: found.total,
-        limit: page.limit,
-        offset: page.offset,
-    });
-    Ok(with_links(response, caller, &app.settings.public_url, page, found.total))
+    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(filings, &found)))
 }
 
 fn filter(query: &Query) -> Result<FilingFilter, Problem> {
@@ -164,7 +145,7 @@ pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {
 }
 
 /// The subject; where there is none, what kind of document it is.
-fn description(filing: &FilingView<'_>) -> String {
+fn description(filing: &FilingRow<'_>) -> String {
     if !filing.subject.is_empty() {
         return filing.subject.to_owned();
     }

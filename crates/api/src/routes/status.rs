@@ -91,7 +91,7 @@ pub fn held(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) -> (usize, 
         Dataset::Filings => snapshot.filings().map_or((0, None), |filings| {
             let first = filings.first_row_until(today);
             let served = filings.len() - first as usize;
-            (served, (served > 0).then(|| filings.get(first).delivered_on))
+            (served, (served > 0).then(|| filings.get(first).filing.delivered_on))
         }),
     }
 }

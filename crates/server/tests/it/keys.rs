@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use vintem_domain::Plan;
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, redis_prefix};
 
 use crate::{Outcome, friday};
 
@@ -15,8 +15,9 @@ async fn register(replica: &TestReplica, email: &str) -> anyhow::Result<reqwest:
     Ok(replica.http.post(replica.url("/api/v1/plans/register")).json(&body).send().await?)
 }
 
-async fn two_replicas(database: &TestDatabase, prefix: &str) -> anyhow::Result<(TestReplica, TestReplica)> {
-    let options = || TestReplicaOptions { redis_prefix: Some(prefix), flags: &["--limit-free", "1000"] };
+async fn two_replicas(database: &TestDatabase) -> anyhow::Result<(TestReplica, TestReplica)> {
+    let prefix = redis_prefix();
+    let options = || TestReplicaOptions { redis_prefix: Some(&prefix), flags: &["--limit-free", "1000"] };
     let first = TestReplica::start_with(database, friday(), options()).await?;
     Ok((first, TestReplica::start_with(database, friday(), options()).await?))
 }
@@ -24,7 +25,7 @@ async fn two_replicas(database: &TestDatabase, prefix: &str) -> anyhow::Result<(
 #[tokio::test]
 async fn a_key_registered_on_one_replica_is_good_on_another_at_once() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let (first, second) = two_replicas(&database, "test:register-and-use:").await?;
+    let (first, second) = two_replicas(&database).await?;
     for turn in 0..20 {
         let registered: Value = register(&first, &format!("ana{turn}@example.com")).await?.json().await?;
         let key = registered["api_key"].as_str().expect("a key");
@@ -38,7 +39,7 @@ async fn a_key_registered_on_one_replica_is_good_on_another_at_once() -> Outcome
 #[tokio::test]
 async fn a_revoked_key_is_refused_everywhere_within_a_second() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let (first, second) = two_replicas(&database, "test:revoke:").await?;
+    let (first, second) = two_replicas(&database).await?;
     let (id, key) = first.create_key(Plan::Bronze).await?;
     assert_eq!(second.get_with(COMPANIES, &key).await?.status(), 200);
     assert!(first.store()?.revoke_key(id).await?);
