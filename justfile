@@ -27,10 +27,11 @@ whole-country:
     cargo build --release -p vintem-server
     checks/with-engines checks/contract-served target/release/vintem 1100000
 
-# Licences, advisories, sources and duplicates of all dependencies
+# Licences, sources and duplicates of all dependencies, then (by network) the advisories on them
 audit:
     command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
-    cargo deny --all-features check
+    cargo deny --all-features check bans licenses sources
+    cargo deny --all-features check advisories
 
 # Format and lint
 lint:

@@ -195,11 +195,12 @@ mod tests {
             for step in 0..120 {
                 match rand::random::<u32>() % 20 {
                     0 => limit = 1 + rand::random::<u32>() % 8,
-                    1 => now_us -= rand::random::<u64>() % 2_000_000,
+                    1 => now_us -= rand::random::<u64>() % 8 * 250_000,
                     2 => now_us -= 3 * WINDOW_US,
                     3 => now_us += WINDOW_US,
                     4..8 => {}
-                    _ => now_us += rand::random::<u64>() % 1_500_000,
+                    // In steps that add up to windows exactly, so that both sides of every end are met.
+                    _ => now_us += rand::random::<u64>() % 6 * 250_000,
                 }
                 let takes = !rand::random::<u32>().is_multiple_of(5);
                 let charge = if takes { Charge::Quota } else { Charge::Page { address, limit: 1_000_000 } };
