@@ -102,6 +102,7 @@ pub const ROUTES: &[Route] = &[
     page("show_pricing", "/pricing"),
     page("show_docs", "/docs"),
     page("get_openapi", "/docs/openapi.yaml"),
+    page("get_openapi_json", "/docs/openapi.json"),
     page("get_docs_script", "/docs/init.js"),
     page("get_docs_bundle", "/docs/scalar.js"),
     page("get_style", "/assets/vintem.css"),

@@ -1,5 +1,7 @@
 //! `/docs`: the API reference. Its script draws it from `/docs/openapi.yaml`; who has no scripts gets the route table.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -37,6 +39,18 @@ pub(crate) async fn get_openapi(State(settings): State<Shared>) -> Response {
     let headers =
         [(header::CONTENT_TYPE, "application/yaml; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=60")];
     (headers, settings.openapi_yaml).into_response()
+}
+
+/// The same in JSON, for tools that read no YAML.
+pub(crate) async fn get_openapi_json(State(json): State<Arc<str>>) -> Response {
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=60")];
+    (headers, json.to_string()).into_response()
+}
+
+/// A file that is no YAML is found at the first start.
+pub(crate) fn as_json(yaml: &str) -> Arc<str> {
+    let description: serde_json::Value = yaml_serde::from_str(yaml).expect("the description is YAML");
+    description.to_string().into()
 }
 
 /// Pages and their assets are no part of the reference; `/health` is.

@@ -43,6 +43,7 @@ pub fn handlers(settings: PageSettings) -> Vec<(&'static str, MethodRouter)> {
         ("show_home", get(home::show_home).with_state(shared.clone())),
         ("show_pricing", get(pricing::show_pricing).with_state(shared.clone())),
         ("show_docs", get(docs::show_docs).with_state(shared.clone())),
+        ("get_openapi_json", get(docs::get_openapi_json).with_state(docs::as_json(shared.openapi_yaml))),
         ("get_openapi", get(docs::get_openapi).with_state(shared)),
         ("get_docs_script", get(assets::get_docs_script)),
         ("get_docs_bundle", get(bundle::get_docs_bundle)),
