@@ -2,11 +2,13 @@
 //! nobody else has, a clock that the test holds. Real PostgreSQL, real Redis, real HTTP; never a product dependency.
 
 mod database;
+mod description;
 mod engines;
 mod process;
 mod replica;
 
 pub use database::TestDatabase;
+pub use description::{Description, Operation, Seen};
 pub use engines::{OwnRedis, postgres_url, redis_url};
 pub use process::{ServedProcess, run_vintem};
 pub use replica::{PEPPER, TestReplica, TestReplicaOptions, redis_prefix, settings};

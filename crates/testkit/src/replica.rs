@@ -13,6 +13,7 @@ use vintem_store::Store;
 use vintem_store::keys::NewKey;
 
 use crate::database::TestDatabase;
+use crate::description::{Description, Seen};
 use crate::engines::redis_url;
 use crate::eventually;
 
@@ -48,6 +49,7 @@ pub struct TestReplica {
     pub http: reqwest::Client,
     database_url: String,
     redis_prefix: String,
+    description: Description,
 }
 
 impl Drop for TestReplica {
@@ -102,7 +104,8 @@ impl TestReplica {
         let replica = start(&settings, &prefix, clock.clone()).await?;
         eventually("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;
         let http = reqwest::Client::new();
-        Ok(Self { replica, clock, http, database_url: database.url(), redis_prefix: prefix })
+        let description = Description::of_the_project()?;
+        Ok(Self { replica, clock, http, database_url: database.url(), redis_prefix: prefix, description })
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -110,11 +113,30 @@ impl TestReplica {
     }
 
     pub async fn get(&self, path: &str) -> anyhow::Result<reqwest::Response> {
-        Ok(self.http.get(self.url(path)).send().await?)
+        self.send(self.http.get(self.url(path))).await
     }
 
     pub async fn get_with(&self, path: &str, key: &str) -> anyhow::Result<reqwest::Response> {
-        Ok(self.http.get(self.url(path)).header("X-API-Key", key).send().await?)
+        self.send(self.http.get(self.url(path)).header("X-API-Key", key)).await
+    }
+
+    /// Sends a request and holds its answer to `openapi.yaml`, whatever else the test looks at.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> anyhow::Result<reqwest::Response> {
+        let seen = self.see(request).await?;
+        let objections = self.description.objections(&seen);
+        anyhow::ensure!(objections.is_empty(), "{}", objections.join("; "));
+        let mut answer = http::Response::builder().status(seen.status).body(seen.body)?;
+        *answer.headers_mut() = seen.headers;
+        Ok(answer.into())
+    }
+
+    /// The answer as it came, not judged.
+    pub async fn see(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Seen> {
+        let request = request.build()?;
+        let (method, path) = (request.method().to_string(), request.url().path().to_owned());
+        let answer = self.http.execute(request).await?;
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        Ok(Seen { method, path, status, headers, body: answer.bytes().await?.into() })
     }
 
     /// A key as the operator makes it.

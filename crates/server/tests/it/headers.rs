@@ -50,7 +50,7 @@ async fn every_answer_carries_the_limits_and_the_plan() -> Outcome {
     ];
     for (method, path, status) in table {
         let request = replica.http.request(method.parse()?, replica.url(path)).header("X-API-Key", &key);
-        let answer = request.send().await?;
+        let answer = replica.send(request).await?;
         let shown = &path[..path.len().min(60)];
         assert_eq!(answer.status(), status, "{method} {shown}");
         for header in ALWAYS {
@@ -82,7 +82,7 @@ async fn a_head_or_a_body_that_is_too_large_is_refused() -> Outcome {
 
     let body = format!("{{\"name\":\"{}\",\"email\":\"ana@example.com\"}}", "a".repeat(9_000));
     let request = replica.http.post(replica.url("/api/v1/plans/register")).header("content-type", "application/json");
-    let answer = request.body(body).send().await?;
+    let answer = replica.send(request.body(body)).await?;
     assert_eq!(answer.status(), 400);
     assert!(answer.headers().contains_key("x-ratelimit-limit"));
     Ok(())
@@ -93,13 +93,9 @@ async fn preflights_cost_nothing_and_allow_both_key_headers() -> Outcome {
     let database = TestDatabase::empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     for _ in 0..3 {
-        let answer = replica
-            .http
-            .request(reqwest::Method::OPTIONS, replica.url("/api/v1/plans/usage"))
-            .header("Origin", "https://example.com")
-            .header("Access-Control-Request-Method", "GET")
-            .send()
-            .await?;
+        let request = replica.http.request(reqwest::Method::OPTIONS, replica.url("/api/v1/plans/usage"));
+        let request = request.header("Origin", "https://example.com").header("Access-Control-Request-Method", "GET");
+        let answer = replica.send(request).await?;
         assert_eq!(answer.status(), 204);
         assert_eq!(answer.headers()["x-ratelimit-remaining"], "30");
         let allowed = answer.headers()["access-control-allow-headers"].to_str()?.to_lowercase();

@@ -1,9 +1,11 @@
 //! The service from outside: over HTTP, on a real PostgreSQL and a real Redis. A test's name is what it guarantees.
 
+mod contract;
 mod data;
 mod demo;
 mod engines_away;
 mod exactness;
+mod gate;
 mod headers;
 mod house;
 mod keys;

@@ -32,7 +32,8 @@ async fn the_reference_is_sent_compressed_and_whole() -> Outcome {
     assert_eq!(plain.headers()["content-type"], "text/javascript; charset=utf-8");
     let plain = plain.bytes().await?;
     assert!(plain.len() > 1_000_000);
-    let answer = replica.http.get(replica.url("/docs/scalar.js")).header("Accept-Encoding", "br").send().await?;
+    let request = replica.http.get(replica.url("/docs/scalar.js")).header("Accept-Encoding", "br");
+    let answer = replica.send(request).await?;
     assert_eq!(answer.headers()["content-encoding"], "br");
     assert!(answer.bytes().await?.len() < plain.len() / 3);
     Ok(())

@@ -1,0 +1,271 @@
+//! `openapi.yaml` and the service, held to each other from both sides: every operation is visited with every identity,
+//! and what is seen must be what the file says, no less and no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use vintem_domain::route::{Feature, Method, ROUTES, Route};
+use vintem_domain::{Plan, VERSION};
+use vintem_testkit::{Description, Operation, Seen, TestDatabase, TestReplica, TestReplicaOptions};
+
+use crate::{Outcome, friday};
+
+/// Who calls: nobody in particular, each plan, a key that never was, and one that is revoked.
+#[derive(Debug, Clone)]
+struct Identity {
+    name: &'static str,
+    key: Option<String>,
+    /// `None` for keys that are not valid.
+    plan: Option<Plan>,
+}
+
+/// All that the service showed of itself.
+#[derive(Default)]
+struct Evidence {
+    answers: Vec<Seen>,
+    /// Operation and identity → status of a plain call.
+    plain: BTreeMap<(String, &'static str), (Option<Plan>, u16)>,
+    /// Operation → the parameters that it refuses to be given twice, so that it knows them.
+    known_parameters: BTreeMap<String, BTreeSet<String>>,
+    identities: usize,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operation_answers_as_the_file_says_and_the_file_says_all() -> Outcome {
+    let description = Description::of_the_project()?;
+    let evidence = gather(&description).await?;
+    let mut differences = differences(&description, &evidence)?;
+    differences.extend(evidence.answers.iter().flat_map(|seen| description.objections(seen)));
+    println!("operations: {}", description.operations()?.len());
+    println!("identities: {}", evidence.identities);
+    println!("answers_validated: {}", evidence.answers.len());
+    println!("differences: {}", differences.len());
+    assert!(differences.is_empty(), "{differences:#?}");
+
+    // The judge itself: whatever is taken away from the file, it notices.
+    let mut copies = 0;
+    for (what, copy) in poorer_copies(&description)? {
+        assert!(!self::differences(&Description::new(copy)?, &evidence)?.is_empty(), "not noticed: {what} taken away");
+        copies += 1;
+    }
+    println!("poorer_copies_noticed: {copies}");
+    assert!(copies > 100);
+    Ok(())
+}
+
+#[test]
+fn the_file_has_the_version_of_the_binary() -> Outcome {
+    assert_eq!(Description::of_the_project()?.document()["info"]["version"], VERSION);
+    Ok(())
+}
+
+/// Where the file, the route table and what the operations were seen to know and to allow do not agree.
+fn differences(description: &Description, evidence: &Evidence) -> anyhow::Result<Vec<String>> {
+    let mut differences = Vec::new();
+    let operations = description.operations()?;
+    for route in ROUTES.iter().filter(|route| is_described(route)) {
+        let Some(operation) = operations.iter().find(|operation| operation.id == route.operation) else {
+            differences.push(format!("{} is in no file", route.operation));
+            continue;
+        };
+        let same =
+            operation.path == route.path && operation.method == method(route) && operation.plan == route.plan.id();
+        if !same || operation.statuses != statuses(route) {
+            differences.push(format!("{operation:?} is not {route:?} with {:?}", statuses(route)));
+        }
+    }
+    for operation in &operations {
+        if !ROUTES.iter().any(|route| is_described(route) && route.operation == operation.id) {
+            differences.push(format!("{} is no route", operation.id));
+        }
+        if evidence.known_parameters.get(&operation.id) != Some(&operation.query) {
+            let known = evidence.known_parameters.get(&operation.id);
+            differences.push(format!("{} knows {known:?}, the file {:?}", operation.id, operation.query));
+        }
+        for ((id, identity), (plan, status)) in &evidence.plain {
+            let expected = expected_status(operation, identity, *plan);
+            if *id == operation.id && *status != expected {
+                differences.push(format!("{id} with {identity} is {status}, by the file {expected}"));
+            }
+        }
+    }
+    Ok(differences)
+}
+
+fn is_described(route: &Route) -> bool {
+    route.path.starts_with("/api/")
+        || ["/health", "/pricing", "/docs", "/docs/openapi.yaml", "/docs/openapi.json"].contains(&route.path)
+}
+
+fn method(route: &Route) -> &'static str {
+    match route.method {
+        Method::Get => "GET",
+        Method::Post => "POST",
+    }
+}
+
+/// What an operation can answer, by what it is.
+fn statuses(route: &Route) -> BTreeSet<u16> {
+    let mut statuses = BTreeSet::from([400, 401, 429, 500]);
+    statuses.insert(if route.method == Method::Post { 201 } else { 200 });
+    if route.feature != Feature::Service {
+        statuses.insert(304);
+    }
+    if route.plan > Plan::Free {
+        statuses.insert(403);
+    }
+    if route.path.contains("{id}") {
+        statuses.insert(404);
+    }
+    // `/health` alone depends on nothing.
+    if route.operation != "get_health" {
+        statuses.insert(503);
+    }
+    statuses
+}
+
+fn expected_status(operation: &Operation, identity: &str, plan: Option<Plan>) -> u16 {
+    let Some(plan) = plan else { return 401 };
+    match Plan::from_id(&operation.plan) {
+        Some(required) if plan < required => 403,
+        _ if operation.id == "get_usage" && identity == "none" => 401,
+        _ if operation.method == "POST" => 201,
+        _ => 200,
+    }
+}
+
+async fn gather(description: &Description) -> anyhow::Result<Evidence> {
+    let database = TestDatabase::demo(friday()).await?;
+    let flags = ["--limit-free=100000", "--limit-bronze=100000", "--limit-gold=100000", "--limit-platinum=100000"];
+    let flags = [flags.as_slice(), &["--register-per-day=100000"]].concat();
+    let replica =
+        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    let identities = identities(&replica).await?;
+    let best = identities.iter().find(|identity| identity.plan == Some(Plan::Platinum)).cloned().expect("platinum");
+    let ids = known_ids(&replica, best.key.as_deref().unwrap_or("")).await?;
+    let operations = description.operations()?;
+    let parameters: BTreeSet<&String> = operations.iter().flat_map(|operation| &operation.query).collect();
+    let mut evidence = Evidence { identities: identities.len(), ..Evidence::default() };
+
+    for operation in &operations {
+        let path = ids.iter().fold(operation.path.clone(), |path, (place, id)| {
+            if operation.path.starts_with(place) { path.replace("{id}", id) } else { path }
+        });
+        let q = if operation.query.contains("q") { "q=companhia" } else { "" };
+        for identity in &identities {
+            let seen = replica.see(request(&replica, operation, &format!("{path}?{q}"), identity)).await?;
+            evidence.plain.insert((operation.id.clone(), identity.name), (identity.plan, seen.status));
+            evidence.answers.push(seen);
+        }
+        // A parameter that an operation knows may not be given twice.
+        let mut known = BTreeSet::new();
+        for name in &parameters {
+            let twice =
+                format!("{path}?{}{name}=a&{name}=a", if **name == "q" { String::new() } else { format!("{q}&") });
+            let seen = replica.see(request(&replica, operation, &twice, &best)).await?;
+            if seen.status == 400 && String::from_utf8_lossy(&seen.body).contains(&format!("`{name}`")) {
+                known.insert((*name).clone());
+            }
+            evidence.answers.push(seen);
+        }
+        evidence.known_parameters.insert(operation.id.clone(), known);
+        // 304 for who has the answer, 404 for what is not there, and HEAD as GET.
+        let held = request(&replica, operation, &format!("{path}?{q}"), &best).header("If-None-Match", "*");
+        evidence.answers.push(replica.see(held).await?);
+        let nothing = operation.path.replace("{id}", "99999999");
+        evidence.answers.push(replica.see(request(&replica, operation, &format!("{nothing}?{q}"), &best)).await?);
+        if operation.method == "GET" {
+            let head = replica
+                .http
+                .head(replica.url(&format!("{path}?{q}")))
+                .header("X-API-Key", best.key.clone().unwrap_or_default());
+            evidence.answers.push(replica.see(head).await?);
+        }
+    }
+    evidence.answers.extend(refused_and_unloaded(&operations).await?);
+    Ok(evidence)
+}
+
+/// What a service answers that has nothing yet, and to a caller that is over its limit.
+async fn refused_and_unloaded(operations: &[Operation]) -> anyhow::Result<Vec<Seen>> {
+    let database = TestDatabase::empty().await?;
+    let flags = ["--limit-platinum=60"];
+    let replica =
+        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    let identity = Identity { name: "platinum", key: Some(key), plan: Some(Plan::Platinum) };
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        for operation in operations {
+            let path = format!("{}?q=a", operation.path.replace("{id}", "1"));
+            seen.push(replica.see(request(&replica, operation, &path, &identity)).await?);
+        }
+    }
+    for status in [429, 503] {
+        assert!(seen.iter().any(|seen| seen.status == status), "no {status} was seen");
+    }
+    Ok(seen)
+}
+
+async fn identities(replica: &TestReplica) -> anyhow::Result<Vec<Identity>> {
+    let mut identities = vec![Identity { name: "none", key: None, plan: Some(Plan::Free) }];
+    for plan in Plan::ALL {
+        let (_, key) = replica.create_key(plan).await?;
+        identities.push(Identity { name: plan.id(), key: Some(key), plan: Some(plan) });
+    }
+    let never = vintem_api::new_key().reveal().to_owned();
+    identities.push(Identity { name: "bad key", key: Some(never), plan: None });
+    let (id, revoked) = replica.create_key(Plan::Platinum).await?;
+    replica.store()?.revoke_key(id).await?;
+    identities.push(Identity { name: "revoked key", key: Some(revoked), plan: None });
+    Ok(identities)
+}
+
+/// Real ids, by the beginning of the paths that take them.
+async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 2]> {
+    let filing: Value = replica.get_with("/api/v1/filings?limit=1", key).await?.json().await?;
+    let text = |name: &str| filing["data"][0][name].as_str().unwrap_or_default().to_owned();
+    Ok([("/api/v1/filings", text("id")), ("/api/v1/companies", text("company_id"))])
+}
+
+fn request(replica: &TestReplica, operation: &Operation, path: &str, identity: &Identity) -> reqwest::RequestBuilder {
+    let mut request = match operation.method.as_str() {
+        "POST" => replica.http.post(replica.url(path)).json(&json!({"name": "Ana", "email": "ana@example.com"})),
+        _ => replica.http.get(replica.url(path)),
+    };
+    if let Some(key) = &identity.key {
+        request = request.header("X-API-Key", key);
+    }
+    request
+}
+
+/// The file with one operation, one parameter, one status or one plan less, each in turn.
+fn poorer_copies(description: &Description) -> anyhow::Result<Vec<(String, Value)>> {
+    let mut copies = Vec::new();
+    for operation in description.operations()? {
+        let (path, method) = (operation.path.as_str(), operation.method.to_lowercase());
+        let mut copy = |what: String, change: &dyn Fn(&mut Value)| {
+            let mut document = description.document().clone();
+            change(&mut document["paths"][path][&method]);
+            copies.push((format!("{}: {what}", operation.id), document));
+        };
+        copy("the plan".into(), &|operation| operation["x-required-plan"] = Value::Null);
+        for status in &operation.statuses {
+            copy(format!("status {status}"), &|operation| {
+                operation["responses"].as_object_mut().expect("responses").remove(&status.to_string());
+            });
+        }
+        for place in 0..operation.query.len() {
+            copy(format!("parameter {place}"), &|operation| {
+                let parameters = operation["parameters"].as_array_mut().expect("parameters");
+                // Path parameters come first and stay.
+                let at = parameters.len() - 1 - place;
+                parameters.remove(at);
+            });
+        }
+        let mut document = description.document().clone();
+        document["paths"].as_object_mut().expect("paths").remove(path);
+        copies.push((format!("{}: all of it", operation.id), document));
+    }
+    Ok(copies)
+}

@@ -1,0 +1,98 @@
+//! The gate: every route, with every identity, in every spelling that might lead round it.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use vintem_domain::Plan;
+use vintem_domain::route::{Charge, Method, ROUTES};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+
+use crate::{Outcome, friday};
+
+/// How a path is written, and whether it still is that path.
+type Spelling = (&'static str, fn(&str) -> String, bool);
+
+const SPELLINGS: [Spelling; 12] = [
+    ("as it is", |path| path.to_owned(), true),
+    ("trailing slash", |path| format!("{path}/"), false),
+    ("doubled slash", |path| path.replacen("/v1/", "/v1//", 1), false),
+    ("leading double slash", |path| format!("/{path}"), false),
+    ("upper case", |path| path.to_uppercase(), false),
+    ("encoded letter", |path| path.replacen("/v1/", "/v%31/", 1), false),
+    ("encoded dot segment", |path| path.replacen("/v1/", "/v1/%2e/", 1), false),
+    ("encoded slash", |path| path.replacen("/v1/", "/v1%2f", 1), false),
+    ("parent by encoded dots", |path| path.replacen("/v1/", "/v1/market/%2e%2e/", 1), false),
+    ("parent by an encoded slash", |path| path.replacen("/v1/", "/v1/market/..%2f", 1), false),
+    ("matrix parameter", |path| format!("{path};a=b"), false),
+    ("backslash", |path| path.replacen("/v1/", "/v1%5c", 1), false),
+];
+
+/// Headers by which some servers let themselves be told another path or method.
+const DETOURS: [(&str, &str); 4] = [
+    ("X-Original-URL", "/api/v1/market/selic"),
+    ("X-Rewrite-URL", "/api/v1/market/selic"),
+    ("X-HTTP-Method-Override", "GET"),
+    ("X-Forwarded-Prefix", "/api/v1/market"),
+];
+
+/// By hand: a client library would put the path in order before sending it.
+async fn status_of(address: SocketAddr, method: &str, path: &str, key: Option<&str>) -> anyhow::Result<u16> {
+    let mut head =
+        format!("{method} {path}?q=a HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n");
+    for (name, value) in DETOURS {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if let Some(key) = key {
+        head.push_str(&format!("X-API-Key: {key}\r\n"));
+    }
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(format!("{head}\r\n").as_bytes()).await?;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await?;
+    Ok(std::str::from_utf8(&answer[9..])?.parse()?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_spelling_leads_round_the_gate() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let flags = ["--limit-free=100000", "--limit-bronze=100000", "--limit-gold=100000", "--limit-platinum=100000"];
+    let flags = [flags.as_slice(), &["--register-per-day=100000"]].concat();
+    let replica =
+        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    let mut identities = vec![(Plan::Free, None)];
+    for plan in Plan::ALL {
+        identities.push((plan, Some(replica.create_key(plan).await?.1)));
+    }
+    let (mut cases, mut mismatches) = (0, Vec::new());
+    for route in ROUTES.iter().filter(|route| route.charge == Charge::Quota) {
+        let path = route.path.replace("{id}", "99999999");
+        for (plan, key) in &identities {
+            for method in ["GET", "HEAD", "POST"] {
+                for (spelling, write, is_the_path) in SPELLINGS {
+                    let status = status_of(replica.replica.address, method, &write(&path), key.as_deref()).await?;
+                    let taken = match route.method {
+                        Method::Get => method != "POST",
+                        Method::Post => method == "POST",
+                    };
+                    let may = *plan >= route.plan;
+                    let as_expected = match (is_the_path, taken) {
+                        (true, true) if may => status != 403 && status != 405,
+                        (true, true) => status == 403,
+                        (true, false) => status == 405,
+                        // Another path: nothing is there, or it is some other route's to refuse. Never an answer.
+                        (false, _) => (403..=405).contains(&status) || (may && status == 400),
+                    };
+                    cases += 1;
+                    if !as_expected {
+                        mismatches.push(format!("{method} {path} {spelling} on {}: {status}", plan.id()));
+                    }
+                }
+            }
+        }
+    }
+    println!("cases: {cases}");
+    println!("mismatches: {}", mismatches.len());
+    assert!(mismatches.is_empty(), "{mismatches:#?}");
+    Ok(())
+}

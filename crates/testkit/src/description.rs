@@ -1,0 +1,176 @@
+//! `openapi.yaml` as a judge: which operations it names, and whether an answer is one that it describes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context;
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value, json};
+
+/// The file in its own terms.
+#[derive(Debug)]
+pub struct Description {
+    document: Value,
+    /// Path templates, found as the service finds them.
+    templates: matchit::Router<String>,
+    /// The schemas as JSON Schema, for others to refer to.
+    schemas: Value,
+}
+
+/// What the file says of one operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    pub id: String,
+    pub method: String,
+    pub path: String,
+    pub plan: String,
+    pub query: BTreeSet<String>,
+    pub statuses: BTreeSet<u16>,
+}
+
+/// An answer as it came over the wire.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub method: String,
+    /// Without the query.
+    pub path: String,
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Description {
+    /// The project's own file.
+    pub fn of_the_project() -> anyhow::Result<Self> {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.yaml");
+        Self::new(yaml_serde::from_str(&std::fs::read_to_string(file)?)?)
+    }
+
+    pub fn new(document: Value) -> anyhow::Result<Self> {
+        let mut templates = matchit::Router::new();
+        for path in document["paths"].as_object().context("paths")?.keys() {
+            templates.insert(path, path.clone())?;
+        }
+        let schemas = as_json_schema(&document["components"]["schemas"]);
+        Ok(Self { document, templates, schemas })
+    }
+
+    pub fn document(&self) -> &Value {
+        &self.document
+    }
+
+    pub fn operations(&self) -> anyhow::Result<Vec<Operation>> {
+        let mut operations = Vec::new();
+        for (path, methods) in self.document["paths"].as_object().context("paths")? {
+            for (method, operation) in methods.as_object().context("methods")? {
+                let text = |name: &str| operation[name].as_str().unwrap_or_default().to_owned();
+                let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+                let query = parameters
+                    .iter()
+                    .map(|parameter| self.resolved(parameter))
+                    .filter(|parameter| parameter["in"] == "query")
+                    .filter_map(|parameter| parameter["name"].as_str().map(str::to_owned));
+                let statuses = operation["responses"].as_object().context("responses")?.keys();
+                operations.push(Operation {
+                    id: text("operationId"),
+                    method: method.to_uppercase(),
+                    path: path.clone(),
+                    plan: text("x-required-plan"),
+                    query: query.collect(),
+                    statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
+                });
+            }
+        }
+        Ok(operations)
+    }
+
+    /// What is wrong with an answer by the file; nothing for paths that are none of its own.
+    pub fn objections(&self, seen: &Seen) -> Vec<String> {
+        let Ok(found) = self.templates.at(&seen.path) else {
+            let is_described_as_nothing =
+                !seen.path.starts_with("/api/") || matches!(seen.status, 401 | 404 | 429 | 503);
+            return if is_described_as_nothing { vec![] } else { vec![format!("{} is in no file", seen.path)] };
+        };
+        let method = if seen.method == "HEAD" { "get".to_owned() } else { seen.method.to_lowercase() };
+        let operation = &self.document["paths"][found.value][&method];
+        // A method that the file does not name is refused by the service, whatever it is asked.
+        if operation.is_null() {
+            let refused = matches!(seen.status, 204 | 400 | 401 | 405 | 429 | 503);
+            return if refused { vec![] } else { vec![format!("{} {} is in no file", seen.method, seen.path)] };
+        }
+        let response = self.resolved(&operation["responses"][seen.status.to_string()]);
+        if response.is_null() {
+            return vec![format!(
+                "{} {} answered {}, which the file does not name",
+                seen.method, seen.path, seen.status
+            )];
+        }
+        let mut objections = self.missing_headers(response, seen);
+        if seen.method != "HEAD" {
+            objections.extend(self.wrong_body(response, seen));
+        }
+        let place = format!("{} {} {}", seen.method, seen.path, seen.status);
+        objections.into_iter().map(|objection| format!("{place}: {objection}")).collect()
+    }
+
+    fn missing_headers(&self, response: &Value, seen: &Seen) -> Vec<String> {
+        let named: BTreeMap<&String, &Value> = response["headers"].as_object().into_iter().flatten().collect();
+        let required = named.into_iter().filter(|(_, header)| self.resolved(header)["required"] == true);
+        required
+            .filter(|(name, _)| !seen.headers.contains_key(name.as_str()))
+            .map(|(name, _)| format!("no {name}"))
+            .collect()
+    }
+
+    fn wrong_body(&self, response: &Value, seen: &Seen) -> Vec<String> {
+        let content_type = seen.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
+        let essence = content_type.split(';').next().unwrap_or("").trim();
+        let Some(contents) = response["content"].as_object() else {
+            return if seen.body.is_empty() { vec![] } else { vec!["a body where the file has none".into()] };
+        };
+        let Some(content) = contents.get(essence) else { return vec![format!("content type {content_type}")] };
+        // What is compressed was asked for so, and is the same once unpacked.
+        if essence != "application/json" || seen.headers.contains_key("content-encoding") {
+            return vec![];
+        }
+        let Ok(body) = serde_json::from_slice::<Value>(&seen.body) else { return vec!["no JSON".into()] };
+        let schema = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "allOf": [as_json_schema(&content["schema"])],
+            "components": {"schemas": self.schemas},
+        });
+        match jsonschema::options().should_validate_formats(true).build(&schema) {
+            Ok(validator) => {
+                validator.iter_errors(&body).map(|error| format!("{} at {}", error, error.instance_path())).collect()
+            }
+            Err(error) => vec![format!("a schema that is none: {error}")],
+        }
+    }
+
+    /// What a `$ref` of the file refers to.
+    fn resolved<'d>(&'d self, value: &'d Value) -> &'d Value {
+        match value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
+            Some(pointer) => self.document.pointer(pointer).unwrap_or(&Value::Null),
+            None => value,
+        }
+    }
+}
+
+/// A schema of OpenAPI 3.0 in terms of JSON Schema: `nullable` becomes a type, examples are nothing to judge by.
+fn as_json_schema(schema: &Value) -> Value {
+    match schema {
+        Value::Array(items) => items.iter().map(as_json_schema).collect(),
+        Value::Object(fields) => {
+            let mut converted: Map<String, Value> = fields
+                .iter()
+                .filter(|(name, _)| !matches!(name.as_str(), "nullable" | "example"))
+                .map(|(name, value)| (name.clone(), as_json_schema(value)))
+                .collect();
+            if fields.get("nullable") == Some(&Value::Bool(true)) {
+                let kind = converted.remove("type").unwrap_or_default();
+                converted.insert("type".into(), json!([kind, "null"]));
+            }
+            Value::Object(converted)
+        }
+        other => other.clone(),
+    }
+}
