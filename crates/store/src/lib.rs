@@ -71,7 +71,7 @@ impl Store {
         let mut connection = self.pool.acquire().await?;
         sqlx::query("set statement_timeout = 0").execute(&mut *connection).await?;
         migrator().run(&mut *connection).await?;
-        // What was set belongs to this session: it is not to serve requests.
+        // What was set stays with this connection: it is not to serve requests.
         connection.close().await?;
         Ok(())
     }
