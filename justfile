@@ -19,7 +19,7 @@ test-offline *ARGS:
 
 # Hold a served demo to the contract
 contract FILINGS="50000":
-    cargo build --profile ci -p vintem-server
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/with-engines checks/contract-served target/ci/vintem {{FILINGS}}
 
 # The contract at the size of the whole country; prints times and memory
