@@ -31,6 +31,26 @@ whole-country:
 description:
     checks/description
 
+# Generate clients with two generators that are not ours, compile them, and let one read a served demo
+clients:
+    checks/clients --install
+    cargo nextest run --workspace --cargo-profile ci --no-run
+    checks/with-engines checks/clients target/ci/vintem
+
+# Let Schemathesis make up requests out of openapi.yaml and hold a served demo to it, with a Platinum key and with none
+schemathesis CASES="20000":
+    checks/schemathesis --install
+    cargo nextest run --workspace --cargo-profile ci --no-run
+    checks/with-engines checks/schemathesis target/ci/vintem {{CASES}}
+
+# Write the lists that documents repeat from the code; a test says when that is due
+documents:
+    VINTEM_WRITE_DOCUMENTS=1 cargo nextest run -p vintem-server --cargo-profile ci documents_list
+
+# Follow the recipes of CONTRIBUTING in a copy of the project: a pretend series, endpoint and error code
+recipes:
+    checks/recipes
+
 # Licences, sources and duplicates of all dependencies, then (by network) the advisories on them
 audit:
     command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::MethodRouter;
 use ipnet::IpNet;
 use tower::Layer;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -92,42 +92,13 @@ impl App {
 /// The whole service: the layers, outermost first, then the routes. `pages` are the handlers of the HTML pages.
 pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Router {
     let mut router = Router::new();
-    for (operation, handler) in handlers(&app).into_iter().chain(pages) {
+    let handlers =
+        routes::handlers().into_iter().map(|(operation, handler)| (operation, handler.with_state(app.clone())));
+    for (operation, handler) in handlers.chain(pages) {
         router = router.route(route(operation).path, handler);
     }
     let routed = router.layer(CompressionLayer::new()).layer(CatchPanicLayer::custom(problem::panicked));
     // Around the router and not within it: what no route takes is answered by the front layer alone.
     let front = axum::middleware::from_fn_with_state(Arc::new(front::Front::new(app)), front::front);
     Router::new().fallback_service(front.layer(routed))
-}
-
-/// Operation of the route table → handler.
-fn handlers(app: &Arc<App>) -> Vec<(&'static str, MethodRouter)> {
-    use routes::{companies, filings, health, market, plans, search, status, usage};
-    let handlers: [(&'static str, MethodRouter<Arc<App>>); 23] = [
-        ("get_health", get(health::get_health)),
-        ("list_selic", get(market::list_selic)),
-        ("get_selic", get(market::get_selic)),
-        ("list_cdi", get(market::list_cdi)),
-        ("get_cdi", get(market::get_cdi)),
-        ("list_ipca", get(market::list_ipca)),
-        ("get_ipca", get(market::get_ipca)),
-        ("list_fx", get(market::list_fx)),
-        ("get_fx", get(market::get_fx)),
-        ("get_overview", get(market::get_overview)),
-        ("list_companies", get(companies::list_companies)),
-        ("search_companies", get(companies::search_companies)),
-        ("get_company", get(companies::get_company)),
-        ("list_company_filings", get(filings::list_company_filings)),
-        ("list_filings", get(filings::list_filings)),
-        ("search_filings", get(filings::search_filings)),
-        ("list_recent_filings", get(filings::list_recent_filings)),
-        ("get_filing", get(filings::get_filing)),
-        ("search", get(search::search)),
-        ("list_plans", get(plans::list_plans)),
-        ("register_key", post(plans::register_key)),
-        ("get_usage", get(usage::get_usage)),
-        ("get_status", get(status::get_status)),
-    ];
-    handlers.map(|(operation, handler)| (operation, handler.with_state(app.clone()))).into()
 }

@@ -1,8 +1,8 @@
 //! What is loaded, versioned and swapped by itself: each series, the exchange rates, companies, filings.
 
-use chrono::NaiveDate;
+use chrono::{Datelike, Days, Months, NaiveDate, Weekday};
 
-use crate::dates::{month_end, weekdays_after};
+use crate::dates::{LAST_DAY, month_end, weekdays_after};
 use crate::lang::Text;
 use crate::series::{Frequency, SERIES, Series};
 
@@ -70,6 +70,28 @@ impl Dataset {
         }
     }
 
+    /// Under which its publisher gives it away.
+    pub const fn licence(self) -> &'static str {
+        "ODbL-1.0"
+    }
+
+    /// The day on which what follows `newest` is published.
+    pub fn next_expected_on(self, newest: NaiveDate) -> NaiveDate {
+        let mut next = newest.succ_opt().unwrap_or(newest);
+        match self {
+            Self::Series(Series { frequency: Frequency::Daily, .. }) | Self::Companies => next,
+            // The month after `newest`, on about the tenth of the month after that.
+            Self::Series(Series { frequency: Frequency::Monthly, .. }) => newest + Months::new(2) + Days::new(9),
+            Self::Series(_) | Self::Fx => {
+                while matches!(next.weekday(), Weekday::Sat | Weekday::Sun) {
+                    next = next.succ_opt().unwrap_or(LAST_DAY);
+                }
+                next
+            }
+            Self::Filings => newest + Days::new(7),
+        }
+    }
+
     /// Whether newer data is overdue, judged by the newest date that is held.
     pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
         match self {
@@ -96,6 +118,15 @@ mod tests {
         for dataset in Dataset::all() {
             assert_eq!(Dataset::from_id(dataset.id()), Some(dataset));
         }
+    }
+
+    #[test]
+    fn what_follows_is_expected_by_each_ones_rhythm() {
+        let day = |text| parse_day(text).unwrap();
+        let dataset = |id| Dataset::from_id(id).unwrap();
+        assert_eq!(dataset("selic").next_expected_on(day("2026-11-13")), day("2026-11-14"));
+        assert_eq!(dataset("cdi").next_expected_on(day("2026-11-13")), day("2026-11-16"));
+        assert_eq!(dataset("ipca").next_expected_on(day("2026-10-01")), day("2026-12-10"));
     }
 
     #[test]

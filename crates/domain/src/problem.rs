@@ -34,32 +34,44 @@ impl Code {
         Self::ServiceUnavailable,
     ];
 
-    pub const fn id(self) -> &'static str {
+    /// Its `error`, its status, and when it is given, as the documents say it.
+    const fn entry(self) -> (&'static str, u16, &'static str) {
         match self {
-            Self::BadRequest => "bad_request",
-            Self::Unauthorized => "unauthorized",
-            Self::InvalidApiKey => "invalid_api_key",
-            Self::UpgradeRequired => "upgrade_required",
-            Self::NotFound => "not_found",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::RateLimited => "rate_limited",
-            Self::InternalError => "internal_error",
-            Self::DataUnavailable => "data_unavailable",
-            Self::ServiceUnavailable => "service_unavailable",
+            Self::BadRequest => (
+                "bad_request",
+                400,
+                "a parameter, field, body or pair of keys that cannot be read; also a body or an address that is too long, or another content type",
+            ),
+            Self::Unauthorized => ("unauthorized", 401, "a key is needed and none was sent"),
+            Self::InvalidApiKey => ("invalid_api_key", 401, "the key is unknown, malformed, expired or revoked"),
+            Self::UpgradeRequired => (
+                "upgrade_required",
+                403,
+                "the plan does not include this; with `current_plan`, `required_plan` and `upgrade_url`",
+            ),
+            Self::NotFound => ("not_found", 404, "no such company, filing, series or path"),
+            Self::MethodNotAllowed => ("method_not_allowed", 405, "the path takes other methods: see `Allow`"),
+            Self::RateLimited => {
+                ("rate_limited", 429, "too many requests, or too many new keys for a day; with `retry_after`")
+            }
+            Self::InternalError => ("internal_error", 500, "our fault"),
+            Self::DataUnavailable => ("data_unavailable", 503, "the data was never loaded; with `retry_after`"),
+            Self::ServiceUnavailable => {
+                ("service_unavailable", 503, "an engine that the request needs is away; with `retry_after`")
+            }
         }
     }
 
+    pub const fn id(self) -> &'static str {
+        self.entry().0
+    }
+
     pub const fn status(self) -> u16 {
-        match self {
-            Self::BadRequest => 400,
-            Self::Unauthorized | Self::InvalidApiKey => 401,
-            Self::UpgradeRequired => 403,
-            Self::NotFound => 404,
-            Self::MethodNotAllowed => 405,
-            Self::RateLimited => 429,
-            Self::InternalError => 500,
-            Self::DataUnavailable | Self::ServiceUnavailable => 503,
-        }
+        self.entry().1
+    }
+
+    pub const fn when(self) -> &'static str {
+        self.entry().2
     }
 }
 
@@ -93,6 +105,7 @@ pub enum Problem {
     NoSuchPath,
     NoSuchCompany,
     NoSuchFiling,
+    NoSuchSeries,
     MethodNotAllowed,
     RateLimited {
         retry_after_seconds: u64,
@@ -122,7 +135,7 @@ impl Problem {
             Self::KeyRequired => Code::Unauthorized,
             Self::InvalidKey => Code::InvalidApiKey,
             Self::UpgradeRequired { .. } => Code::UpgradeRequired,
-            Self::NoSuchPath | Self::NoSuchCompany | Self::NoSuchFiling => Code::NotFound,
+            Self::NoSuchPath | Self::NoSuchCompany | Self::NoSuchFiling | Self::NoSuchSeries => Code::NotFound,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::RateLimited { .. } | Self::TooManyPages { .. } | Self::TooManyRegistrations { .. } => {
                 Code::RateLimited
@@ -176,6 +189,7 @@ impl Problem {
             ),
             Self::NoSuchPath => "There is nothing at this path. The reference is at /docs.".into(),
             Self::NoSuchCompany => "No company has this code or CNPJ. Find it by /api/v1/companies/search.".into(),
+            Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
             Self::RateLimited { retry_after_seconds } => {
@@ -216,6 +230,7 @@ impl Problem {
             ),
             Self::NoSuchPath => "Não há nada neste caminho. A referência está em /docs.".into(),
             Self::NoSuchCompany => "Nenhuma companhia tem este código ou CNPJ. Procure em /api/v1/companies/search.".into(),
+            Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
             Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
             Self::RateLimited { retry_after_seconds } => {

@@ -56,7 +56,7 @@ const fn day(year: i32, month: u32, day: u32) -> NaiveDate {
     NaiveDate::from_ymd_opt(year, month, day).expect("a day of the calendar")
 }
 
-pub static SERIES: [Series; 3] = [
+pub static SERIES: [Series; 7] = [
     Series {
         id: "selic",
         code: 432,
@@ -85,6 +85,46 @@ pub static SERIES: [Series; 3] = [
         basis: Text::new("change on the previous month", "variação sobre o mês anterior"),
         frequency: Frequency::Monthly,
         starts: day(1980, 1, 1),
+        decimals: 2,
+    },
+    Series {
+        id: "selic-effective",
+        code: 1178,
+        name: Text::new("Selic as traded, annualised", "Selic efetiva, anualizada"),
+        unit: Text::new("% p.a.", "% a.a."),
+        basis: Text::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
+        frequency: Frequency::BusinessDaily,
+        starts: day(1986, 6, 4),
+        decimals: 2,
+    },
+    Series {
+        id: "selic-daily",
+        code: 11,
+        name: Text::new("Selic as traded, per day", "Selic efetiva, ao dia"),
+        unit: Text::new("% per day", "% ao dia"),
+        basis: Text::new("rate of one business day", "taxa de um dia útil"),
+        frequency: Frequency::BusinessDaily,
+        starts: day(1986, 6, 4),
+        decimals: 6,
+    },
+    Series {
+        id: "cdi-daily",
+        code: 12,
+        name: Text::new("CDI, per day", "CDI, ao dia"),
+        unit: Text::new("% per day", "% ao dia"),
+        basis: Text::new("rate of one business day", "taxa de um dia útil"),
+        frequency: Frequency::BusinessDaily,
+        starts: day(1986, 3, 6),
+        decimals: 6,
+    },
+    Series {
+        id: "ipca-12m",
+        code: 13522,
+        name: Text::new("IPCA, change in twelve months", "IPCA, variação em doze meses"),
+        unit: Text::new("% in 12 months", "% em 12 meses"),
+        basis: Text::new("change on the same month a year before", "variação sobre o mesmo mês do ano anterior"),
+        frequency: Frequency::Monthly,
+        starts: day(1980, 12, 1),
         decimals: 2,
     },
 ];

@@ -1,11 +1,13 @@
 //! HTTP/1.1 by hyper's own builder: unlike `axum::serve` it closes connections that stay silent.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use http::{HeaderValue, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,6 +19,7 @@ use tower::ServiceExt;
 use vintem_api::PeerAddress;
 
 use crate::stall::WriteStall;
+use crate::strict_heads::StrictHeads;
 
 /// A head that takes longer is not meant to arrive; a connection that idles longer is opened anew at little cost.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(8);
@@ -71,13 +74,23 @@ async fn serve_connection(stream: TcpStream, peer: IpAddr, router: Router, watch
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(PeerAddress(peer));
-        router.clone().oneshot(request)
+        let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+        let answer = router.clone().oneshot(request);
+        async move {
+            let mut answer = answer.await?;
+            // Where chunks end is the parser's to know: `StrictHeads` could not say where a further head begins.
+            if is_chunked {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
+    let stream = StrictHeads::new(WriteStall::new(stream, WRITE_TIMEOUT), LARGEST_HEAD);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_header_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(WriteStall::new(stream, WRITE_TIMEOUT)), service);
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
         // Resets and time-outs of clients: their own business, of use only when a client is looked into.
         tracing::debug!(%error, "a connection ended early");

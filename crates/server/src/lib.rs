@@ -10,3 +10,4 @@ mod operator;
 pub mod replica;
 pub mod settings;
 mod stall;
+mod strict_heads;

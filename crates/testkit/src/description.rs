@@ -86,8 +86,9 @@ impl Description {
     /// What is wrong with an answer by the file; nothing for paths that are none of its own.
     pub fn objections(&self, seen: &Seen) -> Vec<String> {
         let Ok(found) = self.templates.at(&seen.path) else {
+            // Two keys that contradict each other are refused before the path is looked at.
             let is_described_as_nothing =
-                !seen.path.starts_with("/api/") || matches!(seen.status, 401 | 404 | 429 | 503);
+                !seen.path.starts_with("/api/") || matches!(seen.status, 400 | 401 | 404 | 429 | 503);
             return if is_described_as_nothing { vec![] } else { vec![format!("{} is in no file", seen.path)] };
         };
         let method = if seen.method == "HEAD" { "get".to_owned() } else { seen.method.to_lowercase() };

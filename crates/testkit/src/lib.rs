@@ -5,12 +5,15 @@ mod database;
 mod description;
 mod engines;
 mod process;
+mod raw;
 mod replica;
+pub mod upstreams;
 
 pub use database::TestDatabase;
 pub use description::{Description, Operation, Seen};
 pub use engines::{OwnRedis, postgres_url, redis_url};
 pub use process::{ServedProcess, run_vintem};
+pub use raw::{RawAnswer, exchange};
 pub use replica::{PEPPER, TestReplica, TestReplicaOptions, redis_prefix, settings};
 
 use std::time::{Duration, Instant};

@@ -156,6 +156,18 @@ impl TestReplica {
         Ok((row.id, key.reveal().to_owned()))
     }
 
+    /// A key that was good once, and is no more here.
+    pub async fn revoked_key(&self) -> anyhow::Result<String> {
+        let (id, key) = self.create_key(Plan::Platinum).await?;
+        self.store()?.revoke_key(id).await?;
+        // Within a second it is refused everywhere; a page does not count against anybody's quota.
+        eventually("the key is revoked", Duration::from_secs(2), || async {
+            self.get_with("/health", &key).await.is_ok_and(|answer| answer.status() == 401)
+        })
+        .await;
+        Ok(key)
+    }
+
     pub fn store(&self) -> anyhow::Result<Store> {
         Ok(Store::open(&self.database_url, 2)?)
     }

@@ -2,13 +2,14 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
+use axum::routing::get;
 use chrono::NaiveDate;
 use http::{HeaderValue, header};
 use serde::Serialize;
 use vintem_domain::{Company, Dataset, Problem};
 use vintem_snapshot::{Companies, CompanyFilter, Found};
 
-use super::{AppState, loaded, search_aside};
+use super::{AppState, Handlers, loaded, search_aside};
 use crate::answer::{Tag, page_of};
 use crate::caller::Caller;
 use crate::params::{MOST_ROWS, Query};
@@ -63,7 +64,15 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
     }
 }
 
-pub async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+pub fn handlers() -> Handlers {
+    vec![
+        ("list_companies", get(list_companies)),
+        ("search_companies", get(search_companies)),
+        ("get_company", get(get_company)),
+    ]
+}
+
+async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let page = query.page(MOST_ROWS)?;
     let filter = CompanyFilter { status: query.filter("status")?, sector: query.filter("sector")? };
     let snapshot = app.snapshot()?;
@@ -73,7 +82,7 @@ pub async fn list_companies(caller: Caller, State(app): AppState, query: Query) 
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
 }
 
-pub async fn search_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+async fn search_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
     let snapshot = app.snapshot()?;
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
@@ -87,7 +96,7 @@ pub async fn search_companies(caller: Caller, State(app): AppState, query: Query
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
 }
 
-pub async fn get_company(
+async fn get_company(
     caller: Caller,
     State(app): AppState,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,

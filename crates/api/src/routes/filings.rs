@@ -3,6 +3,7 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_domain::dates::sao_paulo_offset_seconds;
@@ -10,7 +11,7 @@ use vintem_domain::{Dataset, DateRange, Problem};
 use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Snapshot};
 use vintem_store::read::FilingRow;
 
-use super::{AppState, loaded, search_aside, today};
+use super::{AppState, Handlers, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Tag, page_of};
 use crate::caller::Caller;
@@ -65,13 +66,23 @@ struct RecentBody<'s> {
 /// How many the newest are.
 const RECENT: usize = 20;
 
-pub async fn list_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+pub fn handlers() -> Handlers {
+    vec![
+        ("list_company_filings", get(list_company_filings)),
+        ("list_filings", get(list_filings)),
+        ("search_filings", get(search_filings)),
+        ("list_recent_filings", get(list_recent_filings)),
+        ("get_filing", get(get_filing)),
+    ]
+}
+
+async fn list_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (page, filter) = (query.page(MOST_ROWS)?, filter(&query)?);
     let snapshot = app.snapshot()?;
     list(&caller, &app, &snapshot, page, filter)
 }
 
-pub async fn list_company_filings(
+async fn list_company_filings(
     caller: Caller,
     State(app): AppState,
     query: Query,
@@ -85,7 +96,7 @@ pub async fn list_company_filings(
     list(&caller, &app, &snapshot, page, FilingFilter { company: Some(company.id), ..filter })
 }
 
-pub async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
     let snapshot = app.snapshot()?;
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let days = DateRange::ALL.until(today(&app));
@@ -94,7 +105,7 @@ pub async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result
     Ok(tag.answer(|| RecentBody { data: bodies(filings, &found) }))
 }
 
-pub async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
@@ -108,7 +119,7 @@ pub async fn search_filings(caller: Caller, State(app): AppState, query: Query) 
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(filings, &found)))
 }
 
-pub async fn get_filing(
+async fn get_filing(
     caller: Caller,
     State(app): AppState,
     id: Result<Path<String>, PathRejection>,

@@ -2,11 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use axum::routing::get;
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::VERSION;
 
-use super::{AppState, status};
+use super::{AppState, Handlers, status};
 use crate::answer;
 use crate::caller::Caller;
 
@@ -17,7 +18,11 @@ struct HealthBody {
     synthetic: bool,
 }
 
-pub async fn get_health(_: Caller, State(app): AppState) -> Response {
+pub fn handlers() -> Handlers {
+    vec![("get_health", get(get_health))]
+}
+
+async fn get_health(_: Caller, State(app): AppState) -> Response {
     let snapshot = app.snapshot.get();
     let body = HealthBody {
         status: status::verdict(&app, snapshot.as_deref()),

@@ -1,15 +1,16 @@
 //! Market data: each series and the exchange rates, as history and as current value.
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Response;
+use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_domain::series::{self, Frequency};
+use vintem_domain::series::{self, Frequency, SERIES};
 use vintem_domain::{Dataset, DateRange, Lang, Pair, Problem, Series};
 use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
 
-use super::status::instant;
-use super::{AppState, loaded, today};
+use super::status::{self, instant};
+use super::{AppState, Handlers, loaded, today};
 use crate::App;
 use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
@@ -26,6 +27,24 @@ struct SeriesBody {
     unit: String,
     basis: &'static str,
     frequency: &'static str,
+}
+
+/// A series in the catalogue: what it is, and from when to when it reaches.
+#[derive(Serialize)]
+struct CatalogueBody {
+    #[serde(flatten)]
+    series: SeriesBody,
+    first_date: Option<NaiveDate>,
+    last_date: Option<NaiveDate>,
+    next_expected_on: Option<NaiveDate>,
+    stale: bool,
+    licence: &'static str,
+}
+
+#[derive(Serialize)]
+struct CataloguePageBody {
+    data: Vec<CatalogueBody>,
+    total: usize,
 }
 
 #[derive(Serialize)]
@@ -91,38 +110,97 @@ struct OverviewBody {
     fx: CurrentBody<FxRateBody>,
 }
 
-pub async fn list_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    list_series(&caller, &app, &query, "selic")
+pub fn handlers() -> Handlers {
+    vec![
+        ("list_selic", get(list_selic)),
+        ("get_selic", get(get_selic)),
+        ("list_cdi", get(list_cdi)),
+        ("get_cdi", get(get_cdi)),
+        ("list_ipca", get(list_ipca)),
+        ("get_ipca", get(get_ipca)),
+        ("list_series", get(list_series)),
+        ("list_observations", get(list_observations)),
+        ("get_observation", get(get_observation)),
+        ("list_fx", get(list_fx)),
+        ("get_fx", get(get_fx)),
+        ("get_overview", get(get_overview)),
+    ]
 }
 
-pub async fn get_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    get_series(&caller, &app, &query, "selic")
+async fn list_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, "selic")
 }
 
-pub async fn list_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    list_series(&caller, &app, &query, "cdi")
+async fn get_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, "selic")
 }
 
-pub async fn get_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    get_series(&caller, &app, &query, "cdi")
+async fn list_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, "cdi")
 }
 
-pub async fn list_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    list_series(&caller, &app, &query, "ipca")
+async fn get_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, "cdi")
 }
 
-pub async fn get_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    get_series(&caller, &app, &query, "ipca")
+async fn list_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, "ipca")
 }
 
-pub async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+async fn get_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, "ipca")
+}
+
+async fn list_series(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+    let (snapshot, today) = (app.snapshot()?, today(&app));
+    let series = SERIES.iter().map(|series| {
+        let dataset = Dataset::Series(series);
+        let held = snapshot.series(series);
+        let served = held.map(|values| (values, values.range(DateRange::ALL.until(today))));
+        let date = |at: Option<usize>| at.zip(held).map(|(at, values)| values.get(at).0);
+        let (first, last) = served.map_or((None, None), |(_, served)| (served.clone().next(), served.last()));
+        let last_date = date(last);
+        CatalogueBody {
+            series: describe(series),
+            first_date: date(first),
+            last_date,
+            next_expected_on: last_date.map(|last| dataset.next_expected_on(last)),
+            stale: status::is_stale(&snapshot, dataset, today),
+            licence: dataset.licence(),
+        }
+    });
+    let data: Vec<CatalogueBody> = series.collect();
+    let datasets: Vec<Dataset> = SERIES.iter().map(Dataset::Series).collect();
+    let tag = Tag::new(&caller, &snapshot, &datasets, today);
+    Ok(tag.answer(|| CataloguePageBody { total: data.len(), data }))
+}
+
+async fn list_observations(
+    caller: Caller,
+    State(app): AppState,
+    Path(id): Path<String>,
+    query: Query,
+) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, &id)
+}
+
+async fn get_observation(
+    caller: Caller,
+    State(app): AppState,
+    Path(id): Path<String>,
+    query: Query,
+) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, &id)
+}
+
+async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (pair, params) = (query.pair()?, ListParams::read(&query)?);
     let snapshot = app.snapshot()?;
     let rates = loaded(snapshot.fx(), Dataset::Fx)?.pair(pair);
     Ok(list(&caller, &app, &params, &snapshot, &FxSource { pair, rates }))
 }
 
-pub async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (pair, as_text) = (query.pair()?, query.numbers_as_text()?);
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let rates = loaded(snapshot.fx(), Dataset::Fx)?.pair(pair);
@@ -131,7 +209,7 @@ pub async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Resul
     Ok(tag.answer(|| body))
 }
 
-pub async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let as_text = query.numbers_as_text()?;
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let rate = |id: &str| -> Result<CurrentBody<RateBody>, Refusal> {
@@ -153,13 +231,13 @@ pub async fn get_overview(caller: Caller, State(app): AppState, query: Query) ->
     Ok(tag.answer(|| body))
 }
 
-fn list_series(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+fn observations(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
     let params = ListParams::read(query)?;
     let snapshot = app.snapshot()?;
     Ok(list(caller, app, &params, &snapshot, &series_source(&snapshot, id)?))
 }
 
-fn get_series(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
     let as_text = query.numbers_as_text()?;
     let snapshot = app.snapshot()?;
     let source = series_source(&snapshot, id)?;
@@ -192,8 +270,20 @@ struct SeriesSource<'s> {
 }
 
 fn series_source<'s>(snapshot: &'s Snapshot, id: &str) -> Result<SeriesSource<'s>, Refusal> {
-    let series = series::by_id(id).expect("in the table of series");
+    let series = series::by_id(id).ok_or(Problem::NoSuchSeries)?;
     Ok(SeriesSource { series, values: loaded(snapshot.series(series), Dataset::Series(series))? })
+}
+
+fn describe(series: &'static Series) -> SeriesBody {
+    SeriesBody {
+        id: series.id,
+        source: Dataset::Series(series).source(),
+        code: series.code.to_string(),
+        name: series.name.in_lang(Lang::En),
+        unit: series.unit.in_lang(Lang::En).to_owned(),
+        basis: series.basis.in_lang(Lang::En),
+        frequency: series.frequency.id(),
+    }
 }
 
 impl Source for SeriesSource<'_> {
@@ -204,15 +294,7 @@ impl Source for SeriesSource<'_> {
     }
 
     fn describe(&self) -> SeriesBody {
-        SeriesBody {
-            id: self.series.id,
-            source: self.dataset().source(),
-            code: self.series.code.to_string(),
-            name: self.series.name.in_lang(Lang::En),
-            unit: self.series.unit.in_lang(Lang::En).to_owned(),
-            basis: self.series.basis.in_lang(Lang::En),
-            frequency: self.series.frequency.id(),
-        }
+        describe(self.series)
     }
 
     fn range(&self, days: DateRange) -> std::ops::Range<usize> {

@@ -1,23 +1,41 @@
 //! One file a resource: its parameters, its bodies, its handlers.
 
-pub mod companies;
-pub mod filings;
-pub mod health;
-pub mod market;
-pub mod plans;
-pub mod search;
-pub mod status;
-pub mod usage;
+mod companies;
+mod filings;
+mod health;
+mod market;
+mod plans;
+mod search;
+mod status;
+mod usage;
 
 use std::num::NonZero;
 use std::sync::{Arc, LazyLock};
 
+use axum::routing::MethodRouter;
 use tokio::sync::Semaphore;
 use vintem_domain::dates::sao_paulo_day;
 use vintem_domain::{Dataset, Problem};
 
 use crate::App;
 use crate::problem::Refusal;
+
+/// Operations of the route table with their handlers, as each file below lists its own.
+type Handlers = Vec<(&'static str, MethodRouter<Arc<App>>)>;
+
+pub fn handlers() -> Handlers {
+    let files = [
+        companies::handlers(),
+        filings::handlers(),
+        health::handlers(),
+        market::handlers(),
+        plans::handlers(),
+        search::handlers(),
+        status::handlers(),
+        usage::handlers(),
+    ];
+    files.into_iter().flatten().collect()
+}
 
 /// The day in São Paulo: nothing of a later one is served.
 fn today(app: &App) -> chrono::NaiveDate {

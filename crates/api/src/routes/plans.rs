@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use vintem_domain::{AddressBucket, Plan, Problem, Text};
 use vintem_meter::Cap;
 use vintem_store::keys::NewKey;
 
-use super::AppState;
+use super::{AppState, Handlers};
 use crate::caller::Caller;
 use crate::problem::Refusal;
 use crate::{App, answer, new_key};
@@ -60,7 +61,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A site of IPv6 (/48) may register so many times what one subscriber (/64) may.
 const SITE_FACTOR: u32 = 10;
 
-pub async fn list_plans(caller: Caller, State(app): AppState) -> Response {
+pub fn handlers() -> Handlers {
+    vec![("list_plans", get(list_plans)), ("register_key", post(register_key))]
+}
+
+async fn list_plans(caller: Caller, State(app): AppState) -> Response {
     let limits = &app.settings.limits;
     let unit = match limits.window_seconds {
         60 => "requests/minute".to_owned(),
@@ -80,7 +85,7 @@ pub async fn list_plans(caller: Caller, State(app): AppState) -> Response {
     answer::shared(&caller, &PlansBody { plans: plans.into() })
 }
 
-pub async fn register_key(
+async fn register_key(
     caller: Caller,
     State(app): AppState,
     headers: HeaderMap,
@@ -124,12 +129,14 @@ pub async fn register_key(
 }
 
 async fn read_body(headers: &HeaderMap, body: Body) -> Result<RegisterBody, Problem> {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let mut content_types = headers.get_all(header::CONTENT_TYPE).iter();
+    let content_type = content_types.next().and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = content_type.split(';').next().unwrap_or("").trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
+    let is_json = essence.eq_ignore_ascii_case("application/json") && content_types.next().is_none();
+    if !is_json || headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Problem::BadBody(Text::new(
-            "Send the body as JSON, with the header Content-Type: application/json.",
-            "Envie o corpo em JSON, com o cabeçalho Content-Type: application/json.",
+            "Send the body as JSON, not compressed, with the header Content-Type: application/json.",
+            "Envie o corpo em JSON, sem compressão, com o cabeçalho Content-Type: application/json.",
         )));
     }
     let unreadable = Problem::BadBody(Text::new(

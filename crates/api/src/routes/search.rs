@@ -2,12 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use axum::routing::get;
 use serde::Serialize;
 use vintem_domain::Dataset;
 
 use super::companies::{self, CompanyBody};
 use super::filings::{self, FilingBody};
-use super::{AppState, loaded, search_aside, today};
+use super::{AppState, Handlers, loaded, search_aside, today};
 use crate::answer::Tag;
 use crate::caller::Caller;
 use crate::params::{MOST_FOUND, Query};
@@ -19,7 +20,11 @@ struct SearchBody<'s> {
     filings: Vec<FilingBody<'s>>,
 }
 
-pub async fn search(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+pub fn handlers() -> Handlers {
+    vec![("search", get(search))]
+}
+
+async fn search(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (q, limit) = (query.q()?, query.limit(MOST_FOUND)?);
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let all_companies = loaded(snapshot.companies(), Dataset::Companies)?;

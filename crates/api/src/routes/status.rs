@@ -2,13 +2,14 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use axum::routing::get;
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::{Dataset, DateRange, Origin, VERSION};
 use vintem_snapshot::Snapshot;
 
-use super::{AppState, today};
+use super::{AppState, Handlers, today};
 use crate::caller::Caller;
 use crate::problem::Refusal;
 use crate::{App, answer};
@@ -35,7 +36,11 @@ struct SourceBody {
     stale: bool,
 }
 
-pub async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+pub fn handlers() -> Handlers {
+    vec![("get_status", get(get_status))]
+}
+
+async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
     let snapshot = app.snapshot()?;
     let today = today(&app);
     let sources = Dataset::all().map(|dataset| {

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use axum::response::Response;
+use axum::routing::get;
 use chrono::{Days, NaiveDate};
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::usage::{Counts, utc_day};
 use vintem_domain::{KeyId, Problem, Text};
 
-use super::AppState;
 use super::status::instant;
+use super::{AppState, Handlers};
 use crate::caller::Caller;
 use crate::params::{Query, ordered, refuse};
 use crate::problem::Refusal;
@@ -44,7 +45,11 @@ struct DayBody {
 const DEFAULT_DAYS: u64 = 30;
 const MOST_DAYS: i64 = 366;
 
-pub async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+pub fn handlers() -> Handlers {
+    vec![("get_usage", get(get_usage))]
+}
+
+async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let key = caller.required_key()?;
     // Days as the meter counts them: by its clock.
     let today = utc_day(i64::try_from(caller.admitted_at_us).unwrap_or(0));

@@ -2,9 +2,12 @@
 //!
 //! All of it walks through time in whole numbers of the last decimal, so nothing is ever rounded.
 
+use std::collections::HashMap;
+
 use chrono::{Datelike, Days, Months, NaiveDate, Weekday};
 use rust_decimal::Decimal;
 use vintem_domain::fx::REAL_SINCE;
+use vintem_domain::series::Frequency;
 use vintem_domain::{Currency, Series, series};
 use vintem_store::load::{Bulletin, BulletinKind, Observation};
 
@@ -13,13 +16,15 @@ use super::random::Random;
 /// A level that a curve passes at the first day of a month; between two of them it is straight.
 type Anchor = (i32, u32, i64);
 
-/// What a series holds up to `until`. A series that nobody has made up here has no rows, which a test refuses.
+/// What a series holds up to `until`. A series of the table that is not told apart here wanders by itself.
 pub fn observations(series: &Series, until: NaiveDate) -> Vec<Observation> {
     let rows = match series.id {
         "selic" => selic(series, until),
-        "cdi" => cdi(series, until),
+        "cdi" | "selic-effective" => cdi(series, until),
+        "cdi-daily" | "selic-daily" => per_day(&cdi(series, until)),
         "ipca" => ipca(series, until),
-        _ => Vec::new(),
+        "ipca-12m" => in_twelve_months(&series::by_id("ipca").map_or(Vec::new(), |of| ipca(of, until))),
+        _ => wandering(series, until),
     };
     let in_decimals = |(date, value)| Observation { date, value: Decimal::new(value, series.decimals) };
     rows.into_iter().map(in_decimals).collect()
@@ -154,6 +159,55 @@ fn ipca(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
         month = month + Months::new(1);
     }
     rows
+}
+
+/// One, in the fixed point of what is compounded below.
+const ONE: i128 = 1_000_000_000_000_000;
+
+/// `base` to the power of `exponent`, both and the result in fixed point.
+fn power(base: i128, exponent: u32) -> i128 {
+    (0..exponent).fold(ONE, |product, _| product * base / ONE)
+}
+
+/// The rate of one day, in millionths of a point, that compounds over 252 to each annual rate.
+fn per_day(annual: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
+    let mut known = HashMap::new();
+    let mut daily_rate = |rate: i64| {
+        *known.entry(rate).or_insert_with(|| {
+            let goal = ONE + i128::from(rate) * ONE / 10_000;
+            // Four per cent a day is a hundred times a year's worst; more would not fit the fixed point.
+            let (mut low, mut high) = (0_i64, 4_000_000);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                let reached = power(ONE + i128::from(middle) * ONE / 100_000_000, 252);
+                if reached < goal { low = middle + 1 } else { high = middle }
+            }
+            low
+        })
+    };
+    annual.iter().map(|(date, rate)| (*date, daily_rate(*rate))).collect()
+}
+
+/// Twelve months compounded, from the first month that has eleven before it.
+fn in_twelve_months(monthly: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
+    let year = |window: &[(NaiveDate, i64)]| {
+        let product = window.iter().fold(ONE, |product, (_, change)| product * i128::from(10_000 + change) / 10_000);
+        let change = (product - ONE + ONE / 20_000) / (ONE / 10_000);
+        (window[11].0, i64::try_from(change).unwrap_or(i64::MAX))
+    };
+    monthly.windows(12).map(year).collect()
+}
+
+/// A level of about ten points that wanders: for a series that has no story of its own.
+fn wandering(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+    let home = 10 * 10_i64.pow(series.decimals);
+    let mut walk = Walk::new(series.id, home);
+    let dates: Vec<NaiveDate> = match series.frequency {
+        Frequency::Daily => days(series.starts, until).collect(),
+        Frequency::BusinessDaily => days(series.starts, until).filter(|date| is_business_day(*date)).collect(),
+        Frequency::Monthly => days(series.starts, until).filter(|date| date.day() == 1).collect(),
+    };
+    dates.into_iter().map(|date| (date, walk.step(home, 100))).collect()
 }
 
 /// Millionths of a real for a dollar.

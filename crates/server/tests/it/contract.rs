@@ -8,7 +8,7 @@ use vintem_domain::route::{Feature, Method, ROUTES, Route};
 use vintem_domain::{Plan, VERSION};
 use vintem_testkit::{Description, Operation, Seen, TestDatabase, TestReplica, TestReplicaOptions};
 
-use crate::{Outcome, friday};
+use crate::{Outcome, ROOMY, friday};
 
 /// Who calls: nobody in particular, each plan, a key that never was, and one that is revoked.
 #[derive(Debug, Clone)]
@@ -136,10 +136,8 @@ fn expected_status(operation: &Operation, identity: &str, plan: Option<Plan>) ->
 
 async fn gather(description: &Description) -> anyhow::Result<Evidence> {
     let database = TestDatabase::demo(friday()).await?;
-    let flags = ["--limit-free=100000", "--limit-bronze=100000", "--limit-gold=100000", "--limit-platinum=100000"];
-    let flags = [flags.as_slice(), &["--register-per-day=100000"]].concat();
-    let replica =
-        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
     let identities = identities(&replica).await?;
     let best = identities.iter().find(|identity| identity.plan == Some(Plan::Platinum)).cloned().expect("platinum");
     let ids = known_ids(&replica, best.key.as_deref().unwrap_or("")).await?;
@@ -215,17 +213,16 @@ async fn identities(replica: &TestReplica) -> anyhow::Result<Vec<Identity>> {
     }
     let never = vintem_api::new_key().reveal().to_owned();
     identities.push(Identity { name: "bad key", key: Some(never), plan: None });
-    let (id, revoked) = replica.create_key(Plan::Platinum).await?;
-    replica.store()?.revoke_key(id).await?;
-    identities.push(Identity { name: "revoked key", key: Some(revoked), plan: None });
+    identities.push(Identity { name: "revoked key", key: Some(replica.revoked_key().await?), plan: None });
     Ok(identities)
 }
 
 /// Real ids, by the beginning of the paths that take them.
-async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 2]> {
+async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 3]> {
     let filing: Value = replica.get_with("/api/v1/filings?limit=1", key).await?.json().await?;
     let text = |name: &str| filing["data"][0][name].as_str().unwrap_or_default().to_owned();
-    Ok([("/api/v1/filings", text("id")), ("/api/v1/companies", text("company_id"))])
+    let series = "/api/v1/market/series";
+    Ok([("/api/v1/filings", text("id")), ("/api/v1/companies", text("company_id")), (series, "ipca-12m".to_owned())])
 }
 
 fn request(replica: &TestReplica, operation: &Operation, path: &str, identity: &Identity) -> reqwest::RequestBuilder {

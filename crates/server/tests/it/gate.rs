@@ -2,13 +2,11 @@
 
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use vintem_domain::Plan;
 use vintem_domain::route::{Charge, Method, ROUTES};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, exchange};
 
-use crate::{Outcome, friday};
+use crate::{Outcome, ROOMY, friday};
 
 /// How a path is written, and whether it still is that path.
 type Spelling = (&'static str, fn(&str) -> String, bool);
@@ -36,7 +34,6 @@ const DETOURS: [(&str, &str); 4] = [
     ("X-Forwarded-Prefix", "/api/v1/market"),
 ];
 
-/// By hand: a client library would put the path in order before sending it.
 async fn status_of(address: SocketAddr, method: &str, path: &str, key: Option<&str>) -> anyhow::Result<u16> {
     let mut head =
         format!("{method} {path}?q=a HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n");
@@ -46,20 +43,14 @@ async fn status_of(address: SocketAddr, method: &str, path: &str, key: Option<&s
     if let Some(key) = key {
         head.push_str(&format!("X-API-Key: {key}\r\n"));
     }
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(format!("{head}\r\n").as_bytes()).await?;
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).await?;
-    Ok(std::str::from_utf8(&answer[9..])?.parse()?)
+    Ok(exchange(address, format!("{head}\r\n").as_bytes()).await?.status)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_spelling_leads_round_the_gate() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let flags = ["--limit-free=100000", "--limit-bronze=100000", "--limit-gold=100000", "--limit-platinum=100000"];
-    let flags = [flags.as_slice(), &["--register-per-day=100000"]].concat();
-    let replica =
-        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
     let mut identities = vec![(Plan::Free, None)];
     for plan in Plan::ALL {
         identities.push((plan, Some(replica.create_key(plan).await?.1)));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use vintem_domain::problem::Code;
 use vintem_domain::route::{Charge, ROUTES};
 
 use crate::Outcome;
@@ -68,5 +69,30 @@ async fn the_example_names_every_setting() -> Outcome {
         .collect();
     assert!(settings.len() > 10);
     assert_eq!(settings, named);
+    Ok(())
+}
+
+/// Lists that documents repeat from the code. With `VINTEM_WRITE_DOCUMENTS` set they are written instead of compared.
+#[test]
+fn documents_list_the_codes_of_the_table() -> Outcome {
+    let description: String = Code::ALL.iter().map(|code| format!("            - {}\n", code.id())).collect();
+    let mut design = "\n| status | `error` | when |\n|---|---|---|\n".to_owned();
+    for code in Code::ALL {
+        design.push_str(&format!("| {} | `{}` | {} |\n", code.status(), code.id(), code.when()));
+    }
+    design.push('\n');
+    for (file, list) in [("openapi.yaml", description), ("docs/api-design.md", design)] {
+        let path = root().join(file);
+        let text = std::fs::read_to_string(&path)?;
+        let (begin, end) = ("from crates/domain/src/problem.rs: codes.", "The end of: codes.");
+        let opened = text.find(begin).and_then(|at| text[at..].find('\n').map(|line| at + line + 1));
+        let closed = text.find(end).and_then(|at| text[..at].rfind('\n').map(|line| line + 1));
+        let (Some(opened), Some(closed)) = (opened, closed) else { anyhow::bail!("{file} has no place for the codes") };
+        if std::env::var_os("VINTEM_WRITE_DOCUMENTS").is_some() {
+            std::fs::write(&path, format!("{}{list}{}", &text[..opened], &text[closed..]))?;
+        } else {
+            assert_eq!(&text[opened..closed], list, "{file}: run `just documents`");
+        }
+    }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! The service from outside: over HTTP, on a real PostgreSQL and a real Redis. A test's name is what it guarantees.
 
+mod bad_input;
 mod contract;
 mod data;
+mod decisions;
 mod demo;
 mod engines_away;
 mod exactness;
@@ -25,6 +27,15 @@ type Outcome = anyhow::Result<()>;
 fn friday() -> DateTime<Utc> {
     "2026-11-13T18:00:00Z".parse().expect("an instant")
 }
+
+/// Limits that no test reaches.
+const ROOMY: [&str; 5] = [
+    "--limit-free=100000",
+    "--limit-bronze=100000",
+    "--limit-gold=100000",
+    "--limit-platinum=100000",
+    "--register-per-day=100000",
+];
 
 fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_vintem"))

@@ -1,0 +1,457 @@
+//! What no client should send: each gets the decided error or the parser's, at once, never a 5xx and never silence.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, exchange};
+
+use crate::{Outcome, ROOMY, friday};
+
+/// Who answers: the service, with the limits and an error of the closed list, or the parser before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum By {
+    Us(&'static str),
+    Parser,
+}
+
+struct Case {
+    name: &'static str,
+    sent: Vec<u8>,
+    status: u16,
+    by: By,
+}
+
+fn case(name: &'static str, sent: impl Into<Vec<u8>>, status: u16, by: By) -> Case {
+    Case { name, sent: sent.into(), status, by }
+}
+
+const DONE: By = By::Us("");
+const BAD: By = By::Us("bad_request");
+const NOWHERE: By = By::Us("not_found");
+const NOT_SO: By = By::Us("method_not_allowed");
+
+fn get(target: &str, headers: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n")
+}
+
+fn post(headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /api/v1/plans/register HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\
+         {headers}\r\n{body}"
+    )
+}
+
+fn json(body: &str) -> String {
+    post("Content-Type: application/json\r\n", body)
+}
+
+const GOOD: &str = r#"{"name":"Ana","email":"ana@example.com"}"#;
+
+/// Bytes in which two readers could see two different requests.
+fn smuggling() -> Vec<Case> {
+    let register = "POST /api/v1/plans/register HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+    let hidden = "GET /api/v1/market/selic HTTP/1.1\r\nHost: a\r\n\r\n";
+    let health = "GET /health HTTP/1.1\r\nHost: a\r\n";
+    vec![
+        case(
+            "length, then chunks",
+            format!("{register}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"),
+            400,
+            By::Parser,
+        ),
+        case(
+            "chunks, then length",
+            format!("{register}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{hidden}"),
+            400,
+            By::Parser,
+        ),
+        case(
+            "two lengths that differ",
+            format!("{register}Content-Length: 0\r\nContent-Length: 51\r\n\r\n{hidden}"),
+            400,
+            By::Parser,
+        ),
+        case(
+            "two lengths alike",
+            format!("{register}Content-Length: 2\r\nContent-Length: 2\r\n\r\n{{}}{hidden}"),
+            400,
+            By::Parser,
+        ),
+        case("a list of lengths", format!("{register}Content-Length: 2, 2\r\n\r\n{{}}{hidden}"), 400, By::Parser),
+        case("a signed length", format!("{register}Content-Length: +2\r\n\r\n{{}}"), 400, By::Parser),
+        case("a negative length", format!("{register}Content-Length: -2\r\n\r\n{{}}"), 400, By::Parser),
+        case("a length in hexadecimal", format!("{register}Content-Length: 0x2\r\n\r\n{{}}"), 400, By::Parser),
+        case(
+            "a length beyond all numbers",
+            format!("{register}Content-Length: 99999999999999999999999\r\n\r\n"),
+            400,
+            By::Parser,
+        ),
+        case(
+            "an encoding that is not chunks",
+            format!("{register}Transfer-Encoding: identity\r\n\r\n{hidden}"),
+            400,
+            By::Parser,
+        ),
+        case(
+            "chunks not last",
+            format!("{register}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n{hidden}"),
+            400,
+            By::Parser,
+        ),
+        case(
+            "chunks in HTTP/1.0",
+            "POST /api/v1/plans/register HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+            By::Parser,
+        ),
+        case(
+            "space before the colon",
+            format!("{register}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
+            400,
+            By::Parser,
+        ),
+        case("a folded header", format!("{health}X-Folded: a\r\n b\r\n\r\n"), 400, By::Parser),
+        case("a line that ends in LF", "GET /health HTTP/1.1\r\nHost: a\nX-A: b\r\n\r\n", 400, By::Parser),
+        case("all lines end in LF", "GET /health HTTP/1.1\nHost: a\n\n", 400, By::Parser),
+        case("a CR in a value", format!("{health}X-A: a\rb\r\n\r\n"), 400, By::Parser),
+        case("a NUL in a value", format!("{health}X-A: a\0b\r\n\r\n"), 400, By::Parser),
+        case("a NUL in a name", format!("{health}X-\0A: b\r\n\r\n"), 400, By::Parser),
+        case("a header without a name", format!("{health}: b\r\n\r\n"), 400, By::Parser),
+        case("a header without a colon", format!("{health}X-A\r\n\r\n"), 400, By::Parser),
+        case("no host", "GET /health HTTP/1.1\r\n\r\n", 400, By::Parser),
+        case("two hosts", format!("{health}Host: b\r\n\r\n"), 400, By::Parser),
+        case("no version", "GET /health\r\n\r\n", 400, By::Parser),
+        case("another version", "GET /health HTTP/3.7\r\nHost: a\r\n\r\n", 400, By::Parser),
+        case("the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0, By::Parser),
+        case("the hello of TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".as_slice(), 400, By::Parser),
+        case(
+            "a broken chunk",
+            format!("{register}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+            400,
+            BAD,
+        ),
+        case(
+            "a chunk beyond all numbers",
+            format!("{register}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n"),
+            400,
+            BAD,
+        ),
+    ]
+}
+
+fn sizes() -> Vec<Case> {
+    let many = |count: usize| (0..count).map(|at| format!("X-{at}: a\r\n")).collect::<String>();
+    let long = "a".repeat(8200);
+    vec![
+        // Host and Connection are there already.
+        case("100 headers", get("/health", &many(98)), 200, DONE),
+        case("101 headers", get("/health", &many(99)), 431, By::Parser),
+        case("a head of 17 KB", get("/health", &format!("X-Large: {}\r\n", "a".repeat(17_000))), 431, By::Parser),
+        case("a request line of 17 KB", get(&format!("/{}", "a".repeat(17_000)), ""), 431, By::Parser),
+        case("an address of over 8 KB", get(&format!("/api/v1/market/selic?x={long}"), ""), 400, BAD),
+        case("a path of over 8 KB", get(&format!("/api/v1/companies/{long}"), ""), 403, By::Us("upgrade_required")),
+        case("a thousand parameters", get(&format!("/api/v1/market/selic?{}", "a=1&".repeat(1000)), ""), 200, DONE),
+        case("a body of 10 MB", json(&format!("{{\"name\":\"{}\"}}", "a".repeat(10_000_000))), 400, BAD),
+        case("a body of 9 KB", json(&format!("{{\"name\":\"{}\"}}", "a".repeat(9_000))), 400, BAD),
+        case("a body deeper than any stack", json(&"{\"a\":".repeat(1_600)), 400, BAD),
+        case("arrays 4,000 deep", json(&format!("{{\"name\":{}", "[".repeat(4_000))), 400, BAD),
+        case(
+            "33 levels beside the fields",
+            json(&format!(r#"{{"name":"Ana","email":"ana@example.com","x":{}{}}}"#, "[".repeat(32), "]".repeat(32))),
+            201,
+            DONE,
+        ),
+        case(
+            "a name of 101 characters",
+            json(&format!(r#"{{"name":"{}","email":"a@example.com"}}"#, "ã".repeat(101))),
+            400,
+            BAD,
+        ),
+        case(
+            "an e-mail of 255 characters",
+            json(&format!(r#"{{"name":"Ana","email":"{}@{}.com"}}"#, "a".repeat(60), "b".repeat(190))),
+            400,
+            BAD,
+        ),
+    ]
+}
+
+fn methods() -> Vec<Case> {
+    let ask = |method: &str, target: &str| {
+        format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    };
+    let selic = "/api/v1/market/selic";
+    let mut cases: Vec<Case> = ["PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND", "BREW", "get", "G-E_T"]
+        .map(|method| case("another method", ask(method, selic), 405, NOT_SO))
+        .into();
+    cases.extend([
+        case("a method of 1,000 letters", ask(&"M".repeat(1_000), selic), 405, NOT_SO),
+        case("CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404, NOWHERE),
+        case("OPTIONS *", ask("OPTIONS", "*"), 404, NOWHERE),
+        case("a whole address as target", ask("GET", "http://example.com/api/v1/market/selic"), 200, DONE),
+        case("a target without a slash", ask("GET", "api/v1/market/selic"), 400, By::Parser),
+        case("HTTP/1.0", "GET /api/v1/market/selic HTTP/1.0\r\n\r\n", 200, DONE),
+        case("GET with a body", format!("{}{{}}", get(selic, "Content-Length: 2\r\n")), 200, DONE),
+        case("GET with a body that never comes", get(selic, "Content-Length: 2000000000\r\n"), 200, DONE),
+    ]);
+    cases
+}
+
+fn bodies() -> Vec<Case> {
+    let typed = |content_type: &str| post(&format!("Content-Type: {content_type}\r\n"), GOOD);
+    let mut cases = vec![
+        case("no content type", post("", GOOD), 400, BAD),
+        case("form", typed("application/x-www-form-urlencoded"), 400, BAD),
+        case("plain text", typed("text/plain"), 400, BAD),
+        case("JSON of another name", typed("application/problem+json"), 400, BAD),
+        case("JSON with a charset", typed("application/json; charset=utf-8"), 201, DONE),
+        case("JSON in upper case", typed("APPLICATION/JSON"), 201, DONE),
+        case(
+            "two content types",
+            post("Content-Type: application/json\r\nContent-Type: text/plain\r\n", GOOD),
+            400,
+            BAD,
+        ),
+        case("a packed body", post("Content-Type: application/json\r\nContent-Encoding: gzip\r\n", GOOD), 400, BAD),
+        case("no body", json(""), 400, BAD),
+        case("a second object", json(&format!("{GOOD}{GOOD}")), 400, BAD),
+        case(
+            "a plan of one's own",
+            json(r#"{"name":"Ana","email":"ana@example.com","plan":"platinum","rate_limit":9}"#),
+            201,
+            DONE,
+        ),
+        case("a field twice", json(r#"{"name":"Ana","name":"Eva","email":"ana@example.com"}"#), 400, BAD),
+        case(
+            "a field twice, once escaped",
+            json(r#"{"name":"Ana","n\u0061me":"Eva","email":"ana@example.com"}"#),
+            400,
+            BAD,
+        ),
+        case("expecting to go on", post("Content-Type: text/plain\r\nExpect: 100-continue\r\n", GOOD), 400, BAD),
+    ];
+    for name in [
+        "null",
+        "1",
+        "true",
+        "[]",
+        "{}",
+        "\"\"",
+        "\" \"",
+        "\"a\\r\\nb\"",
+        "\"a\\u0000\"",
+        "\"\\ud800\"",
+        "\"\u{85}\"",
+        "1e999",
+    ] {
+        let body = format!(r#"{{"name":{name},"email":"ana@example.com"}}"#);
+        cases.push(case("a name that is none", json(&body), 400, BAD));
+    }
+    for email in [
+        "a",
+        "@",
+        "a@",
+        "@b.com",
+        "a@b@c.com",
+        "a b@c.com",
+        "a@b.com\\r\\nBcc: c@d.com",
+        "a\\u0000@b.com",
+        "a@b..com",
+        "a@-b.com",
+    ] {
+        let body = format!(r#"{{"name":"Ana","email":"{email}"}}"#);
+        cases.push(case("an e-mail that is none", json(&body), 400, BAD));
+    }
+    let mut broken = json(GOOD).into_bytes();
+    let at = broken.len() - 10;
+    broken[at] = 0xff;
+    cases.push(case("a body that is no UTF-8", broken, 400, BAD));
+    cases
+}
+
+fn parameters() -> Vec<Case> {
+    let selic = |query: &str| get(&format!("/api/v1/market/selic?{query}"), "");
+    let mut cases = Vec::new();
+    for query in [
+        "limit=0",
+        "limit=-1",
+        "limit=1.0",
+        "limit=1e3",
+        "limit=0x10",
+        "limit=%31%00",
+        "limit=",
+        "limit=%20",
+        "limit=١",
+        "limit=1&limit=2",
+        "limit=1&l%69mit=1",
+        "limit=%ff",
+        "limit=%C0%B1",
+        "limit=%",
+        "limit=%zz",
+        "from=",
+        "to=x",
+        "from=2024-02-30",
+        "from=2024-1-1",
+        "from=20240101",
+        "from=2024-01-01T00:00:00",
+        "from=1899-12-31",
+        "to=2200-01-01",
+        "from=-2024-01-01",
+        "from=2024-01-02&to=2024-01-01",
+        "from=2024-01-01&from=2024-01-01",
+        "order=up",
+        "order=ASC",
+        "numbers=float",
+        "limit=18446744073709551616%20",
+    ] {
+        // Raw bytes beyond ASCII are no target: the parser may say so first.
+        cases.push(case("a parameter that cannot be", selic(query), 400, BAD));
+    }
+    for query in
+        ["limit[]=1", "x=1&x=2", "?", "&&&", "=", "%00=%00", "limit=18446744073709551616", "LIMIT=x", "limit=007"]
+    {
+        cases.push(case("a parameter that is not ours", selic(query), 200, DONE));
+    }
+    for pair in [
+        "",
+        "USD",
+        "USD/",
+        "/BRL",
+        "BRL/BRL",
+        "USDBRLX",
+        "XXX/BRL",
+        "USD%00BRL",
+        "USD%2F%2FBRL",
+        "US$/BRL",
+        "%F0%9F%92%B8/BRL",
+    ] {
+        cases.push(case("a pair that is not carried", get(&format!("/api/v1/market/fx?pair={pair}"), ""), 400, BAD));
+    }
+    cases
+}
+
+fn targets() -> Vec<Case> {
+    let mut cases: Vec<Case> = [
+        "/api/v1/market/selic%00",
+        "/api/v1/market/..%2f..%2fetc%2fpasswd",
+        "/%ff",
+        "/%C0%AF",
+        "/%",
+        "/..",
+        "/.",
+        "//",
+        "/%2e%2e/",
+        "/api/v1/market/%73elic",
+        "/\\",
+    ]
+    .map(|target| case("nowhere", get(target, ""), 404, NOWHERE))
+    .into();
+    cases.extend([
+        case("a space in the target", get("/health a", ""), 400, By::Parser),
+        case("a tab in the target", get("/health\ta", ""), 400, By::Parser),
+        case("a NUL in the target", get("/health\0", ""), 400, By::Parser),
+        case("a key that is not text", get("/health", "X-API-Key: \u{80}\u{ff}\r\n"), 401, By::Us("invalid_api_key")),
+        case(
+            "a key of 8 KB",
+            get("/health", &format!("X-API-Key: {}\r\n", "a".repeat(8000))),
+            401,
+            By::Us("invalid_api_key"),
+        ),
+        case("two keys", get("/health", "X-API-Key: a\r\nX-API-Key: b\r\n"), 400, BAD),
+        case("a tag that is none", get("/api/v1/market/selic", "If-None-Match: \"\u{ff}, W/\r\n"), 200, DONE),
+        case(
+            "a thousand tags",
+            get("/api/v1/market/selic", &format!("If-None-Match: {}\r\n", "\"a\",".repeat(1000))),
+            200,
+            DONE,
+        ),
+        case("a language that is none", get("/api/v1/market/selic", "Accept-Language: \u{ff};q=,,;;\r\n"), 200, DONE),
+        case(
+            "an encoding that is none",
+            get("/api/v1/market/selic", "Accept-Encoding: \u{ff}, *;q=nan\r\n"),
+            200,
+            DONE,
+        ),
+        case("nothing that can be accepted", get("/api/v1/market/selic", "Accept: image/png;q=0\r\n"), 200, DONE),
+        case("a range", get("/api/v1/market/selic", "Range: bytes=5-1\r\n"), 200, DONE),
+        case(
+            "an upgrade",
+            get("/api/v1/market/selic", "Upgrade: h2c, websocket\r\nHTTP2-Settings: AAA\r\n"),
+            200,
+            DONE,
+        ),
+        case(
+            "another who forwards",
+            get("/api/v1/market/selic", "X-Forwarded-For: \u{ff}, ::1, 999.1.1.1\r\n"),
+            200,
+            DONE,
+        ),
+    ]);
+    cases
+}
+
+async fn objection(address: SocketAddr, case: &Case) -> Option<String> {
+    let answer = match exchange(address, &case.sent).await {
+        Ok(answer) => answer,
+        Err(error) => return Some(format!("{}: {error}", case.name)),
+    };
+    let has_limits = answer.header("x-ratelimit-limit").is_some() && answer.header("x-plan").is_some();
+    let is_as_decided = match case.by {
+        By::Parser => answer.body.is_empty() && !has_limits,
+        By::Us("") => has_limits,
+        By::Us(error) => has_limits && answer.error().as_deref() == Some(error),
+    };
+    let shown = String::from_utf8_lossy(&case.sent[..case.sent.len().min(90)]).into_owned();
+    (answer.status != case.status || !is_as_decided).then(|| {
+        let body = String::from_utf8_lossy(&answer.body[..answer.body.len().min(200)]).into_owned();
+        format!("{} ({shown:?}): {} and not {} {:?}, {body}", case.name, answer.status, case.status, case.by)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_sent_gets_the_decided_error_or_the_parsers() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let cases: Vec<Case> =
+        [smuggling(), sizes(), methods(), bodies(), parameters(), targets()].into_iter().flatten().collect();
+    let (began, mut objections) = (Instant::now(), Vec::new());
+    for case in &cases {
+        objections.extend(objection(replica.replica.address, case).await);
+    }
+    println!("cases: {}", cases.len());
+    println!("objections: {}", objections.len());
+    assert!(objections.is_empty(), "{objections:#?}");
+    // All of them are answered at once; none waits for a time limit to end it.
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_stops_coming_is_refused_in_time() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let head =
+        "POST /api/v1/plans/register HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    for rest in ["Content-Length: 40\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"] {
+        let answer = exchange(replica.replica.address, format!("{head}{rest}").as_bytes()).await?;
+        assert_eq!((answer.status, answer.error().as_deref()), (400, Some("bad_request")), "{rest:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_registered_among_bad_input_is_a_free_key_and_nothing_else() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let sent = json(r#"{"name":"Ana","email":"ana@example.com","plan":"platinum","id":1,"rate_limit":9999}"#);
+    let answer = exchange(replica.replica.address, sent.as_bytes()).await?;
+    let body: Value = serde_json::from_slice(&answer.body)?;
+    assert_eq!((&body["plan"], &body["rate_limit"]), (&"free".into(), &30.into()));
+    let keys = replica.store()?.list_keys(i64::MAX, 10).await?;
+    assert_eq!(keys.iter().map(|key| key.plan.id()).collect::<Vec<_>>(), ["free"]);
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Data: which series is meant, from when on, and what always is there.
+
+use serde_json::{Value, json};
+
+use super::{column, served};
+use crate::Outcome;
+
+#[tokio::test]
+async fn nobody_has_to_guess_which_series_it_is() -> Outcome {
+    let served = served().await?;
+    for (name, code, unit_part) in [("selic", "432", "p.a."), ("cdi", "4389", "p.a."), ("ipca", "433", "month")] {
+        let list = served.read(&format!("/api/v1/market/{name}")).await?;
+        let current = served.read(&format!("/api/v1/market/{name}/current")).await?;
+        for series in [&list["series"], &current["series"]] {
+            assert_eq!((&series["id"], &series["code"]), (&json!(name), &json!(code)));
+            for field in ["source", "name", "unit", "basis", "frequency"] {
+                assert!(series.get(field).is_some(), "{field} of {name}");
+            }
+            assert!(series["unit"].as_str().is_some_and(|unit| unit.contains(unit_part)), "{series}");
+        }
+        for field in ["as_of", "stale", "total", "limit"] {
+            assert!(list.get(field).is_some(), "{field} of {name}");
+        }
+        assert!(current["unit"].is_string() && current["stale"].is_boolean(), "{current}");
+    }
+    let overview = served.read("/api/v1/market/overview").await?;
+    for name in ["selic", "cdi", "ipca", "fx"] {
+        let item = &overview[name];
+        assert!(item["unit"].is_string() && item["series"].is_object() && item["stale"].is_boolean(), "{item}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn months_are_dated_by_their_first_day() -> Outcome {
+    let served = served().await?;
+    let dates = column(&served.read("/api/v1/market/ipca?limit=20000").await?, "date");
+    assert!(dates.len() > 100 && dates.iter().all(|date| date.ends_with("-01")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_day_after_today_in_sao_paulo_is_served() -> Outcome {
+    let served = served().await?;
+    // Still Thursday in São Paulo, Friday in Greenwich.
+    served.replica.clock.set("2026-11-13T02:30:00Z".parse()?);
+    for path in ["/api/v1/market/selic", "/api/v1/market/cdi", "/api/v1/market/fx"] {
+        assert_eq!(column(&served.read(path).await?, "date")[0], "2026-11-12", "{path}");
+    }
+    served.replica.clock.set("2026-11-13T03:00:00Z".parse()?);
+    assert_eq!(column(&served.read("/api/v1/market/selic").await?, "date")[0], "2026-11-13");
+    Ok(())
+}
+
+#[tokio::test]
+async fn pairs_with_the_real_begin_on_its_first_day() -> Outcome {
+    let served = served().await?;
+    for pair in ["USD/BRL", "BRL/USD"] {
+        let list = served.read(&format!("/api/v1/market/fx?pair={pair}&order=asc&limit=1")).await?;
+        assert!(column(&list, "date")[0].as_str() >= "1994-07-01", "{pair}: {list}");
+        let before = served.read(&format!("/api/v1/market/fx?pair={pair}&to=1994-06-30")).await?;
+        assert_eq!((&before["total"], &before["data"]), (&json!(0), &json!([])));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn numbers_as_strings_are_the_same_characters() -> Outcome {
+    let served = served().await?;
+    for path in ["/api/v1/market/cdi?limit=500", "/api/v1/market/fx?limit=500"] {
+        let get = |more: &str| {
+            let (path, served) = (format!("{path}{more}"), &served);
+            async move { anyhow::Ok(served.replica.get(&path).await?.text().await?) }
+        };
+        let (numbers, strings) = (get("").await?, get("&numbers=string").await?);
+        let unquoted = |text: &str| text.replace('"', "");
+        let rows = |text: &str| text[text.find("\"data\"").expect("rows")..text.rfind("}]").expect("rows")].to_owned();
+        assert!(strings.len() > numbers.len());
+        assert_eq!(unquoted(&rows(&numbers)), unquoted(&rows(&strings)), "{path}");
+        assert!(!rows(&numbers).contains(['e', 'E'].map(|e| format!("0{e}")).join("").as_str()), "no exponent");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_company_always_has_its_five_keys_and_never_null() -> Outcome {
+    let served = served().await?;
+    for offset in [0, 100, 200] {
+        let page = served.read(&format!("/api/v1/companies?limit=100&offset={offset}")).await?;
+        for company in page["data"].as_array().expect("a list") {
+            for key in ["id", "name", "cnpj", "status", "sector"] {
+                assert!(company[key].is_string(), "{key} of {company}");
+            }
+            assert!(!company["id"].as_str().expect("text").starts_with('0'), "{company}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_company_is_found_by_its_code_with_zeros_and_by_its_cnpj_in_any_spelling() -> Outcome {
+    let served = served().await?;
+    let page = served.read("/api/v1/companies?limit=1&status=ativo").await?;
+    let (id, cnpj) = (column(&page, "id").remove(0), column(&page, "cnpj").remove(0));
+    let bare: String = cnpj.chars().filter(char::is_ascii_digit).collect();
+    let padded = format!("{id:0>6}");
+    for spelled in [id.as_str(), &padded, &bare, &cnpj.replace('/', "%2F")] {
+        let answer = served.replica.get_with(&format!("/api/v1/companies/{spelled}"), &served.platinum).await?;
+        assert_eq!(answer.status(), 200, "{spelled}");
+        assert_eq!(answer.headers()["content-location"], format!("/api/v1/companies/{id}").as_str(), "{spelled}");
+        assert_eq!(answer.json::<Value>().await?["id"], json!(id));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_filing_is_dated_by_its_delivery_at_midnight_of_sao_paulo() -> Outcome {
+    let served = served().await?;
+    let page = served.read("/api/v1/filings?limit=100").await?;
+    for filing in page["data"].as_array().expect("a list") {
+        let date = filing["date"].as_str().expect("text");
+        assert_eq!(date.len(), 25, "{date}");
+        assert!(date.ends_with("T00:00:00-03:00"), "{date}");
+        for field in ["type", "kind", "reference_date", "version", "is_latest", "protocol", "url", "source"] {
+            assert!(filing.get(field).is_some(), "{field} of {filing}");
+        }
+        assert!(filing["description"].as_str().is_some_and(|text| !text.is_empty()), "{filing}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_catalogue_names_every_series_and_each_is_served_by_its_id() -> Outcome {
+    let served = served().await?;
+    let catalogue = served.read("/api/v1/market/series").await?;
+    let listed: Vec<(String, String)> = column(&catalogue, "id").into_iter().zip(column(&catalogue, "code")).collect();
+    for (id, code) in [
+        ("selic", "432"),
+        ("cdi", "4389"),
+        ("ipca", "433"),
+        ("selic-effective", "1178"),
+        ("selic-daily", "11"),
+        ("cdi-daily", "12"),
+        ("ipca-12m", "13522"),
+    ] {
+        assert!(listed.contains(&(id.to_owned(), code.to_owned())), "{id} {code}");
+    }
+    for entry in catalogue["data"].as_array().expect("a list") {
+        let id = entry["id"].as_str().expect("text");
+        let newest = served.read(&format!("/api/v1/market/series/{id}/current")).await?;
+        let oldest = served.read(&format!("/api/v1/market/series/{id}?order=asc&limit=1")).await?;
+        assert_eq!((&entry["last_date"], &entry["first_date"]), (&newest["date"], &oldest["data"][0]["date"]), "{id}");
+        assert_eq!(entry["unit"], newest["unit"]);
+        assert!(entry["next_expected_on"].as_str() > entry["last_date"].as_str(), "{entry}");
+    }
+    for id in ["selic", "cdi", "ipca"] {
+        let (own, by_id) = (format!("/api/v1/market/{id}"), format!("/api/v1/market/series/{id}"));
+        assert_eq!(served.read(&own).await?, served.read(&by_id).await?);
+    }
+    assert_eq!(served.ask("/api/v1/market/series/nothing").await?.0, 404);
+    Ok(())
+}
