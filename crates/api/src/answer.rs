@@ -4,13 +4,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use vintem_domain::{Dataset, VERSION};
 use vintem_snapshot::Snapshot;
 
+use crate::App;
 use crate::caller::Caller;
 use crate::params::Page;
+use crate::routes::status;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -37,13 +39,19 @@ fn with_cache_control(status: StatusCode, body: &impl Serialize, cache_control: 
 pub struct Tag<'a> {
     caller: &'a Caller,
     etag: HeaderValue,
+    /// When what is served was loaded; of several datasets the oldest.
+    as_of: Option<HeaderValue>,
+    stale: bool,
 }
 
 impl<'a> Tag<'a> {
     /// From the state of the datasets that are read, the request, and what else the answer depends on.
-    pub fn new(caller: &'a Caller, snapshot: &Snapshot, datasets: &[Dataset], more: impl Hash) -> Self {
+    pub fn new(caller: &'a Caller, app: &App, snapshot: &Snapshot, datasets: &[Dataset], more: impl Hash) -> Self {
+        let stale = datasets.iter().any(|dataset| status::is_stale(app, snapshot, *dataset));
+        let loaded_at = datasets.iter().filter_map(|dataset| snapshot.state(*dataset)).map(|state| state.loaded_at);
+        let as_of = loaded_at.min().and_then(|at| HeaderValue::from_str(&status::instant(at)).ok());
         let mut hasher = DefaultHasher::new();
-        VERSION.hash(&mut hasher);
+        (VERSION, stale).hash(&mut hasher);
         for dataset in datasets {
             // The time of the load as well: generations begin anew when demo data is taken away.
             let state = snapshot.state(*dataset).map(|state| (state.generation, state.loaded_at));
@@ -52,7 +60,7 @@ impl<'a> Tag<'a> {
         (&caller.path, &caller.query).hash(&mut hasher);
         more.hash(&mut hasher);
         let etag = HeaderValue::from_str(&format!("W/\"{:016x}\"", hasher.finish())).expect("hexadecimal digits");
-        Self { caller, etag }
+        Self { caller, etag, as_of, stale }
     }
 
     /// The answer, or 304 if the caller has it already; then `body` is not made.
@@ -62,7 +70,14 @@ impl<'a> Tag<'a> {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response.headers_mut().insert(header::CACHE_CONTROL, cache_control(self.caller));
         }
-        response.headers_mut().insert(header::ETAG, self.etag);
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, self.etag);
+        if let Some(as_of) = self.as_of {
+            headers.insert(HeaderName::from_static("x-data-as-of"), as_of);
+        }
+        if self.stale {
+            headers.insert(HeaderName::from_static("x-data-stale"), HeaderValue::from_static("true"));
+        }
         response
     }
 

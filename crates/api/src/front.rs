@@ -267,7 +267,7 @@ fn standing(metered: &Result<Verdict, MeterError>, limit: u32, now_us: u64, is_p
 }
 
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, X-Plan, \
-     X-Request-Id, X-Data-Source, ETag, Link, Retry-After, Content-Location, Content-Disposition";
+     X-Request-Id, X-Data-Source, X-Data-As-Of, X-Data-Stale, ETag, Link, Retry-After, Content-Location, Content-Disposition";
 
 fn write_headers(
     front: &Front,

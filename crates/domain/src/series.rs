@@ -33,8 +33,11 @@ pub struct Series {
     pub unit: Text,
     pub basis: Text,
     pub frequency: Frequency,
+    /// Its first day, as far as we know; what lies before is looked for too.
     pub starts: NaiveDate,
     pub decimals: u32,
+    /// The lowest and the highest value that it can have had, hyperinflation included. Beyond is a mistake.
+    pub plausible: (i64, i64),
 }
 
 /// By identity: the table holds each series once.
@@ -66,6 +69,7 @@ pub static SERIES: [Series; 7] = [
         frequency: Frequency::Daily,
         starts: day(1999, 3, 5),
         decimals: 2,
+        plausible: (0, 100),
     },
     Series {
         id: "cdi",
@@ -76,6 +80,7 @@ pub static SERIES: [Series; 7] = [
         frequency: Frequency::BusinessDaily,
         starts: day(1986, 3, 6),
         decimals: 2,
+        plausible: (0, 1_000_000),
     },
     Series {
         id: "ipca",
@@ -86,6 +91,7 @@ pub static SERIES: [Series; 7] = [
         frequency: Frequency::Monthly,
         starts: day(1980, 1, 1),
         decimals: 2,
+        plausible: (-5, 100),
     },
     Series {
         id: "selic-effective",
@@ -96,6 +102,7 @@ pub static SERIES: [Series; 7] = [
         frequency: Frequency::BusinessDaily,
         starts: day(1986, 6, 4),
         decimals: 2,
+        plausible: (0, 1_000_000),
     },
     Series {
         id: "selic-daily",
@@ -106,6 +113,7 @@ pub static SERIES: [Series; 7] = [
         frequency: Frequency::BusinessDaily,
         starts: day(1986, 6, 4),
         decimals: 6,
+        plausible: (0, 5),
     },
     Series {
         id: "cdi-daily",
@@ -116,6 +124,7 @@ pub static SERIES: [Series; 7] = [
         frequency: Frequency::BusinessDaily,
         starts: day(1986, 3, 6),
         decimals: 6,
+        plausible: (0, 5),
     },
     Series {
         id: "ipca-12m",
@@ -126,6 +135,33 @@ pub static SERIES: [Series; 7] = [
         frequency: Frequency::Monthly,
         starts: day(1980, 12, 1),
         decimals: 2,
+        plausible: (-10, 100_000),
+    },
+];
+
+/// Series that are stored to check others by, and never served.
+pub static CHECK_SERIES: [Series; 2] = [
+    Series {
+        id: "check-usd-sell",
+        code: 1,
+        name: Text::new("Dollar, PTAX sell, for comparison", "Dólar, PTAX venda, para comparação"),
+        unit: Text::new("BRL per USD", "BRL por USD"),
+        basis: Text::new("closing bulletin", "boletim de fechamento"),
+        frequency: Frequency::BusinessDaily,
+        starts: day(1984, 11, 28),
+        decimals: 4,
+        plausible: (0, 1_000_000),
+    },
+    Series {
+        id: "check-usd-buy",
+        code: 10813,
+        name: Text::new("Dollar, PTAX buy, for comparison", "Dólar, PTAX compra, para comparação"),
+        unit: Text::new("BRL per USD", "BRL por USD"),
+        basis: Text::new("closing bulletin", "boletim de fechamento"),
+        frequency: Frequency::BusinessDaily,
+        starts: day(1984, 11, 28),
+        decimals: 4,
+        plausible: (0, 1_000_000),
     },
 ];
 

@@ -1,11 +1,21 @@
 //! Where data comes from: foreign formats, read and handed to the store's append path.
 //!
-//! For now there is one source, the synthetic one of [`demo`]. It never serves anything, and it never writes by
-//! another way than a load of the store. When Postgres is away a load fails with [`IngestError::Store`]; the dataset
-//! under way is left as it was, those already loaded stay.
+//! [`run`] asks the upstreams ([`fetch`]), [`read`] turns what they publish into rows, [`gate`] says what is believed,
+//! [`upstreams`] put these together for each of them; [`demo`] makes rows up. The crate never serves anything, and it
+//! never writes by another way than a load of the store. When an upstream is away its parts fail and are asked for again
+//! by the next run; when Postgres is away a run ends with [`IngestError::Store`]. Either way the dataset under way is
+//! left as it was, and those already loaded stay.
 #![deny(clippy::float_arithmetic)]
 
+pub mod checks;
 pub mod demo;
+pub mod fetch;
+pub mod gate;
+pub mod read;
+pub mod run;
+pub mod source;
+pub mod upstreams;
+pub mod watch;
 
 use vintem_store::StoreError;
 
@@ -17,4 +27,10 @@ pub enum IngestError {
     DemoAlreadyLoaded,
     #[error("demo data of this size cannot be made: {0}")]
     DemoSize(&'static str),
+    #[error("there is no source called {0}: `vintem ingest --help` lists them")]
+    NoSuchSource(String),
+    #[error("{name} was not loaded: {reason}")]
+    File { name: String, reason: String },
+    #[error("no client could be made: {0}")]
+    Client(String),
 }

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{demo, doctor, keys, migrate, serve};
+use crate::commands::{demo, doctor, ingest, keys, migrate, serve};
 
 /// Brazilian financial data as an API that people trust.
 #[derive(Debug, Parser)]
@@ -14,12 +14,14 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Bring the database to this version's schema and serve, all in one process
-    Up(serve::ServeCommand),
+    /// Bring the database to this version's schema, serve, and keep asking the publishers, all in one process
+    Up(serve::UpCommand),
     /// Serve the API and the pages
     Serve(serve::ServeCommand),
     /// Bring the database to this version's schema
     Migrate(migrate::MigrateCommand),
+    /// Ask the central bank and the regulator for what is new, or for everything the first time
+    Ingest(ingest::IngestCommand),
     /// Fill an empty database with synthetic data, or take that data away
     Demo(demo::DemoCommand),
     /// Create, list, move and revoke API keys
@@ -31,8 +33,9 @@ enum Command {
 impl Cli {
     pub async fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Command::Up(command) => command.run(serve::Before::Migrate).await,
-            Command::Serve(command) => command.run(serve::Before::Nothing).await,
+            Command::Up(command) => command.run().await,
+            Command::Serve(command) => command.run().await,
+            Command::Ingest(command) => command.run().await,
             Command::Migrate(command) => command.run().await,
             Command::Demo(command) => command.run().await,
             Command::Keys(command) => command.run().await,

@@ -68,6 +68,9 @@ pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "no new snapshot could be built; the last one is served on"),
         }
+        if let Err(error) = app.snapshot.refresh_sources(&app.store).await {
+            tracing::warn!(%error, "how the sources stand is not known");
+        }
         tokio::select! {
             () = bells.generations.notified() => {}
             () = sleep(POLL) => {}
@@ -85,6 +88,9 @@ pub async fn drain_usage(app: Arc<App>) {
             pruned_at = Instant::now();
             if let Err(error) = app.store.prune_usage().await {
                 tracing::warn!(%error, "old usage waits to be forgotten");
+            }
+            if let Err(error) = app.store.prune_events().await {
+                tracing::warn!(%error, "old events wait to be forgotten");
             }
         }
         if let Err(error) = drain_once(&app).await {

@@ -1,5 +1,6 @@
 //! One replica: everything that `vintem serve` runs, started and stopped as a whole.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vintem_api::App;
-use vintem_domain::Clock;
+use vintem_domain::{Clock, Dataset};
 use vintem_meter::Meter;
 use vintem_pages::PageSettings;
 use vintem_snapshot::LiveSnapshot;
+use vintem_store::read::DatasetState;
 
 use crate::settings::ServeSettings;
 use crate::{follow, http, operator};
@@ -82,6 +84,11 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
 }
 
 impl Replica {
+    /// How far the datasets have come that are served now.
+    pub fn served_states(&self) -> HashMap<Dataset, DatasetState> {
+        self.app.snapshot.get().map(|snapshot| snapshot.states().clone()).unwrap_or_default()
+    }
+
     pub fn is_ready(&self) -> bool {
         self.app.snapshot.get().is_some()
     }

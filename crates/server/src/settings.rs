@@ -7,9 +7,11 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 use clap::Args;
 use ipnet::IpNet;
+use tracing_subscriber::EnvFilter;
 use vintem_api::{ApiSettings, Pepper};
 use vintem_domain::Plan;
 use vintem_domain::plan::Limits;
+use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_store::Store;
 
 /// A value that no log and no error may show.
@@ -61,6 +63,53 @@ pub struct PepperSettings {
     /// The secret under which keys are stored, at least 32 characters. A lost pepper makes every key invalid.
     #[arg(long, env = "VINTEM_KEY_PEPPER", hide_env_values = true)]
     pub key_pepper: Secret,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct LogSettings {
+    /// What is logged, e.g. `info` or `warn,vintem_api=debug`
+    #[arg(long, env = "VINTEM_LOG", default_value = "info,sqlx=warn")]
+    log: String,
+}
+
+impl LogSettings {
+    /// Lines of JSON on standard error.
+    pub fn start(&self) -> anyhow::Result<()> {
+        let filter = EnvFilter::try_new(&self.log).context("VINTEM_LOG cannot be read")?;
+        tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_writer(std::io::stderr)
+            .with_env_filter(filter)
+            .init();
+        Ok(())
+    }
+}
+
+/// Where data comes from. The defaults are the publishers' own addresses.
+#[derive(Debug, Clone, Args)]
+pub struct UpstreamSettings {
+    /// The central bank's time series
+    #[arg(long, env = "VINTEM_SGS_URL", default_value = "https://api.bcb.gov.br")]
+    pub sgs_url: String,
+
+    /// The central bank's exchange rates
+    #[arg(long, env = "VINTEM_PTAX_URL", default_value = "https://olinda.bcb.gov.br")]
+    pub ptax_url: String,
+
+    /// The regulator's files
+    #[arg(long, env = "VINTEM_CVM_URL", default_value = "https://dados.cvm.gov.br")]
+    pub cvm_url: String,
+
+    /// Where the publishers can reach you: an address of a page or an e-mail, sent to them as part of the User-Agent
+    #[arg(long, env = "VINTEM_CONTACT", default_value = "", hide_default_value = true)]
+    pub contact: String,
+}
+
+impl UpstreamSettings {
+    pub fn addresses(&self) -> UpstreamAddresses {
+        UpstreamAddresses { sgs: self.sgs_url.clone(), ptax: self.ptax_url.clone(), cvm: self.cvm_url.clone() }
+    }
 }
 
 #[derive(Debug, Clone, Args)]

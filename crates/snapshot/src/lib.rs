@@ -57,6 +57,10 @@ impl Snapshot {
         self.states.get(&dataset)
     }
 
+    pub fn states(&self) -> &HashMap<Dataset, DatasetState> {
+        &self.states
+    }
+
     /// Zero for what was never loaded.
     pub fn generation(&self, dataset: Dataset) -> i64 {
         self.state(dataset).map_or(0, |state| state.generation)

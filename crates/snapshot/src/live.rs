@@ -7,6 +7,7 @@ use vintem_domain::series::SERIES;
 use vintem_domain::{Company, Currency, Dataset};
 use vintem_store::Store;
 use vintem_store::read::Reader;
+use vintem_store::sources::SourceState;
 
 use crate::companies::Companies;
 use crate::filings::{Filings, FilingsBuilder};
@@ -17,6 +18,9 @@ use crate::{Result, Snapshot};
 #[derive(Debug, Default)]
 pub struct LiveSnapshot {
     current: ArcSwapOption<Snapshot>,
+    /// How the sources stood when they were last looked at. Beside the snapshot: that a source was asked and had
+    /// nothing new changes nothing that is served.
+    sources: ArcSwapOption<Vec<SourceState>>,
     /// One build at a time.
     building: tokio::sync::Mutex<()>,
 }
@@ -24,6 +28,17 @@ pub struct LiveSnapshot {
 impl LiveSnapshot {
     pub fn get(&self) -> Option<Arc<Snapshot>> {
         self.current.load_full()
+    }
+
+    /// Empty where nothing was ever asked for, as in a demonstration.
+    pub fn sources(&self) -> Arc<Vec<SourceState>> {
+        self.sources.load_full().unwrap_or_default()
+    }
+
+    pub async fn refresh_sources(&self, store: &Store) -> Result<()> {
+        let states = store.source_states().await?;
+        self.sources.store(Some(Arc::new(states)));
+        Ok(())
     }
 
     /// Builds what has a newer generation than what is served, beside it, and swaps it in whole. True if it did.

@@ -8,6 +8,7 @@ pub mod keys;
 pub mod listen;
 pub mod load;
 pub mod read;
+pub mod sources;
 pub mod usage;
 
 use std::time::Duration;
@@ -91,9 +92,10 @@ impl Store {
 }
 
 /// The migrations in the order in which they are applied. Append only: an applied file never changes.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "data", include_str!("../migrations/0001_data.sql")),
     (2, "keys and usage", include_str!("../migrations/0002_keys_and_usage.sql")),
+    (3, "ingestion", include_str!("../migrations/0003_ingestion.sql")),
 ];
 
 fn migrator() -> Migrator {

@@ -49,7 +49,7 @@ impl Store {
         sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *transaction).await?;
         sqlx::query("set local statement_timeout = 0").execute(&mut *transaction).await?;
         // Before the view is taken: a truncation is not undone for older views, so none may fall in between.
-        sqlx::query("lock table observation, fx_bulletin, company_version, filing_version in access share mode")
+        sqlx::query("lock table observation, fx_bulletin, company_version, security_version, filing_version in access share mode")
             .execute(&mut *transaction)
             .await?;
         Ok(Reader { transaction })
@@ -97,17 +97,38 @@ impl Reader {
     /// The registry's companies with the names that earlier versions gave them.
     pub async fn companies(&mut self) -> Result<Vec<Company>> {
         let rows = sqlx::query(
-            "select distinct on (cvm_code) company_version.*,
+            "select company.*,
                     array(
                         select former.name
                         from company_version former
-                        where former.cvm_code = company_version.cvm_code
-                          and former.name <> company_version.name
+                        where former.cvm_code = company.cvm_code
+                          and former.name <> company.name
                         group by former.name
                         order by max(former.known_at) desc
-                    ) as former_names
-             from company_version
-             order by cvm_code, known_at desc",
+                    ) as former_names,
+                    coalesce(traded.tickers, '{}') as current_tickers
+             from (
+                 select distinct on (cvm_code) *
+                 from company_version
+                 order by cvm_code, known_at desc
+             ) company
+             left join (
+                 select security.cnpj, array_agg(distinct security.ticker order by security.ticker) as tickers
+                 from (
+                     select distinct on (document_id, ticker) *
+                     from security_version
+                     order by document_id, ticker, known_at desc
+                 ) security
+                 join (
+                     select distinct on (cnpj) cnpj, document_id
+                     from security_version
+                     order by cnpj, reference_date desc, version desc, document_id desc
+                 ) newest_form on newest_form.document_id = security.document_id
+                 where security.traded_until is null
+                 group by security.cnpj
+             ) traded on traded.cnpj = company.cnpj and company.cnpj <> ''
+             where not company.absent
+             order by company.cvm_code",
         )
         .fetch_all(&mut *self.transaction)
         .await?;
@@ -121,7 +142,7 @@ impl Reader {
                 sector: row.try_get("sector")?,
                 trade_name: row.try_get("trade_name")?,
                 former_names: row.try_get("former_names")?,
-                tickers: row.try_get("tickers")?,
+                tickers: row.try_get("current_tickers")?,
                 markets: row.try_get("markets")?,
                 registered_on: row.try_get("registered_on")?,
                 cancelled_on: row.try_get("cancelled_on")?,
@@ -144,11 +165,12 @@ impl Reader {
             "select id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on,
                     reference_date, version, protocol, url
              from filing_version
-             where not exists (
-                 select 1
-                 from filing_version newer
-                 where newer.id = filing_version.id and newer.known_at > filing_version.known_at
-             )",
+             where not absent
+               and not exists (
+                   select 1
+                   from filing_version newer
+                   where newer.id = filing_version.id and newer.known_at > filing_version.known_at
+               )",
         )
         .fetch(&mut *self.transaction);
         while let Some(row) = rows.try_next().await? {

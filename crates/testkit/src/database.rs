@@ -43,6 +43,30 @@ impl TestDatabase {
         Ok(connection)
     }
 
+    pub async fn connect(&self) -> anyhow::Result<PgConnection> {
+        Ok(PgConnection::connect(&self.url()).await?)
+    }
+
+    /// Of the contents of all tables of data, in whatever order they came, without clock times and numbers of our own.
+    pub async fn checksum(&self) -> anyhow::Result<String> {
+        let mut connection = self.connect().await?;
+        let mut checksums = Vec::new();
+        for (table, columns) in CONTENTS {
+            let query = format!(
+                "select count(*) || ' ' || coalesce(md5(string_agg(line, '|' order by line)), '')
+                 from (select md5(row({columns})::text) as line from {table}) lines"
+            );
+            let checksum: String = sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut connection).await?;
+            checksums.push(format!("{table} {checksum}"));
+        }
+        Ok(checksums.join(", "))
+    }
+
+    /// As if no file had ever been seen: all of them come again whole.
+    pub async fn forget_parts(&self) -> anyhow::Result<()> {
+        run(&mut self.connect().await?, "delete from source_part".to_owned()).await
+    }
+
     async fn from_template(template: &str) -> anyhow::Result<Self> {
         let name = format!("vintem_test_{}_{:08x}", std::process::id(), rand::random::<u32>());
         let mut admin = admin().await?;
@@ -53,6 +77,30 @@ impl TestDatabase {
         Ok(Self { name })
     }
 }
+
+/// What counts as the contents of a table: all of it but clock times and numbers of our own. Where a row came from is
+/// part of it, by the bytes and the address.
+const CONTENTS: [(&str, &str); 8] = [
+    ("observation", "series, ref_date, value, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
+    ("fx_bulletin", "currency, ref_date, bulletin, published_at, quote_currency, buy, sell, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
+    (
+        "company_version",
+        "cvm_code, name, cnpj, status, sector, trade_name, markets, registered_on, cancelled_on, status_since,
+         category, situation, control, city, state, auditor, absent, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)",
+    ),
+    (
+        "filing_version",
+        "id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on,
+         reference_date, version, protocol, url, absent, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)",
+    ),
+    (
+        "security_version",
+        "document_id, ticker, cnpj, reference_date, version, market, segment, traded_from, traded_until",
+    ),
+    ("raw_fetch", "dataset, sha256, status, content_type, body"),
+    ("raw_body", "sha256, size, compressed"),
+    ("quarantine", "source, part, sha256, line, reason, content"),
+];
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {

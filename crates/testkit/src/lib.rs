@@ -18,6 +18,18 @@ pub use replica::{PEPPER, TestReplica, TestReplicaOptions, redis_prefix, setting
 
 use std::time::{Duration, Instant};
 
+/// A client for tests.
+pub fn http_client() -> reqwest::ClientBuilder {
+    provide_cryptography();
+    reqwest::Client::builder()
+}
+
+/// Tests speak plain HTTP, but no client can be built without a provider; the product installs the same one.
+fn provide_cryptography() {
+    // That it is there already is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// Waits until something holds, looking often; panics with `what` when it has not held after `at_most`.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, at_most: Duration, mut holds: impl FnMut() -> F) {
     let began = Instant::now();

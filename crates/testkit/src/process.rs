@@ -36,6 +36,8 @@ pub struct ServedProcess {
 impl ServedProcess {
     /// Starts `vintem serve` and waits until it is ready.
     pub fn start(binary: &Path, database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        // Whoever starts one asks it something next.
+        crate::provide_cryptography();
         let mut child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(flags)

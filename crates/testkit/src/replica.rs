@@ -103,7 +103,7 @@ impl TestReplica {
         let clock = Arc::new(ManualClock::new(now));
         let replica = start(&settings, &prefix, clock.clone()).await?;
         eventually("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;
-        let http = reqwest::Client::new();
+        let http = crate::http_client().build()?;
         let description = Description::of_the_project()?;
         Ok(Self { replica, clock, http, database_url: database.url(), redis_prefix: prefix, description })
     }
@@ -154,6 +154,17 @@ impl TestReplica {
             })
             .await?;
         Ok((row.id, key.reveal().to_owned()))
+    }
+
+    /// Waits until what is served is what the database holds.
+    pub async fn settled(&self) -> anyhow::Result<()> {
+        let store = self.store()?;
+        let expected = store.dataset_states().await?;
+        eventually("the snapshot is the newest", Duration::from_secs(10), || async {
+            self.replica.served_states() == expected
+        })
+        .await;
+        Ok(())
     }
 
     /// A key that was good once, and is no more here.

@@ -78,7 +78,7 @@ async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> R
     let snapshot = app.snapshot()?;
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let found = companies.list(&filter, page.offset, page.limit);
-    let tag = Tag::new(&caller, &snapshot, &DATASETS, ());
+    let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
 }
 
@@ -92,7 +92,7 @@ async fn search_companies(caller: Caller, State(app): AppState, query: Query) ->
         Ok(companies.search(&q, page.offset, page.limit)?)
     })
     .await?;
-    let tag = Tag::new(&caller, &snapshot, &DATASETS, ());
+    let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
 }
 
@@ -107,7 +107,7 @@ async fn get_company(
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let company = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
     let canonical = format!("/api/v1/companies/{}", company.id);
-    let mut response = Tag::new(&caller, &snapshot, &DATASETS, ()).answer(|| CompanyBody::from(company));
+    let mut response = Tag::new(&caller, &app, &snapshot, &DATASETS, ()).answer(|| CompanyBody::from(company));
     if let Ok(canonical) = HeaderValue::from_str(&canonical) {
         response.headers_mut().insert(header::CONTENT_LOCATION, canonical);
     }

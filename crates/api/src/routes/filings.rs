@@ -101,7 +101,7 @@ async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Res
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let days = DateRange::ALL.until(today(&app));
     let found = filings.list(&FilingFilter { category: None, company: None, days }, 0, RECENT);
-    let tag = Tag::new(&caller, &snapshot, &[Dataset::Filings], found.total);
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
     Ok(tag.answer(|| RecentBody { data: bodies(filings, &found) }))
 }
 
@@ -115,7 +115,7 @@ async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> R
         Ok(filings.search(&q, today, page.offset, page.limit)?)
     })
     .await?;
-    let tag = Tag::new(&caller, &snapshot, &[Dataset::Filings], found.total);
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(filings, &found)))
 }
 
@@ -129,7 +129,7 @@ async fn get_filing(
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
     let row = filings.by_id(&id).filter(|row| *row >= filings.first_row_until(today(&app)));
     let filing = filings.get(row.ok_or(Problem::NoSuchFiling)?);
-    let tag = Tag::new(&caller, &snapshot, &[Dataset::Filings], ());
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
     Ok(tag.answer(|| FilingBody::from(filing)))
 }
 
@@ -143,7 +143,7 @@ fn list(
     filter.days = filter.days.until(today(app));
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let found = filings.list(&filter, page.offset, page.limit);
-    let tag = Tag::new(caller, snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
+    let tag = Tag::new(caller, app, snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(filings, &found)))
 }
 

@@ -165,13 +165,13 @@ async fn list_series(caller: Caller, State(app): AppState) -> Result<Response, R
             first_date: date(first),
             last_date,
             next_expected_on: last_date.map(|last| dataset.next_expected_on(last)),
-            stale: status::is_stale(&snapshot, dataset, today),
+            stale: status::is_stale(&app, &snapshot, dataset),
             licence: dataset.licence(),
         }
     });
     let data: Vec<CatalogueBody> = series.collect();
     let datasets: Vec<Dataset> = SERIES.iter().map(Dataset::Series).collect();
-    let tag = Tag::new(&caller, &snapshot, &datasets, today);
+    let tag = Tag::new(&caller, &app, &snapshot, &datasets, today);
     Ok(tag.answer(|| CataloguePageBody { total: data.len(), data }))
 }
 
@@ -205,7 +205,7 @@ async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Re
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let rates = loaded(snapshot.fx(), Dataset::Fx)?.pair(pair);
     let body = current(&FxSource { pair, rates }, as_text, today)?;
-    let tag = Tag::new(&caller, &snapshot, &[Dataset::Fx], (body.row.date, body.stale));
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale));
     Ok(tag.answer(|| body))
 }
 
@@ -227,7 +227,7 @@ async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Res
     let datasets = ["selic", "cdi", "ipca", "fx"].map(|id| Dataset::from_id(id).expect("in the table of series"));
     let days = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
     let stale = (body.selic.stale, body.cdi.stale, body.ipca.stale, body.fx.stale);
-    let tag = Tag::new(&caller, &snapshot, &datasets, (days, stale));
+    let tag = Tag::new(&caller, &app, &snapshot, &datasets, (days, stale));
     Ok(tag.answer(|| body))
 }
 
@@ -242,7 +242,7 @@ fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Re
     let snapshot = app.snapshot()?;
     let source = series_source(&snapshot, id)?;
     let body = current(&source, as_text, today(app))?;
-    let tag = Tag::new(caller, &snapshot, &[source.dataset()], (body.row.date, body.stale));
+    let tag = Tag::new(caller, app, &snapshot, &[source.dataset()], (body.row.date, body.stale));
     Ok(tag.answer(|| body))
 }
 
@@ -368,7 +368,7 @@ fn list<S: Source>(caller: &Caller, app: &App, params: &ListParams, snapshot: &S
     let total = served.len();
     // The newest that is served moves without a load where days ahead are stored.
     let newest = served.clone().last().and_then(|at| source.date(at));
-    let tag = Tag::new(caller, snapshot, &[source.dataset()], (newest, stale));
+    let tag = Tag::new(caller, app, snapshot, &[source.dataset()], (newest, stale));
     let response = tag.answer(|| {
         let rows = |at: usize| source.row(at, as_text);
         let data = match order {

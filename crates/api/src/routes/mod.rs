@@ -6,7 +6,7 @@ mod health;
 mod market;
 mod plans;
 mod search;
-mod status;
+pub mod status;
 mod usage;
 
 use std::num::NonZero;

@@ -36,7 +36,7 @@ async fn search(caller: Caller, State(app): AppState, query: Query) -> Result<Re
         Ok((companies, filings))
     })
     .await?;
-    let tag = Tag::new(&caller, &snapshot, &companies::DATASETS, found_filings.total);
+    let tag = Tag::new(&caller, &app, &snapshot, &companies::DATASETS, found_filings.total);
     Ok(tag.answer(|| SearchBody {
         companies: companies::bodies(all_companies, &found_companies),
         filings: filings::bodies(all_filings, &found_filings),

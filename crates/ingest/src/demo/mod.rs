@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use vintem_domain::series::SERIES;
 use vintem_domain::{Company, Dataset, Origin};
 use vintem_store::Store;
-use vintem_store::load::Fetch;
+use vintem_store::load::{Fetch, Security};
 
 use crate::IngestError;
 use filings::Filings;
@@ -153,8 +153,10 @@ async fn append_companies(
     let mut load = store.begin_load(dataset, Origin::Synthetic, &fetch(dataset, size, known_at)).await?;
     for piece in rows.chunks(PIECE_ROWS) {
         load.append_companies(piece).await?;
+        load.append_securities(&securities(piece, size.until)).await?;
     }
-    Ok(load.commit().await?)
+    load.commit().await?;
+    Ok(count(rows.len()))
 }
 
 /// One load in pieces: readers see all filings or none, and memory holds one piece.
@@ -183,6 +185,26 @@ async fn load_filings(
     Ok(load.commit().await?)
 }
 
+/// The tickers of companies as the registration form of each would state them.
+fn securities(companies: &[Company], until: NaiveDate) -> Vec<Security> {
+    let of_company = |company: &Company| -> Vec<Security> {
+        let Some(cnpj) = company.cnpj else { return Vec::new() };
+        let security = |ticker: &String| Security {
+            document_id: u64::from(company.id),
+            cnpj,
+            ticker: ticker.clone(),
+            reference_date: until,
+            version: 1,
+            market: "Bolsa".to_owned(),
+            segment: String::new(),
+            traded_from: company.registered_on,
+            traded_until: None,
+        };
+        company.tickers.iter().map(security).collect()
+    };
+    companies.iter().flat_map(of_company).collect()
+}
+
 /// Nothing was fetched, so the hash is of the text that determines every row.
 fn fetch(dataset: Dataset, size: &DemoSize, fetched_at: DateTime<Utc>) -> Fetch {
     let recipe = format!(
@@ -192,7 +214,7 @@ fn fetch(dataset: Dataset, size: &DemoSize, fetched_at: DateTime<Utc>) -> Fetch 
         size.filings,
         size.until
     );
-    Fetch { address: format!("demo:{}", dataset.id()), fetched_at, sha256: Sha256::digest(recipe).into() }
+    Fetch::made_here(format!("demo:{}", dataset.id()), fetched_at, Sha256::digest(recipe).into())
 }
 
 fn count(rows: usize) -> u64 {

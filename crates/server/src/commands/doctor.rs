@@ -1,19 +1,30 @@
-//! `vintem doctor`: are the settings right, and does what they point to answer?
+//! `vintem doctor`: are the settings right, does what they point to answer, and how fresh is the data?
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use chrono::{NaiveDate, Utc};
 use clap::Args;
-use vintem_domain::Dataset;
+use vintem_domain::dates::sao_paulo_day;
+use vintem_domain::{Dataset, Origin, SystemClock};
+use vintem_ingest::fetch::Patience;
+use vintem_ingest::run::Ingestor;
+use vintem_ingest::source::{Source, Upstream};
 use vintem_meter::Meter;
+use vintem_store::sources::SourceState;
 
+use crate::commands::ingest;
 use crate::replica::REDIS_PREFIX;
-use crate::settings::ServeSettings;
+use crate::settings::{ServeSettings, UpstreamSettings};
 
 #[derive(Debug, Args)]
 pub struct DoctorCommand {
     #[command(flatten)]
     settings: ServeSettings,
+
+    #[command(flatten)]
+    upstreams: UpstreamSettings,
 }
 
 impl DoctorCommand {
@@ -38,6 +49,19 @@ impl DoctorCommand {
                 url => Err(anyhow::anyhow!("{url} is no http or https address")),
             },
         );
+        for (upstream, setting) in
+            [(Upstream::Sgs, "VINTEM_SGS_URL"), (Upstream::Ptax, "VINTEM_PTAX_URL"), (Upstream::Cvm, "VINTEM_CVM_URL")]
+        {
+            say(setting, self.look_at_upstream(upstream).await);
+        }
+        match self.look_at_data().await {
+            Ok(found) => {
+                for (what, found) in found {
+                    say(&what, found);
+                }
+            }
+            Err(error) => say("data", Err(error)),
+        }
         if ailments > 0 {
             bail!("{ailments} of the checks failed");
         }
@@ -54,9 +78,69 @@ impl DoctorCommand {
         Ok(format!("answers, {} of {} datasets loaded", states.len(), Dataset::all().count()))
     }
 
+    async fn is_demo(&self) -> anyhow::Result<bool> {
+        let states = self.settings.database.open()?.dataset_states().await?;
+        Ok(states.values().any(|state| state.origin == Origin::Synthetic))
+    }
+
+    async fn look_at_upstream(&self, upstream: Upstream) -> anyhow::Result<String> {
+        if self.is_demo().await.unwrap_or(false) {
+            return Ok("not asked: the database holds synthetic data".to_owned());
+        }
+        let (addresses, contact) = (self.upstreams.addresses(), &self.upstreams.contact);
+        let (store, clock) = (self.settings.database.open()?, Arc::new(SystemClock));
+        let ingestor =
+            Ingestor::with_patience(store, clock, &addresses, contact, Patience::ONE_TRY, Patience::ONE_TRY)?;
+        ingestor.probe(upstream).await?;
+        Ok(format!("{} answers", upstream.name()))
+    }
+
+    /// How fresh each dataset is, and what to do where it is not.
+    async fn look_at_data(&self) -> anyhow::Result<Vec<(String, anyhow::Result<String>)>> {
+        if self.is_demo().await? {
+            return Ok(vec![("data".to_owned(), Ok("synthetic: `vintem demo --remove` takes it away".to_owned()))]);
+        }
+        let (store, today) = (self.settings.database.open()?, sao_paulo_day(Utc::now()));
+        let (newest, sources, checks) =
+            (store.newest_days(today).await?, store.source_states().await?, store.cross_checks().await?);
+        let mut found = Vec::new();
+        for source in Source::all() {
+            let state = sources.iter().find(|state| state.source == source.id());
+            let days = newest.get(&source.dataset()).copied();
+            found.push((source.id().to_owned(), freshness(source, state, days, today)));
+        }
+        for check in checks {
+            let (id, words) = (format!("check {}", check.id), ingest::agreement(&check));
+            found.push((id, if check.differing == 0 { Ok(words) } else { Err(anyhow::anyhow!("{words}")) }));
+        }
+        Ok(found)
+    }
+
     async fn look_at_redis(&self) -> anyhow::Result<String> {
         let meter = Meter::open(self.settings.redis_url()?, REDIS_PREFIX, Duration::from_secs(60))?;
         meter.ping().await?;
         Ok("answers".to_owned())
+    }
+}
+
+fn freshness(
+    source: Source,
+    state: Option<&SourceState>,
+    newest: Option<NaiveDate>,
+    today: NaiveDate,
+) -> anyhow::Result<String> {
+    let id = source.id();
+    let Some(state) = state else { bail!("never asked for: run `vintem ingest {id}`") };
+    if let Some(failure) = &state.failure {
+        bail!("the last request failed: {failure}. What is stored is served on; `vintem ingest {id}` asks again");
+    }
+    let Some(checked_at) = state.checked_at else { bail!("not filled to the end: run `vintem ingest {id}` again") };
+    let asked = checked_at.format("%Y-%m-%d %H:%M UTC");
+    match newest {
+        Some(newest) if source.dataset().is_stale(newest, today) => {
+            bail!("its newest day is {newest} although it was asked on {asked}: look at what the publisher has")
+        }
+        Some(newest) => Ok(format!("up to {newest}, asked on {asked}")),
+        None => Ok(format!("asked on {asked}")),
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod doctor;
+pub mod ingest;
 pub mod keys;
 pub mod migrate;
 pub mod serve;

@@ -4,44 +4,72 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
-use vintem_domain::{SystemClock, VERSION};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use vintem_domain::{Clock, Origin, SystemClock, VERSION};
+use vintem_ingest::run::{Ingestor, Silent};
+use vintem_ingest::watch::watch as keep_watching;
 
 use crate::replica::{self, REDIS_PREFIX};
-use crate::settings::ServeSettings;
+use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
 
 #[derive(Debug, Args)]
 pub struct ServeCommand {
     #[command(flatten)]
     settings: ServeSettings,
 
-    /// What is logged, e.g. `info` or `warn,vintem_api=debug`
-    #[arg(long, env = "VINTEM_LOG", default_value = "info,sqlx=warn")]
-    log: String,
+    #[command(flatten)]
+    log: LogSettings,
 }
 
-/// What is done before serving.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
-    Nothing,
-    Migrate,
+/// `vintem up`: all roles in one process.
+#[derive(Debug, Args)]
+pub struct UpCommand {
+    #[command(flatten)]
+    serve: ServeCommand,
+
+    #[command(flatten)]
+    upstreams: UpstreamSettings,
+
+    /// Ask the publishers for nothing: serve what the database holds
+    #[arg(long)]
+    no_ingest: bool,
+}
+
+impl UpCommand {
+    pub async fn run(self) -> anyhow::Result<()> {
+        self.serve.log.start()?;
+        let signals = Signals::new()?;
+        let store = self.serve.settings.database.open()?;
+        store.migrate().await.context("the database was not migrated")?;
+        let (stop, stopping) = watch::channel(false);
+        // Beside synthetic data nothing real may stand, so a demonstration asks for nothing.
+        let states = store.dataset_states().await?;
+        let is_demo = states.values().any(|state| state.origin == Origin::Synthetic);
+        let ingestion = (!self.no_ingest && !is_demo).then(|| {
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+            let addresses = self.upstreams.addresses();
+            let ingestor = Ingestor::new(store, clock.clone(), &addresses, &self.upstreams.contact);
+            ingestor
+                .map(|ingestor| tokio::spawn(async move { keep_watching(&ingestor, &clock, &Silent, stopping).await }))
+        });
+        let ingestion = ingestion.transpose()?;
+        self.serve.serve(signals).await?;
+        stop.send_replace(true);
+        if let Some(ingestion) = ingestion {
+            ingestion.await?;
+        }
+        Ok(())
+    }
 }
 
 impl ServeCommand {
-    pub async fn run(self, before: Before) -> anyhow::Result<()> {
-        let filter = EnvFilter::try_new(&self.log).context("VINTEM_LOG cannot be read")?;
-        tracing_subscriber::fmt()
-            .json()
-            .flatten_event(true)
-            .with_writer(std::io::stderr)
-            .with_env_filter(filter)
-            .init();
-        // Before anything is announced, so that no signal finds the default that kills.
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        if before == Before::Migrate {
-            self.settings.database.open()?.migrate().await.context("the database was not migrated")?;
-        }
+    pub async fn run(self) -> anyhow::Result<()> {
+        self.log.start()?;
+        self.serve(Signals::new()?).await
+    }
+
+    async fn serve(self, mut signals: Signals) -> anyhow::Result<()> {
         let replica = replica::start(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
         tracing::info!(
             version = VERSION,
@@ -49,12 +77,28 @@ impl ServeCommand {
             admin_address = %replica.admin_address,
             "listening"
         );
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        signals.stop().await;
         tracing::info!("stopping");
         replica.stop().await;
         Ok(())
+    }
+}
+
+/// What asks the process to end. Made before anything is announced, so that no signal finds the default that kills.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    pub async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }

@@ -11,7 +11,7 @@ use vintem_testkit::{TestDatabase, TestReplica, eventually};
 use crate::{Outcome, friday};
 
 fn fetch() -> Fetch {
-    Fetch { address: "test:selic".into(), fetched_at: friday(), sha256: [7; 32] }
+    Fetch::made_here("test:selic".into(), friday(), [7; 32])
 }
 
 fn observation(day: &str, value: &str) -> Observation {

@@ -23,7 +23,7 @@ async fn demo_data_is_loaded_once_and_taken_away_whole() -> Outcome {
 
     // What is real may not join what is made up.
     let selic = series::by_id("selic").expect("in the table");
-    let fetch = Fetch { address: "test:selic".into(), fetched_at: friday(), sha256: [7; 32] };
+    let fetch = Fetch::made_here("test:selic".into(), friday(), [7; 32]);
     assert!(store.begin_load(Dataset::Series(selic), Origin::Real, &fetch).await.is_err());
 
     let (status, ..) = run_vintem(binary(), &database.url(), &["demo", "--remove"]).await?;
@@ -37,7 +37,7 @@ async fn demo_data_is_loaded_once_and_taken_away_whole() -> Outcome {
 async fn demo_refuses_a_database_that_holds_real_data() -> Outcome {
     let database = TestDatabase::empty().await?;
     let (store, selic) = (database.store()?, series::by_id("selic").expect("in the table"));
-    let fetch = Fetch { address: "test:selic".into(), fetched_at: friday(), sha256: [7; 32] };
+    let fetch = Fetch::made_here("test:selic".into(), friday(), [7; 32]);
     let mut load = store.begin_load(Dataset::Series(selic), Origin::Real, &fetch).await?;
     let row = Observation { date: "2026-11-13".parse()?, value: "15.00".parse()? };
     load.append_observations(selic, &[row]).await?;

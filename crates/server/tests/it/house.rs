@@ -58,7 +58,7 @@ fn only_pages_and_health_take_nothing_of_the_quota() {
 #[tokio::test]
 async fn the_example_names_every_setting() -> Outcome {
     let example = std::fs::read_to_string(root().join(".env.example"))?;
-    let (_, help, _) = vintem_testkit::run_vintem(crate::binary(), "", &["serve", "--help"]).await?;
+    let (_, help, _) = vintem_testkit::run_vintem(crate::binary(), "", &["up", "--help"]).await?;
     let settings: BTreeSet<&str> = help
         .split(|character: char| !character.is_ascii_uppercase() && character != '_')
         .filter(|word| word.starts_with("VINTEM_"))

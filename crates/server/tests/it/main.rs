@@ -1,6 +1,7 @@
 //! The service from outside: over HTTP, on a real PostgreSQL and a real Redis. A test's name is what it guarantees.
 
 mod bad_input;
+mod bad_upstreams;
 mod contract;
 mod data;
 mod decisions;
@@ -10,6 +11,7 @@ mod exactness;
 mod gate;
 mod headers;
 mod house;
+mod ingest;
 mod keys;
 mod market;
 mod pages;

@@ -29,7 +29,7 @@ async fn every_value_keeps_its_characters_from_load_to_answer() -> Outcome {
         Ok(Observation { date: first + chrono::Days::new(at as u64), value: text.parse::<Decimal>()? })
     });
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    let fetch = Fetch { address: "test:cdi".into(), fetched_at: friday(), sha256: [1; 32] };
+    let fetch = Fetch::made_here("test:cdi".into(), friday(), [1; 32]);
     let mut load = database.store()?.begin_load(Dataset::Series(cdi), Origin::Real, &fetch).await?;
     load.append_observations(cdi, &rows).await?;
     load.commit().await?;

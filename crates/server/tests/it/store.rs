@@ -5,13 +5,13 @@ use vintem_domain::usage::{Counts, KeyDay};
 use vintem_domain::{Cnpj, Company, Dataset, Origin, Plan, series};
 use vintem_store::Store;
 use vintem_store::keys::NewKey;
-use vintem_store::load::{Fetch, Observation};
+use vintem_store::load::{Fetch, Observation, Security};
 use vintem_testkit::TestDatabase;
 
 use crate::{Outcome, friday};
 
 fn fetch(hours: i64) -> Fetch {
-    Fetch { address: "test:".into(), fetched_at: friday() + Duration::hours(hours), sha256: [7; 32] }
+    Fetch::made_here("test:".into(), friday() + Duration::hours(hours), [7; 32])
 }
 
 fn observation(day: &str, value: &str) -> Observation {
@@ -70,7 +70,7 @@ async fn a_renamed_company_keeps_its_former_names() -> Outcome {
         id: 123,
         name: name.into(),
         cnpj: Cnpj::parse("33.000.167/0001-01"),
-        tickers: vec!["ABCD3".into(), "with \"quotes\" and \\".into()],
+        markets: vec!["BOLSA".into(), "with \"quotes\" and \\".into()],
         registered: true,
         ..Company::default()
     };
@@ -82,6 +82,38 @@ async fn a_renamed_company_keeps_its_former_names() -> Outcome {
     let companies = store.reader().await?.companies().await?;
     let expected = Company { former_names: vec!["Três S.A.".into(), "Um S.A.".into()], ..named("Dois S.A.") };
     assert_eq!(companies, [expected]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn tickers_are_those_of_the_newest_form_that_are_still_traded() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let store = database.store()?;
+    let cnpj = Cnpj::parse("33.000.167/0001-01").expect("a CNPJ");
+    let company = Company { id: 123, name: "Um S.A.".into(), cnpj: Some(cnpj), registered: true, ..Company::default() };
+    let security = |document_id: u64, ticker: &str, year: i32, ended: bool| Security {
+        document_id,
+        cnpj,
+        ticker: ticker.into(),
+        reference_date: NaiveDate::from_ymd_opt(year, 1, 1).expect("a day"),
+        version: 1,
+        market: "Bolsa".into(),
+        segment: String::new(),
+        traded_from: None,
+        traded_until: ended.then(|| friday().date_naive()),
+    };
+    // The older form comes last, as years do in any order.
+    let forms = [
+        vec![security(2, "UMSA4", 2026, false), security(2, "UMSA3", 2026, true)],
+        vec![security(1, "UMSA11", 2020, false)],
+    ];
+    for (hours, form) in forms.iter().enumerate() {
+        let mut load = store.begin_load(Dataset::Companies, Origin::Real, &fetch(hours as i64)).await?;
+        load.append_companies(std::slice::from_ref(&company)).await?;
+        load.append_securities(form).await?;
+        load.commit().await?;
+    }
+    assert_eq!(store.reader().await?.companies().await?[0].tickers, ["UMSA4"]);
     Ok(())
 }
 

@@ -1,0 +1,216 @@
+//! `vintem ingest`
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use chrono::{NaiveDate, NaiveTime, Utc};
+use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use tokio::sync::watch;
+use vintem_domain::{Clock, SystemClock};
+use vintem_ingest::run::{Ingestor, PartOutcome, Reporter, Silent, named};
+use vintem_ingest::source::{Source, Upstream};
+use vintem_ingest::watch::watch as keep_watching;
+use vintem_store::sources::CrossCheck;
+
+use crate::commands::serve::Signals;
+use crate::settings::{DatabaseSettings, LogSettings, UpstreamSettings};
+
+#[derive(Debug, Args)]
+#[command(after_help = sources_help())]
+pub struct IngestCommand {
+    #[command(flatten)]
+    database: DatabaseSettings,
+
+    #[command(flatten)]
+    upstreams: UpstreamSettings,
+
+    #[command(flatten)]
+    log: LogSettings,
+
+    /// What to ask for; all sources where none is named
+    sources: Vec<String>,
+
+    /// Only what is of this day or later
+    #[arg(long)]
+    since: Option<NaiveDate>,
+
+    /// Go on asking, each source by its own schedule
+    #[arg(long, conflicts_with_all = ["sources", "since", "file"])]
+    watch: bool,
+
+    /// Load a file that was kept instead of asking; takes one source
+    #[arg(long, requires = "known_at")]
+    file: Option<PathBuf>,
+
+    /// The day from which on the contents of the file were known
+    #[arg(long, requires = "file")]
+    known_at: Option<NaiveDate>,
+}
+
+fn sources_help() -> String {
+    let ids: Vec<&str> = Source::all().map(Source::id).collect();
+    format!("Sources: {}; or groups of them: sgs, ptax, cvm, filings", ids.join(", "))
+}
+
+impl IngestCommand {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let store = self.database.open()?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let upstreams = &self.upstreams;
+        let ingestor = Ingestor::new(store, clock.clone(), &upstreams.addresses(), &upstreams.contact)?;
+        if self.watch {
+            self.log.start()?;
+            let mut signals = Signals::new()?;
+            let (stopper, stop) = watch::channel(false);
+            tokio::spawn(async move {
+                signals.stop().await;
+                stopper.send_replace(true);
+            });
+            keep_watching(&ingestor, &clock, &Silent, stop).await;
+            return Ok(());
+        }
+        let sources = named(&self.sources)?;
+        match (&self.file, self.known_at) {
+            (Some(file), Some(known_at)) => load_file(&ingestor, &self.sources, &sources, file, known_at).await,
+            _ => fill(&ingestor, &sources, self.since).await,
+        }
+    }
+}
+
+async fn fill(ingestor: &Ingestor, sources: &[Source], since: Option<NaiveDate>) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let is_terminal = std::io::stderr().is_terminal();
+    let (bars, lines) = (Bars::default(), Lines);
+    let reporter: &dyn Reporter = if is_terminal { &bars } else { &lines };
+    let report = ingestor.run(sources, since, reporter).await?;
+    let seconds = began.elapsed().as_secs_f64().max(0.001);
+    for alert in &report.alerts {
+        println!("ALERT {alert}");
+    }
+    for check in &report.checks {
+        println!("{}", agreement(check));
+    }
+    for (source, part, problem) in &report.failures {
+        println!("FAIL  {} {part}: {problem}", source.id());
+    }
+    println!(
+        "{} parts, {:.1} MB, {} rows read, {} appended, {} set aside, in {seconds:.1} s ({:.0} rows a second).",
+        report.parts,
+        report.bytes as f64 / 1e6,
+        report.rows,
+        report.appended,
+        report.set_aside,
+        report.rows as f64 / seconds
+    );
+    if !report.failures.is_empty() {
+        bail!(
+            "{} of {} parts failed; what is stored stays, and the next run asks again",
+            report.failures.len(),
+            report.parts
+        );
+    }
+    Ok(())
+}
+
+async fn load_file(
+    ingestor: &Ingestor,
+    names: &[String],
+    sources: &[Source],
+    file: &PathBuf,
+    known_at: NaiveDate,
+) -> anyhow::Result<()> {
+    let [source] = sources else { bail!("name the one source that the file is of, not {}", names.len()) };
+    let bytes = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("file");
+    let known_at = known_at.and_time(NaiveTime::MIN).and_utc();
+    if known_at > Utc::now() {
+        bail!("--known-at lies in the future");
+    }
+    let report = ingestor.load_file(*source, name, &bytes, known_at).await?;
+    println!("{} rows read, {} appended, {} set aside.", report.rows, report.appended, report.set_aside);
+    Ok(())
+}
+
+pub fn agreement(check: &CrossCheck) -> String {
+    let worst =
+        check.worst_date.map_or(String::new(), |date| format!(", at most by {} on {date}", check.largest_difference));
+    format!("CHECK {}: {} of {} days differ{worst}", check.id, check.differing, check.compared)
+}
+
+/// A bar for each upstream, on a terminal.
+struct Bars {
+    all: MultiProgress,
+    bars: Mutex<Vec<(Upstream, ProgressBar)>>,
+    rows: Mutex<(u64, u64)>,
+}
+
+impl Default for Bars {
+    fn default() -> Self {
+        Self { all: MultiProgress::new(), bars: Mutex::default(), rows: Mutex::default() }
+    }
+}
+
+impl Bars {
+    fn bar(&self, upstream: Upstream) -> ProgressBar {
+        let mut bars = self.bars.lock().expect("never held across a panic");
+        if let Some((_, bar)) = bars.iter().find(|(of, _)| *of == upstream) {
+            return bar.clone();
+        }
+        let bar = self.all.add(ProgressBar::new(0));
+        if let Ok(style) = ProgressStyle::with_template("{prefix:9} {bar:30} {pos}/{len} {msg} {eta} left") {
+            bar.set_style(style);
+        }
+        bar.set_prefix(upstream.name());
+        bars.push((upstream, bar.clone()));
+        bar
+    }
+}
+
+impl Reporter for Bars {
+    fn source_began(&self, source: Source, parts: usize) {
+        let bar = self.bar(source.upstream());
+        bar.inc_length(parts as u64);
+        bar.set_message(source.id());
+    }
+
+    fn part_ended(&self, source: Source, part: &str, outcome: &PartOutcome) {
+        let bar = self.bar(source.upstream());
+        if let PartOutcome::Good(report) = outcome {
+            let mut rows = self.rows.lock().expect("never held across a panic");
+            *rows = (rows.0 + report.rows, rows.1 + report.bytes);
+            bar.set_message(format!("{} {part}, {} rows, {:.1} MB in all", source.id(), rows.0, rows.1 as f64 / 1e6));
+        }
+        bar.inc(1);
+    }
+
+    fn source_ended(&self, _: Source) {}
+}
+
+/// A line for each part, elsewhere.
+struct Lines;
+
+impl Reporter for Lines {
+    fn source_began(&self, _: Source, _: usize) {}
+
+    fn part_ended(&self, source: Source, part: &str, outcome: &PartOutcome) {
+        let source = source.id();
+        match outcome {
+            PartOutcome::Good(report) if report.unchanged => println!("{source} {part}: nothing new"),
+            PartOutcome::Good(report) => println!(
+                "{source} {part}: {} rows read, {} appended, {} set aside, {:.1} MB",
+                report.rows,
+                report.appended,
+                report.set_aside,
+                report.bytes as f64 / 1e6
+            ),
+            PartOutcome::NotThereYet => println!("{source} {part}: not there yet"),
+            PartOutcome::Failed(error) => println!("{source} {part}: failed: {error}"),
+        }
+    }
+
+    fn source_ended(&self, _: Source) {}
+}

@@ -1,0 +1,388 @@
+//! Ingestion, from the stand-ins of the upstreams to what is served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Days, NaiveDate, Utc};
+use serde_json::{Value, json};
+use vintem_domain::{ManualClock, Plan};
+use vintem_ingest::fetch::{Patience, UpstreamAddresses};
+use vintem_ingest::run::{Ingestor, RunReport, Silent, named};
+use vintem_ingest::source::Source;
+use vintem_testkit::upstreams::{Fault, IpeRow, Upstream, UpstreamOptions, Upstreams};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+
+use crate::{Outcome, ROOMY, friday};
+
+/// Tries as often as in earnest, without the waits.
+const IMPATIENT: Patience = Patience {
+    tries: 3,
+    first_wait: Duration::from_millis(2),
+    longest_wait: Duration::from_millis(5),
+    budget: Duration::from_secs(5),
+    timeout: Duration::from_secs(3),
+};
+
+/// Enough for most: series of each frequency, companies and filings. Bulletins are half a million rows.
+const FILLED: [&str; 6] = ["selic", "cdi", "selic-daily", "ipca", "companies", "ipe"];
+
+/// Upstreams, a database, and what fills the one from the other.
+pub struct World {
+    pub upstreams: Upstreams,
+    clock: Arc<ManualClock>,
+    ingestor: Ingestor,
+    database: TestDatabase,
+}
+
+impl World {
+    async fn new() -> anyhow::Result<Self> {
+        Self::with(UpstreamOptions { ipe_rows_per_year: 60, ..UpstreamOptions::default() }, IMPATIENT).await
+    }
+
+    pub async fn with(options: UpstreamOptions, patience: Patience) -> anyhow::Result<Self> {
+        let (upstreams, database) = (Upstreams::start(options)?, TestDatabase::empty().await?);
+        let clock = Arc::new(ManualClock::new(friday()));
+        let ingestor = ingestor(&upstreams, &database, &clock, patience)?;
+        Ok(Self { upstreams, clock, ingestor, database })
+    }
+
+    pub async fn ingest(&self, sources: &[&str]) -> anyhow::Result<RunReport> {
+        let names: Vec<String> = sources.iter().map(|name| (*name).to_owned()).collect();
+        Ok(self.ingestor.run(&named(&names)?, None, &Silent).await?)
+    }
+
+    /// One source of each shape; nothing may fail.
+    pub async fn fill(&self) -> anyhow::Result<RunReport> {
+        let report = self.ingest(&FILLED).await?;
+        anyhow::ensure!(report.failures.is_empty(), "{:#?}", report.failures);
+        Ok(report)
+    }
+
+    /// Some time passes, here and there.
+    pub fn let_pass(&self, days: u64) {
+        let now = vintem_domain::Clock::now(&*self.clock) + Days::new(days) + chrono::Duration::minutes(1);
+        self.clock.set(now);
+        self.upstreams.set_today(vintem_domain::dates::sao_paulo_day(now));
+    }
+
+    async fn events(&self) -> anyhow::Result<Vec<(String, Value)>> {
+        let mut connection = self.database.connect().await?;
+        let rows: Vec<(String, String)> = sqlx::query_as("select type, subject::text from event order by sequence")
+            .fetch_all(&mut connection)
+            .await?;
+        rows.into_iter().map(|(kind, subject)| Ok((kind, serde_json::from_str(&subject)?))).collect()
+    }
+
+    /// Files that were set aside whole.
+    pub async fn quarantined_files(&self) -> anyhow::Result<i64> {
+        let mut connection = self.database.connect().await?;
+        Ok(sqlx::query_scalar("select count(*) from quarantine where line = 0").fetch_one(&mut connection).await?)
+    }
+
+    pub async fn serve(&self) -> anyhow::Result<(TestReplica, String)> {
+        let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
+        let replica = TestReplica::start_with(&self.database, vintem_domain::Clock::now(&*self.clock), options).await?;
+        let (_, key) = replica.create_key(Plan::Platinum).await?;
+        Ok((replica, key))
+    }
+}
+
+fn ingestor(
+    upstreams: &Upstreams,
+    database: &TestDatabase,
+    clock: &Arc<ManualClock>,
+    patience: Patience,
+) -> anyhow::Result<Ingestor> {
+    let addresses =
+        UpstreamAddresses { sgs: upstreams.sgs_url(), ptax: upstreams.ptax_url(), cvm: upstreams.cvm_url() };
+    let clock: Arc<dyn vintem_domain::Clock> = clock.clone();
+    Ok(Ingestor::with_patience(database.store()?, clock, &addresses, "https://example.com", patience, patience)?)
+}
+
+fn day(text: &str) -> NaiveDate {
+    text.parse().expect("a day")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_database_is_filled_and_served() -> Outcome {
+    let world = World::new().await?;
+    let report = world.ingest(&[]).await?;
+    assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    println!("rows: {}", report.rows);
+    println!("appended: {}", report.appended);
+    let (replica, key) = world.serve().await?;
+    let status: Value = replica.get("/api/v1/status").await?.json().await?;
+    for source in status["sources"].as_array().expect("a list") {
+        assert!(source["rows"].as_u64() > Some(0), "{source}");
+        assert!(source["last_success_at"].is_string() && source["stale"] == json!(false), "{source}");
+    }
+    assert_eq!((&status["synthetic"], &status["status"]), (&json!(false), &json!("ok")));
+    let overview = replica.get("/api/v1/market/overview").await?;
+    assert_eq!(overview.headers().get("x-data-source"), None);
+    assert!(overview.headers().contains_key("x-data-as-of") && !overview.headers().contains_key("x-data-stale"));
+    let filings: Value = replica.get_with("/api/v1/filings?limit=1", &key).await?.json().await?;
+    let company = filings["data"][0]["company_id"].as_str().expect("text");
+    assert_eq!(replica.get_with(&format!("/api/v1/companies/{company}"), &key).await?.status(), 200);
+    // Every series that says the same as another does say the same.
+    assert!(report.checks.len() >= 4, "{:?}", report.checks);
+    for check in &report.checks {
+        assert_eq!(check.differing, 0, "{check:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstreams_are_asked_politely() -> Outcome {
+    let world = World::new().await?;
+    world.ingest(&[]).await?;
+    for upstream in [Upstream::Sgs, Upstream::Ptax, Upstream::Cvm] {
+        assert_eq!(world.upstreams.most_in_flight(upstream), 1, "{upstream:?}");
+        for seen in world.upstreams.requests_to(upstream) {
+            let agent = seen.header("user-agent").unwrap_or_default();
+            assert_eq!(agent, format!("vintem/{} (+https://example.com)", vintem_domain::VERSION));
+        }
+    }
+    world.upstreams.forget_requests();
+    world.let_pass(0);
+    let again = world.ingest(&["cvm"]).await?;
+    assert_eq!((again.appended, again.bytes), (0, 0), "what we have does not come again");
+    let seen = world.upstreams.requests_to(Upstream::Cvm);
+    let held: Vec<_> = seen.iter().filter(|seen| seen.header("if-none-match").is_some()).collect();
+    assert!(held.len() > 20 && held.iter().all(|seen| seen.status == Some(304)), "{held:?}");
+    // What is not there yet cannot be held.
+    assert!(seen.iter().all(|seen| matches!(seen.status, Some(304 | 404))), "{seen:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_filling_is_no_news_and_what_follows_is_told_once() -> Outcome {
+    let world = World::new().await?;
+    world.fill().await?;
+    assert_eq!(world.events().await?, [], "the first filling");
+    world.let_pass(0);
+    world.fill().await?;
+    assert_eq!(world.events().await?, [], "the same again");
+
+    // One new filing, one new rate, one changed company, one revised value.
+    let company = world.upstreams.companies()[0].clone();
+    let filing = IpeRow::material_fact(
+        &company.cnpj,
+        &company.name,
+        company.code,
+        day("2026-11-13"),
+        99_000_001,
+        "Uma aquisição",
+    );
+    world.upstreams.add_filing(filing)?;
+    world.upstreams.override_sgs(11, day("2026-11-12"), "0.099999");
+    let renamed = renamed(&world.upstreams.registry(), &company.name);
+    world.upstreams.set_registry(renamed);
+    world.let_pass(1);
+    for _ in 0..3 {
+        let report = world.ingest(&["ipe", "companies", "selic-daily", "selic"]).await?;
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    }
+    let mut events = world.events().await?;
+    events.sort_by(|one, other| one.0.cmp(&other.0));
+    let kinds: Vec<&str> = events.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["company.updated", "filing.published", "rate.published", "series.revised"], "{events:#?}");
+    assert_eq!(events[1].1, json!({"filing": "99000001"}));
+    assert_eq!(events[2].1, json!({"series": "selic", "date": "2026-11-14"}));
+    assert_eq!((&events[3].1["date"], &events[3].1["new"]), (&json!("2026-11-12"), &json!("0.099999")));
+    Ok(())
+}
+
+/// The registry with this company called otherwise, of the same length.
+fn renamed(registry: &[u8], name: &str) -> Vec<u8> {
+    let name: Vec<u8> = name.chars().map(|character| u8::try_from(u32::from(character)).unwrap_or(b'?')).collect();
+    let mut other = name.clone();
+    other[0] = if other[0] == b'Z' { b'Y' } else { b'Z' };
+    let mut changed = registry.to_vec();
+    let places: Vec<usize> =
+        registry.windows(name.len()).enumerate().filter(|(_, part)| *part == name).map(|(at, _)| at).collect();
+    for at in places {
+        changed[at..at + name.len()].copy_from_slice(&other);
+    }
+    changed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_days_without_upstreams_are_said_and_end_with_them() -> Outcome {
+    let world = World::new().await?;
+    world.fill().await?;
+    let (replica, key) = world.serve().await?;
+    let paths = ["/api/v1/market/ipca", "/api/v1/market/cdi", "/api/v1/filings", "/api/v1/companies"];
+    let ask = |path: &'static str| replica.get_with(path, &key);
+    let as_of = ask("/api/v1/market/cdi").await?.headers()["x-data-as-of"].clone();
+    world.upstreams.set_fault("/", Some(Fault::Unavailable { retry_after: Some("1".into()) }));
+    // From Friday to the Friday after, so that five business days have no rate.
+    for _ in 0..7 {
+        world.let_pass(1);
+        replica.clock.set(vintem_domain::Clock::now(&*world.clock));
+        let report = world.ingest(&["cdi", "companies"]).await?;
+        assert_eq!((report.appended, report.failures.len()), (0, 2), "{:#?}", report.failures);
+        for path in paths {
+            assert_eq!(ask(path).await?.status(), 200, "{path}");
+        }
+    }
+    let stale = ask("/api/v1/market/cdi").await?;
+    assert_eq!((&stale.headers()["x-data-stale"], &stale.headers()["x-data-as-of"]), (&"true".parse()?, &as_of));
+    assert_eq!(stale.json::<Value>().await?["stale"], json!(true));
+    assert_eq!(replica.get("/health").await?.json::<Value>().await?["status"], "degraded");
+    eventually("the registry is stale as well", Duration::from_secs(5), || async {
+        ask("/api/v1/companies").await.is_ok_and(|answer| answer.headers().contains_key("x-data-stale"))
+    })
+    .await;
+
+    world.upstreams.clear_faults();
+    world.fill().await?;
+    eventually("all is well again, one cycle later", Duration::from_secs(10), || async {
+        for path in ["/api/v1/market/cdi", "/api/v1/companies"] {
+            if !ask(path).await.is_ok_and(|answer| !answer.headers().contains_key("x-data-stale")) {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_asked_for_is_kept() -> Outcome {
+    let world = World::new().await?;
+    for fault in
+        [Fault::TooManyRequests { retry_after: Some("1".into()) }, Fault::Unavailable { retry_after: Some("1".into()) }]
+    {
+        world.upstreams.forget_requests();
+        world.upstreams.set_fault("/", Some(fault.times(1)));
+        let report = world.ingest(&["ipca"]).await?;
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        let seen = world.upstreams.requests_to(Upstream::Sgs);
+        let waited = seen[1].at.duration_since(seen[0].at);
+        assert!(waited >= Duration::from_secs(1), "{waited:?}");
+    }
+    // A wait that is longer than the patience is for the next run.
+    world.upstreams.set_fault("/", Some(Fault::TooManyRequests { retry_after: Some("3600".into()) }));
+    world.upstreams.forget_requests();
+    let report = world.ingest(&["ipca"]).await?;
+    assert!(report.failures[0].2.contains("come again in 3600 s"), "{:#?}", report.failures);
+    assert_eq!(world.upstreams.requests_to(Upstream::Sgs).len(), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_that_are_too_wide_are_halved() -> Outcome {
+    let world = World::new().await?;
+    world.upstreams.set_fault("bcdata.sgs.12/", Some(Fault::WindowTooWide { with_200: false }.times(2)));
+    world.upstreams.set_fault("bcdata.sgs.11/", Some(Fault::WindowTooWide { with_200: true }.times(2)));
+    let report = world.ingest(&["cdi-daily", "selic-daily"]).await?;
+    assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    let store = world.database.store()?;
+    for id in ["cdi-daily", "selic-daily"] {
+        assert!(store.current_values(id).await?.len() > 9_000, "{id}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_company_that_vanishes_is_marked_after_two_files_and_never_many_at_once() -> Outcome {
+    let world = World::new().await?;
+    world.fill().await?;
+    let whole = world.upstreams.registry();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let without = |gone: usize, note: &str| -> Vec<u8> {
+        let mut file: Vec<u8> = lines[..lines.len() - gone].concat();
+        // Another file each time: its auditor is called otherwise.
+        let at = file.iter().rposition(|byte| *byte == b';').expect("a field");
+        file.splice(at..at, note.bytes());
+        file
+    };
+    let registered = || async {
+        let mut connection = world.database.connect().await?;
+        let count: i64 = sqlx::query_scalar(
+            "select count(*)
+             from (select distinct on (cvm_code) absent from company_version order by cvm_code, known_at desc) company
+             where not absent",
+        )
+        .fetch_one(&mut connection)
+        .await?;
+        anyhow::Ok(count)
+    };
+    let before = registered().await?;
+    for (turn, expected) in [(1, before), (2, before - 1), (3, before - 1)] {
+        world.upstreams.set_registry(without(1, &"x".repeat(turn)));
+        world.let_pass(1);
+        world.ingest(&["companies"]).await?;
+        assert_eq!(registered().await?, expected, "after {turn} files without it");
+    }
+    // Many at once: not believed, however often.
+    for turn in 4..7 {
+        world.upstreams.set_registry(without(lines.len() / 11, &"x".repeat(turn)));
+        world.let_pass(1);
+        world.ingest(&["companies"]).await?;
+        assert_eq!(registered().await?, before - 1);
+    }
+    // And what comes back is back.
+    world.upstreams.set_registry(whole.clone());
+    world.let_pass(1);
+    world.ingest(&["companies"]).await?;
+    assert_eq!(registered().await?, before);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_order_of_files_and_how_often_they_come_change_nothing() -> Outcome {
+    let straight = World::new().await?;
+    straight.fill().await?;
+    let expected = straight.database.checksum().await?;
+    let crossed = World::new().await?;
+    let mut sources = named(&FILLED.map(str::to_owned))?;
+    sources.reverse();
+    for turn in 0..3 {
+        for source in &sources {
+            // A part that was never seen comes as a whole each time.
+            if turn > 0 {
+                crossed.database.forget_parts().await?;
+            }
+            crossed.let_pass(0);
+            let report = crossed.ingestor.run(&[*source], None, &Silent).await?;
+            assert!(report.failures.is_empty(), "{:#?}", report.failures);
+            assert!(turn == 0 || report.appended == 0, "{} in turn {turn}: {report:#?}", source.id());
+        }
+    }
+    assert_eq!(crossed.database.checksum().await?, expected);
+    println!("checksum: {expected}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_workers_at_once_leave_what_one_leaves() -> Outcome {
+    let alone = World::new().await?;
+    alone.fill().await?;
+    let world = World::new().await?;
+    let second = ingestor(&world.upstreams, &world.database, &world.clock, IMPATIENT)?;
+    let sources = named(&FILLED.map(str::to_owned))?;
+    let (one, other) = tokio::join!(world.ingestor.run(&sources, None, &Silent), second.run(&sources, None, &Silent));
+    let (one, other) = (one?, other?);
+    assert!(one.failures.is_empty() && other.failures.is_empty(), "{one:#?} {other:#?}");
+    assert_eq!(world.database.checksum().await?, alone.database.checksum().await?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_copy_is_loaded_as_what_was_known_then_and_is_no_news() -> Outcome {
+    let world = World::new().await?;
+    world.fill().await?;
+    let company = world.upstreams.companies()[0].clone();
+    let older = renamed(&world.upstreams.registry(), &company.name);
+    let known_at: DateTime<Utc> = "2024-06-01T00:00:00Z".parse()?;
+    let companies = Source::from_id("companies").expect("a source");
+    let report = world.ingestor.load_file(companies, "cad_cia_aberta.csv", &older, known_at).await?;
+    assert!(report.appended > 0);
+    assert_eq!(world.events().await?, []);
+    let (replica, key) = world.serve().await?;
+    let body: Value = replica.get_with(&format!("/api/v1/companies/{}", company.code), &key).await?.json().await?;
+    assert_eq!(body["former_names"].as_array().map(Vec::len), Some(1), "{body}");
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! How each part of each source stands, what was set aside, how series agree with each other; and the lock that keeps
+//! two workers off the same source.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, NaiveDate, Utc};
+use sqlx::pool::PoolConnection;
+use sqlx::{Postgres, Row};
+use vintem_domain::decimal::parse_exact;
+use vintem_domain::{Currency, Dataset, Decimal};
+
+use crate::load::{Misfit, Observation, RawBody, insert_body, insert_misfit};
+use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
+
+/// What is fetched and loaded at once: a series, a currency, the registry, a year of filings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PartState {
+    pub source: String,
+    pub part: String,
+    /// When upstream last gave a good answer, whether or not it was news.
+    pub checked_at: Option<DateTime<Utc>>,
+    /// When an answer last brought something.
+    pub loaded_at: Option<DateTime<Utc>>,
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+    /// Of the last good file.
+    pub sha256: Option<Vec<u8>>,
+    /// The good rows of the last good file.
+    pub rows: u64,
+    /// Up to which day a part was asked for that comes by windows.
+    pub covered_until: Option<NaiveDate>,
+    /// When its whole history was first there; what comes later is news.
+    pub filled_at: Option<DateTime<Utc>>,
+    pub failed_at: Option<DateTime<Utc>>,
+    pub failure: Option<String>,
+}
+
+/// A source as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceState {
+    pub source: String,
+    /// Of the part that was asked for the longest ago; none while one was never answered.
+    pub checked_at: Option<DateTime<Utc>>,
+    pub loaded_at: Option<DateTime<Utc>>,
+    pub failure: Option<String>,
+    pub quarantined: u64,
+}
+
+/// How a series agrees with another that says the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrossCheck {
+    pub id: String,
+    pub checked_at: DateTime<Utc>,
+    pub compared: u64,
+    pub differing: u64,
+    pub largest_difference: Decimal,
+    pub worst_date: Option<NaiveDate>,
+}
+
+/// Held while a source is being ingested. Let go when dropped: its connection is closed.
+#[derive(Debug)]
+pub struct SourceLock {
+    connection: Option<PoolConnection<Postgres>>,
+}
+
+impl Drop for SourceLock {
+    fn drop(&mut self) {
+        // A connection that holds the lock must not go back among those that serve.
+        if let Some(connection) = self.connection.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+impl Store {
+    /// The lock of a source; `None` where another worker has it and `wait` is not asked for.
+    pub async fn lock_source(&self, source: &str, wait: bool) -> Result<Option<SourceLock>> {
+        let mut connection = self.pool.acquire().await?;
+        sqlx::query("set statement_timeout = 0").execute(&mut *connection).await?;
+        let statement = if wait {
+            "select true from (select pg_advisory_lock(hashtext('vintem_ingest'), hashtext($1))) waited"
+        } else {
+            "select pg_try_advisory_lock(hashtext('vintem_ingest'), hashtext($1))"
+        };
+        let locked: bool = sqlx::query_scalar(statement).bind(source).fetch_one(&mut *connection).await?;
+        let lock = SourceLock { connection: Some(connection) };
+        Ok(locked.then_some(lock))
+    }
+
+    pub async fn part_state(&self, source: &str, part: &str) -> Result<PartState> {
+        let row = sqlx::query("select * from source_part where source = $1 and part = $2")
+            .bind(source)
+            .bind(part)
+            .fetch_optional(&self.pool)
+            .await?;
+        let state = PartState { source: source.to_owned(), part: part.to_owned(), ..PartState::default() };
+        row.map_or(Ok(state), |row| read_part(&row))
+    }
+
+    pub async fn save_part(&self, state: &PartState) -> Result<()> {
+        sqlx::query(
+            "insert into source_part (source, part, checked_at, loaded_at, etag, last_modified, sha256, rows,
+                                      covered_until, filled_at, failed_at, failure)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+             on conflict (source, part) do update
+             set (checked_at, loaded_at, etag, last_modified, sha256, rows, covered_until, filled_at, failed_at, failure)
+                 = (excluded.checked_at, excluded.loaded_at, excluded.etag, excluded.last_modified, excluded.sha256,
+                    excluded.rows, excluded.covered_until, excluded.filled_at, excluded.failed_at, excluded.failure)",
+        )
+        .bind(&state.source)
+        .bind(&state.part)
+        .bind(state.checked_at)
+        .bind(state.loaded_at)
+        .bind(&state.etag)
+        .bind(&state.last_modified)
+        .bind(&state.sha256)
+        .bind(i64::try_from(state.rows).unwrap_or(i64::MAX))
+        .bind(state.covered_until)
+        .bind(state.filled_at)
+        .bind(state.failed_at)
+        .bind(&state.failure)
+        .execute(&self.pool)
+        .await?;
+        sqlx::query("select pg_notify('vintem_generation', 'sources')").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Sets a whole file aside, with what may be kept of it, outside of any load. `sha256` is of the bytes received.
+    pub async fn quarantine(
+        &self,
+        source: &str,
+        part: &str,
+        sha256: [u8; 32],
+        kept: &RawBody,
+        at: DateTime<Utc>,
+        misfit: &Misfit,
+    ) -> Result<()> {
+        let mut transaction = self.pool.begin().await?;
+        insert_body(&mut transaction, kept).await?;
+        insert_misfit(&mut transaction, source, part, &sha256, at, misfit).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Events are kept for 30 days. Takes a few at a time; returns how many went.
+    pub async fn prune_events(&self) -> Result<u64> {
+        within(FOLLOW_BUDGET, async {
+            let pruned = sqlx::query(
+                "delete from event
+                 where sequence in (
+                     select sequence
+                     from event
+                     where occurred_at < now() - interval '30 days'
+                     order by occurred_at
+                     limit 10000
+                 )",
+            )
+            .execute(&self.pool)
+            .await?;
+            Ok(pruned.rows_affected())
+        })
+        .await
+    }
+
+    /// All sources that were ever asked for.
+    pub async fn source_states(&self) -> Result<Vec<SourceState>> {
+        within(FOLLOW_BUDGET, async {
+            let rows = sqlx::query(
+                "select source,
+                        case when count(*) = count(checked_at) then min(checked_at) end as checked_at,
+                        max(loaded_at) as loaded_at,
+                        (array_agg(failure order by failed_at desc) filter (where failure is not null))[1] as failure,
+                        (select count(*) from quarantine where quarantine.source = source_part.source) as quarantined
+                 from source_part
+                 where part <> '*'
+                 group by source
+                 order by source",
+            )
+            .fetch_all(&self.pool)
+            .await?;
+            rows.iter()
+                .map(|row| {
+                    Ok(SourceState {
+                        source: row.try_get("source")?,
+                        checked_at: row.try_get("checked_at")?,
+                        loaded_at: row.try_get("loaded_at")?,
+                        failure: row.try_get("failure")?,
+                        quarantined: u64::try_from(row.try_get::<i64, _>("quarantined")?).unwrap_or(0),
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+
+    /// The newest day of each dataset that has days, up to `today`.
+    pub async fn newest_days(&self, today: NaiveDate) -> Result<HashMap<Dataset, NaiveDate>> {
+        let rows: Vec<(String, Option<NaiveDate>)> = sqlx::query_as(
+            "select series, max(ref_date) from observation where ref_date <= $1 group by series
+             union all
+             select 'fx', max(ref_date) from fx_bulletin where bulletin = 'closing' and ref_date <= $1
+             union all
+             select 'filings', max(delivered_on) from filing_version where delivered_on <= $1",
+        )
+        .bind(today)
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(rows.into_iter().filter_map(|(id, day)| Some((Dataset::from_id(&id)?, day?))).collect())
+    }
+
+    /// How many days of a series have a value, from the first to the last of these.
+    pub async fn count_observations(&self, series: &str, (from, to): (NaiveDate, NaiveDate)) -> Result<u64> {
+        let count: i64 = sqlx::query_scalar(
+            "select count(distinct ref_date)
+             from observation
+             where series = $1 and ref_date between $2 and $3",
+        )
+        .bind(series)
+        .bind(from)
+        .bind(to)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// How many bulletins of a currency there are, from the first to the last of these days.
+    pub async fn count_bulletins(&self, currency: Currency, (from, to): (NaiveDate, NaiveDate)) -> Result<u64> {
+        let count: i64 = sqlx::query_scalar(
+            "select count(distinct (ref_date, bulletin, published_at))
+             from fx_bulletin
+             where currency = $1 and ref_date between $2 and $3",
+        )
+        .bind(currency.code())
+        .bind(from)
+        .bind(to)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// The current values of a series by its name in the store, oldest first, each date once.
+    pub async fn current_values(&self, series: &str) -> Result<Vec<Observation>> {
+        let rows: Vec<(NaiveDate, String)> = sqlx::query_as(
+            "select distinct on (ref_date) ref_date, value::text
+             from observation
+             where series = $1
+             order by ref_date, known_at desc",
+        )
+        .bind(series)
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter()
+            .map(|(date, value)| {
+                let value = parse_exact(&value).ok_or_else(|| StoreError::Foreign(format!("the number {value}")))?;
+                Ok(Observation { date, value })
+            })
+            .collect()
+    }
+
+    /// The closing rates of a currency in the currency of their day, oldest first: date, buy, sell.
+    pub async fn current_closes(&self, currency: Currency) -> Result<Vec<(NaiveDate, Decimal, Decimal)>> {
+        let rows: Vec<(NaiveDate, String, String)> = sqlx::query_as(
+            "select distinct on (ref_date) ref_date, buy::text, sell::text
+             from fx_bulletin
+             where currency = $1 and bulletin = 'closing'
+             order by ref_date, published_at desc, known_at desc",
+        )
+        .bind(currency.code())
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter()
+            .map(|(date, buy, sell)| match (parse_exact(&buy), parse_exact(&sell)) {
+                (Some(buy), Some(sell)) => Ok((date, buy, sell)),
+                _ => Err(StoreError::Foreign(format!("the numbers {buy} and {sell}"))),
+            })
+            .collect()
+    }
+
+    pub async fn save_cross_check(&self, check: &CrossCheck) -> Result<()> {
+        sqlx::query(
+            "insert into cross_check (id, checked_at, compared, differing, largest_difference, worst_date)
+             values ($1, $2, $3, $4, $5, $6)
+             on conflict (id) do update
+             set (checked_at, compared, differing, largest_difference, worst_date)
+                 = (excluded.checked_at, excluded.compared, excluded.differing, excluded.largest_difference,
+                    excluded.worst_date)",
+        )
+        .bind(&check.id)
+        .bind(check.checked_at)
+        .bind(i64::try_from(check.compared).unwrap_or(i64::MAX))
+        .bind(i64::try_from(check.differing).unwrap_or(i64::MAX))
+        .bind(check.largest_difference)
+        .bind(check.worst_date)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    pub async fn cross_checks(&self) -> Result<Vec<CrossCheck>> {
+        within(FOLLOW_BUDGET, async {
+            let rows = sqlx::query(
+                "select id, checked_at, compared, differing, largest_difference::text as largest_difference, worst_date
+                 from cross_check
+                 order by id",
+            )
+            .fetch_all(&self.pool)
+            .await?;
+            rows.iter()
+                .map(|row| {
+                    let largest: String = row.try_get("largest_difference")?;
+                    Ok(CrossCheck {
+                        id: row.try_get("id")?,
+                        checked_at: row.try_get("checked_at")?,
+                        compared: u64::try_from(row.try_get::<i64, _>("compared")?).unwrap_or(0),
+                        differing: u64::try_from(row.try_get::<i64, _>("differing")?).unwrap_or(0),
+                        largest_difference: parse_exact(&largest)
+                            .ok_or_else(|| StoreError::Foreign(format!("the number {largest}")))?,
+                        worst_date: row.try_get("worst_date")?,
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+}
+
+fn read_part(row: &sqlx::postgres::PgRow) -> Result<PartState> {
+    Ok(PartState {
+        source: row.try_get("source")?,
+        part: row.try_get("part")?,
+        checked_at: row.try_get("checked_at")?,
+        loaded_at: row.try_get("loaded_at")?,
+        etag: row.try_get("etag")?,
+        last_modified: row.try_get("last_modified")?,
+        sha256: row.try_get("sha256")?,
+        rows: u64::try_from(row.try_get::<i64, _>("rows")?).unwrap_or(0),
+        covered_until: row.try_get("covered_until")?,
+        filled_at: row.try_get("filled_at")?,
+        failed_at: row.try_get("failed_at")?,
+        failure: row.try_get("failure")?,
+    })
+}

@@ -1,0 +1,381 @@
+//! Years of filings (IPE) over the companies of a registry, in the regulator's layout. All of it is synthetic: the
+//! upstream has no field to say so.
+//!
+//! A year is the same on every machine and whatever other years are asked for; of the current one there is as much as
+//! its last dump holds. Every year has each oddity of the real files in its first rows, so that the smallest has them
+//! too, and more of them in realistic shares.
+
+use std::collections::VecDeque;
+
+use chrono::{Datelike, Days, NaiveDate};
+
+use super::calendar::{day, days, is_business_day};
+use super::dice::Dice;
+use super::registry::{Company, masked_cnpj, to_latin1};
+use super::words::{AGENDA, CATEGORIES, Category, FOREIGN_ISSUERS, PROCEEDS, Reference, UNREGISTERED_ISSUER};
+
+pub const FIRST_YEAR: i32 = 2003;
+
+pub const HEADER: &str = concat!(
+    "CNPJ_Companhia;Nome_Companhia;Codigo_CVM;Data_Referencia;Categoria;Tipo;Especie;Assunto;Data_Entrega;",
+    "Tipo_Apresentacao;Protocolo_Entrega;Versao;Link_Download"
+);
+
+/// The regulator writes this for issuers without a number.
+pub const NO_CNPJ: &str = "00.000.000/0000-00";
+
+/// One row, field by field, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IpeRow {
+    pub cnpj: String,
+    pub company_name: String,
+    pub company_code: String,
+    pub reference_date: String,
+    pub category: String,
+    pub doc_type: String,
+    pub kind: String,
+    pub subject: String,
+    /// `YYYY-MM-DD`: its year is that of the file which the row stands in.
+    pub delivered_on: String,
+    pub presentation: String,
+    pub protocol: String,
+    pub version: String,
+    pub link: String,
+}
+
+impl IpeRow {
+    /// A material fact of this company, delivered on this day under this number. Everything else can be changed.
+    pub fn material_fact(
+        cnpj: &str,
+        name: &str,
+        code: u32,
+        delivered_on: NaiveDate,
+        number: u64,
+        subject: &str,
+    ) -> Self {
+        let issuer = Issuer { cnpj: cnpj.to_owned(), name: name.to_owned(), code };
+        let filing = Filing {
+            issuer,
+            category: "Fato Relevante",
+            form: ("", ""),
+            subject: subject.to_owned(),
+            reference: delivered_on,
+            delivered_on,
+            version: 1,
+        };
+        filing.row(number, true)
+    }
+
+    pub fn line(&self) -> Vec<u8> {
+        let fields = [
+            &self.cnpj,
+            &self.company_name,
+            &self.company_code,
+            &self.reference_date,
+            &self.category,
+            &self.doc_type,
+            &self.kind,
+            &self.subject,
+            &self.delivered_on,
+            &self.presentation,
+            &self.protocol,
+            &self.version,
+            &self.link,
+        ];
+        let mut line = to_latin1(&fields.map(String::as_str).join(";"));
+        line.extend_from_slice(b"\r\n");
+        line
+    }
+}
+
+/// The rows of a year's file that were delivered by `until`, without its header.
+pub fn generate(year: i32, rows: usize, companies: &[Company], until: NaiveDate) -> Vec<u8> {
+    let mut generator = Generator::new(year, rows, companies);
+    let mut file = Vec::with_capacity(420 * rows);
+    let mut last: Option<IpeRow> = None;
+    for (place, delivered_on) in delivery_days(year, rows).into_iter().enumerate() {
+        // The rest of the year is still to come.
+        if delivered_on > until {
+            break;
+        }
+        let row = match last {
+            // The very same line once more, as the regulator's files have it.
+            Some(row) if place == oddity::TWICE || generator.dice.below(5_000) == 0 => row,
+            _ => generator.row(place, delivered_on),
+        };
+        file.extend(row.line());
+        last = Some(row);
+    }
+    file
+}
+
+/// Which of the first rows has which oddity.
+mod oddity {
+    pub const FOREIGN: usize = 1;
+    pub const UNREGISTERED: usize = 2;
+    /// The same as the one before.
+    pub const TWICE: usize = 3;
+    pub const YEAR_3026: usize = 4;
+    pub const QUOTES: usize = 5;
+    pub const AGENDA: usize = 6;
+    pub const LONG: usize = 7;
+    pub const PROCEEDS: usize = 8;
+    pub const SECOND_VERSION: usize = 9;
+    pub const YEAR_2121: usize = 10;
+}
+
+#[derive(Debug, Clone)]
+struct Issuer {
+    cnpj: String,
+    name: String,
+    code: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Filing {
+    issuer: Issuer,
+    category: &'static str,
+    form: (&'static str, &'static str),
+    subject: String,
+    reference: NaiveDate,
+    delivered_on: NaiveDate,
+    version: u32,
+}
+
+struct Generator<'a> {
+    dice: Dice,
+    year: i32,
+    companies: Vec<&'a Company>,
+    /// Numbers of documents: each year has a range of its own, so that all of them are unique.
+    first_number: u64,
+    numbers_each: u64,
+    /// Filings that will be delivered once more.
+    corrections: VecDeque<Filing>,
+}
+
+impl<'a> Generator<'a> {
+    fn new(year: i32, rows: usize, companies: &'a [Company]) -> Self {
+        let (first_day, last_day) = (day(year, 1, 1), day(year, 12, 31));
+        let filed = |company: &&Company| {
+            company.registered_on <= last_day && company.cancelled_on.is_none_or(|end| end > first_day)
+        };
+        let range = (rows as u64 * 5 / 4).max(60_000);
+        let years = u64::try_from(year - FIRST_YEAR).unwrap_or(0);
+        Self {
+            dice: Dice::new(&format!("filings of {year}")),
+            year,
+            companies: companies.iter().filter(filed).collect(),
+            first_number: 100_000 + years * range,
+            numbers_each: (range / rows.max(1) as u64).max(1),
+            corrections: VecDeque::new(),
+        }
+    }
+
+    fn row(&mut self, place: usize, delivered_on: NaiveDate) -> IpeRow {
+        let filing = match self.correction(place, delivered_on) {
+            Some(correction) => correction,
+            None => self.original(place, delivered_on),
+        };
+        let returns = place == 0 || self.dice.chance(if filing.version == 1 { 35 } else { 250 });
+        if returns && filing.version < 9 {
+            self.corrections.push_back(filing.clone());
+        }
+        let number = self.first_number + place as u64 * self.numbers_each;
+        // Nearly all rows of these years lack it.
+        let lost = (2009..=2014).contains(&self.year) && !self.dice.chance(10);
+        filing.row(number, !lost && filing.category != PROCEEDS)
+    }
+
+    /// A further version of an earlier filing, now and then after one that is not in the file.
+    fn correction(&mut self, place: usize, delivered_on: NaiveDate) -> Option<Filing> {
+        if place < 12 && place != oddity::SECOND_VERSION {
+            return None;
+        }
+        let is_due = place == oddity::SECOND_VERSION || self.dice.chance(40);
+        let mut filing = self.corrections.pop_front_if(|_| is_due)?;
+        filing.version += if place > 12 && self.dice.chance(50) { 2 } else { 1 };
+        filing.delivered_on = delivered_on;
+        Some(filing)
+    }
+
+    fn original(&mut self, place: usize, delivered_on: NaiveDate) -> Filing {
+        let issuer = self.issuer(place, delivered_on);
+        let category = self.category(place);
+        let form = *self.dice.pick(category.forms);
+        let subject = self.subject(place, category, delivered_on);
+        let reference = self.reference(place, category, form.1, delivered_on);
+        Filing { issuer, category: category.name, form, subject, reference, delivered_on, version: 1 }
+    }
+
+    fn issuer(&mut self, place: usize, delivered_on: NaiveDate) -> Issuer {
+        if place == oddity::UNREGISTERED || self.dice.below(5_000) == 0 {
+            let (code, name, root) = UNREGISTERED_ISSUER;
+            return Issuer { cnpj: masked_cnpj(root), name: name.to_owned(), code };
+        }
+        let is_foreign = place == oddity::FOREIGN || self.dice.below(10_000) < 9;
+        for _ in 0..24 {
+            if is_foreign || self.companies.is_empty() {
+                break;
+            }
+            // Some file far more than others; which ones has nothing to do with their codes.
+            let bound = 1 + self.dice.below(self.companies.len());
+            let rank = self.dice.below(bound);
+            let company = self.companies[rank * 7_919 % self.companies.len()];
+            if company.files_on(delivered_on) {
+                return Issuer { cnpj: company.cnpj.clone(), name: company.name.clone(), code: company.code };
+            }
+        }
+        let (code, name) = *self.dice.pick(&FOREIGN_ISSUERS);
+        Issuer { cnpj: NO_CNPJ.to_owned(), name: name.to_owned(), code }
+    }
+
+    fn category(&mut self, place: usize) -> &'static Category {
+        let named = |name: &str| CATEGORIES.iter().find(|category| category.name == name);
+        let wanted = match place {
+            0 | oddity::QUOTES | oddity::YEAR_3026 => named("Fato Relevante"),
+            oddity::AGENDA | oddity::LONG => named("Assembleia"),
+            oddity::PROCEEDS => named(PROCEEDS),
+            _ => None,
+        };
+        let mut left = self.dice.below(CATEGORIES.iter().map(|category| category.weight).sum());
+        let drawn = CATEGORIES.iter().find(|category| {
+            let found = left < category.weight;
+            left = left.saturating_sub(category.weight);
+            found
+        });
+        wanted.or(drawn).expect("the draw lies below the sum of the weights")
+    }
+
+    fn subject(&mut self, place: usize, category: &Category, delivered_on: NaiveDate) -> String {
+        let is_assembly = category.reference == Reference::Meeting;
+        if place == oddity::LONG || (is_assembly && self.dice.chance(8)) {
+            return self.agenda(20);
+        }
+        if place == oddity::AGENDA || (is_assembly && self.dice.chance(250)) {
+            let items = 2 + self.dice.below(3);
+            return self.agenda(items);
+        }
+        if category.subjects.is_empty() || (place > 12 && self.dice.chance(180)) {
+            return String::new();
+        }
+        let template = *self.dice.pick(category.subjects);
+        let subject = self.filled(template, delivered_on);
+        if place == oddity::QUOTES || self.dice.chance(20) {
+            return format!("{subject} - \"Programa {}\" da Companhia", delivered_on.year());
+        }
+        subject
+    }
+
+    /// Items joined as the regulator joins them; twenty of them are more than a thousand characters.
+    fn agenda(&mut self, items: usize) -> String {
+        let first = self.dice.below(AGENDA.len());
+        let items: Vec<&str> = (0..items).map(|item| AGENDA[(first + item) % AGENDA.len()]).collect();
+        items.join("||")
+    }
+
+    fn filled(&mut self, template: &str, delivered_on: NaiveDate) -> String {
+        let mut subject = String::with_capacity(template.len() + 16);
+        let mut rest = template;
+        while let Some((before, (gap, after))) = rest.split_once('{').and_then(|(b, a)| Some((b, a.split_once('}')?))) {
+            subject.push_str(before);
+            subject.push_str(&match gap {
+                "ano" => delivered_on.year().to_string(),
+                "valor" => format!("R$ {}.{:03}.000,00", 1 + self.dice.below(900), self.dice.below(1000)),
+                "emissao" => format!("{}ª", 1 + self.dice.below(19)),
+                "data" => (delivered_on - Days::new(self.dice.below(12) as u64)).format("%d/%m/%Y").to_string(),
+                "trimestre" => {
+                    let end = quarter_end(delivered_on);
+                    format!("{}º trimestre de {}", end.month() / 3, end.year())
+                }
+                unknown => panic!("no words for the gap {unknown}"),
+            });
+            rest = after;
+        }
+        subject.push_str(rest);
+        subject
+    }
+
+    fn reference(&mut self, place: usize, category: &Category, kind: &str, delivered_on: NaiveDate) -> NaiveDate {
+        let date = match category.reference {
+            Reference::Meeting if kind != "Ata" => delivered_on + Days::new(8 + self.dice.below(30) as u64),
+            Reference::Meeting | Reference::Event => delivered_on - Days::new(self.dice.below(4) as u64),
+            Reference::Quarter => quarter_end(delivered_on),
+            Reference::Year => day(delivered_on.year(), 12, 31),
+        };
+        // Slips of the finger, which the protocol repeats.
+        let in_year = |year: i32| date.with_year(year).unwrap_or(day(year, 4, 30));
+        match place {
+            oddity::YEAR_3026 => in_year(3026),
+            oddity::YEAR_2121 => in_year(2121),
+            _ if self.dice.below(8_000) == 0 => in_year(date.year() + 1000),
+            _ => date,
+        }
+    }
+}
+
+impl Filing {
+    fn row(&self, number: u64, has_protocol: bool) -> IpeRow {
+        let Self { issuer, category, form, subject, reference, delivered_on, version } = self;
+        let presentation = if *version == 1 { "AP - Apresentação" } else { "RE - Reapresentação Espontânea" };
+        let protocol = format!(
+            "{:06}IPE{:02}{:02}{:04}{version:02}{:08}-{:02}",
+            issuer.code,
+            reference.day(),
+            reference.month(),
+            reference.year(),
+            number * 53 % 100_000_000,
+            number % 97
+        );
+        // The two numbers differ by what hardly changes within a year.
+        let sequence =
+            number.saturating_sub(15_294 + 20_000 * u64::try_from(delivered_on.year() - FIRST_YEAR).unwrap_or(0));
+        let link = format!(
+            "https://www.rad.cvm.gov.br/ENET/frmDownloadDocumento.aspx?Tela=ext&descTipo=IPE&CodigoInstituicao=1\
+             &numProtocolo={number}&numSequencia={sequence}&numVersao={version}"
+        );
+        IpeRow {
+            cnpj: issuer.cnpj.clone(),
+            company_name: issuer.name.clone(),
+            company_code: issuer.code.to_string(),
+            reference_date: reference.format("%Y-%m-%d").to_string(),
+            category: (*category).to_owned(),
+            doc_type: form.0.to_owned(),
+            kind: form.1.to_owned(),
+            subject: subject.clone(),
+            delivered_on: delivered_on.format("%Y-%m-%d").to_string(),
+            presentation: presentation.to_owned(),
+            protocol: if has_protocol { protocol } else { String::new() },
+            version: version.to_string(),
+            link,
+        }
+    }
+}
+
+/// The day of each row, rising: most in the months of annual and quarterly results.
+fn delivery_days(year: i32, rows: usize) -> Vec<NaiveDate> {
+    let weight = |date: &NaiveDate| match date.month() {
+        3 | 4 => 18,
+        5 | 8 | 11 => 14,
+        _ => 10,
+    };
+    let weighed: Vec<(NaiveDate, usize)> = days(day(year, 1, 1), day(year, 12, 31))
+        .filter(|date| is_business_day(*date))
+        .map(|date| (date, weight(&date)))
+        .collect();
+    let total: usize = weighed.iter().map(|(_, weight)| weight).sum();
+    let (mut passed, mut given) = (0, 0);
+    let mut delivery_days = Vec::with_capacity(rows);
+    for (date, weight) in weighed {
+        passed += weight;
+        // Cumulative, so that all days together take exactly as many as there are.
+        let due = rows * passed / total;
+        delivery_days.extend(std::iter::repeat_n(date, due - given));
+        given = due;
+    }
+    delivery_days
+}
+
+/// The last day of the last quarter that had ended.
+fn quarter_end(date: NaiveDate) -> NaiveDate {
+    day(date.year(), date.month0() / 3 * 3 + 1, 1) - Days::new(1)
+}
