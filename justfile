@@ -47,6 +47,20 @@ schemathesis CASES="20000":
 documents:
     VINTEM_WRITE_DOCUMENTS=1 cargo nextest run -p vintem-server --cargo-profile ci documents_list
 
+# Fill an empty database at full size from the stand-ins of the upstreams, by one command, and hold it to the contract
+full-fill DIR="":
+    cargo build --release -p vintem-server -p vintem-testkit --bins
+    checks/with-engines checks/full-fill target/release/vintem target/release/upstreams {{DIR}}
+
+# How fast filings enter the store, beside a bare COPY of the same rows
+bench-ingest:
+    cargo build --release -p vintem-testkit --bin bench-ingest
+    checks/with-engines target/release/bench-ingest
+
+# Hold what is served to the real files of the publishers in DIR
+real-data DIR:
+    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/with-engines cargo nextest run --workspace --cargo-profile ci --test real_data --no-capture
+
 # Follow the recipes of CONTRIBUTING in a copy of the project: a pretend series, endpoint and error code
 recipes:
     checks/recipes

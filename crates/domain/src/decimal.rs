@@ -26,6 +26,23 @@ pub fn ratio_8(numerator: Decimal, denominator: Decimal) -> Option<Decimal> {
     Some(rounded)
 }
 
+/// Percentages one after the other, in percent with two decimals; nothing where they grow beyond all numbers.
+pub fn compounded(mut rates: impl Iterator<Item = Decimal>) -> Option<Decimal> {
+    let product = rates.try_fold(Decimal::ONE, |product, rate| {
+        let factor = Decimal::ONE.checked_add(rate.checked_div(Decimal::ONE_HUNDRED)?)?;
+        // More digits than these change nothing in the second decimal, and would not fit.
+        Some(product.checked_mul(factor)?.round_dp(18))
+    })?;
+    let mut percent = ((product - Decimal::ONE) * Decimal::ONE_HUNDRED).round_dp(2);
+    percent.rescale(2);
+    Some(percent)
+}
+
+/// The rate of a year that a daily rate compounds to over its 252 business days, as the central bank states it.
+pub fn annualised(daily: Decimal) -> Option<Decimal> {
+    compounded(std::iter::repeat_n(daily, 252))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +53,17 @@ mod tests {
         for text in ["", "-", ".", "1.", ".5", "+1", "1e3", "1,5", "NaN", " 1", "12345678901234567890123456789"] {
             assert_eq!(parse_exact(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn daily_rates_compound_to_the_published_annual_ones() {
+        let annual = |daily: &str| annualised(daily.parse().unwrap()).unwrap().to_string();
+        let published = [("0.050788", "13.65"), ("0.052531", "14.15"), ("0.053400", "14.40"), ("0.055131", "14.90")];
+        for (daily, expected) in published {
+            assert_eq!(annual(daily), expected);
+        }
+        assert_eq!(annual("0"), "0.00");
+        assert!(annual("3.626").len() > 6, "hyperinflation fits");
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Series {
     pub decimals: u32,
     /// The lowest and the highest value that it can have had, hyperinflation included. Beyond is a mistake.
     pub plausible: (i64, i64),
+    /// The series of daily rates from which a day that this one lacks is computed.
+    pub derived_from: Option<&'static str>,
 }
 
 /// By identity: the table holds each series once.
@@ -70,6 +72,7 @@ pub static SERIES: [Series; 7] = [
         starts: day(1999, 3, 5),
         decimals: 2,
         plausible: (0, 100),
+        derived_from: None,
     },
     Series {
         id: "cdi",
@@ -81,6 +84,7 @@ pub static SERIES: [Series; 7] = [
         starts: day(1986, 3, 6),
         decimals: 2,
         plausible: (0, 1_000_000),
+        derived_from: Some("cdi-daily"),
     },
     Series {
         id: "ipca",
@@ -92,6 +96,7 @@ pub static SERIES: [Series; 7] = [
         starts: day(1980, 1, 1),
         decimals: 2,
         plausible: (-5, 100),
+        derived_from: None,
     },
     Series {
         id: "selic-effective",
@@ -103,6 +108,7 @@ pub static SERIES: [Series; 7] = [
         starts: day(1986, 6, 4),
         decimals: 2,
         plausible: (0, 1_000_000),
+        derived_from: None,
     },
     Series {
         id: "selic-daily",
@@ -114,6 +120,7 @@ pub static SERIES: [Series; 7] = [
         starts: day(1986, 6, 4),
         decimals: 6,
         plausible: (0, 5),
+        derived_from: None,
     },
     Series {
         id: "cdi-daily",
@@ -125,6 +132,7 @@ pub static SERIES: [Series; 7] = [
         starts: day(1986, 3, 6),
         decimals: 6,
         plausible: (0, 5),
+        derived_from: None,
     },
     Series {
         id: "ipca-12m",
@@ -136,6 +144,7 @@ pub static SERIES: [Series; 7] = [
         starts: day(1980, 12, 1),
         decimals: 2,
         plausible: (-10, 100_000),
+        derived_from: None,
     },
 ];
 
@@ -151,6 +160,7 @@ pub static CHECK_SERIES: [Series; 2] = [
         starts: day(1984, 11, 28),
         decimals: 4,
         plausible: (0, 1_000_000),
+        derived_from: None,
     },
     Series {
         id: "check-usd-buy",
@@ -162,6 +172,7 @@ pub static CHECK_SERIES: [Series; 2] = [
         starts: day(1984, 11, 28),
         decimals: 4,
         plausible: (0, 1_000_000),
+        derived_from: None,
     },
 ];
 

@@ -4,14 +4,12 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use vintem_domain::decimal::{annualised, compounded};
 use vintem_domain::{Currency, Decimal};
 use vintem_store::Store;
 use vintem_store::sources::CrossCheck;
 
 use crate::IngestError;
-
-/// Business days of a year, as the central bank counts them.
-const YEAR_DAYS: u32 = 252;
 
 type Values = BTreeMap<NaiveDate, Decimal>;
 
@@ -31,8 +29,8 @@ pub async fn cross_check(store: &Store, now: DateTime<Utc>) -> Result<Vec<CrossC
     let hundredth = Decimal::new(1, 2);
     let pairs = [
         // Both sides are rounded to two decimals, so the last one may differ by one.
-        ("cdi-from-daily", &series["cdi"], &annualised(&series["cdi-daily"]), hundredth),
-        ("selic-from-daily", &series["selic-effective"], &annualised(&series["selic-daily"]), hundredth),
+        ("cdi-from-daily", &series["cdi"], &annual(&series["cdi-daily"]), hundredth),
+        ("selic-from-daily", &series["selic-effective"], &annual(&series["selic-daily"]), hundredth),
         ("ipca-12m-from-months", &series["ipca-12m"], &chained(&series["ipca"]), hundredth),
         ("usd-sell", &sells, &series["check-usd-sell"], Decimal::ZERO),
         ("usd-buy", &buys, &series["check-usd-buy"], Decimal::ZERO),
@@ -48,11 +46,10 @@ pub async fn cross_check(store: &Store, now: DateTime<Utc>) -> Result<Vec<CrossC
     Ok(checks)
 }
 
-/// The rate of a year that each daily rate compounds to, in percent with two decimals.
-fn annualised(daily: &Values) -> Values {
+/// The rate of a year that each daily rate compounds to.
+fn annual(daily: &Values) -> Values {
     let mut known = BTreeMap::new();
-    let mut annual =
-        |rate: Decimal| *known.entry(rate).or_insert_with(|| compounded(std::iter::repeat_n(rate, YEAR_DAYS as usize)));
+    let mut annual = |rate: Decimal| *known.entry(rate).or_insert_with(|| annualised(rate));
     daily.iter().filter_map(|(date, rate)| annual(*rate).map(|annual| (*date, annual))).collect()
 }
 
@@ -65,16 +62,6 @@ fn chained(monthly: &Values) -> Values {
         change.map(|change| (*window[11].0, change))
     };
     months.windows(12).filter_map(year).collect()
-}
-
-/// Percentages one after the other, in percent with two decimals; nothing where it grows beyond all numbers.
-fn compounded(mut rates: impl Iterator<Item = Decimal>) -> Option<Decimal> {
-    let product = rates.try_fold(Decimal::ONE, |product, rate| {
-        let factor = Decimal::ONE.checked_add(rate.checked_div(Decimal::ONE_HUNDRED)?)?;
-        // More digits than these change nothing in the second decimal, and would not fit.
-        Some(product.checked_mul(factor)?.round_dp(18))
-    })?;
-    Some(((product - Decimal::ONE) * Decimal::ONE_HUNDRED).round_dp(2))
 }
 
 fn compare(id: &str, one: &Values, other: &Values, tolerance: Decimal, now: DateTime<Utc>) -> CrossCheck {
@@ -104,19 +91,6 @@ mod tests {
 
     fn values(rows: &[(&str, &str)]) -> Values {
         rows.iter().map(|(date, value)| (date.parse().unwrap(), value.parse().unwrap())).collect()
-    }
-
-    #[test]
-    fn daily_rates_compound_to_the_published_annual_ones() {
-        let daily = values(&[
-            ("2026-10-01", "0.050788"),
-            ("2026-10-02", "0.052531"),
-            ("2026-10-05", "0.053400"),
-            ("2026-10-06", "0.055131"),
-        ]);
-        let annual: Vec<String> = annualised(&daily).values().map(Decimal::to_string).collect();
-        assert_eq!(annual, ["13.65", "14.15", "14.40", "14.90"]);
-        assert_eq!(annualised(&values(&[("1990-02-19", "3.626")])).len(), 1, "hyperinflation fits");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The served snapshot, and how it follows the store.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use vintem_domain::series::SERIES;
+use chrono::NaiveDate;
+use vintem_domain::decimal::annualised;
+use vintem_domain::series::{self, SERIES};
 use vintem_domain::{Company, Currency, Dataset};
 use vintem_store::Store;
+use vintem_store::load::Observation;
 use vintem_store::read::Reader;
 use vintem_store::sources::SourceState;
 
@@ -66,10 +70,17 @@ async fn build(store: &Store, served: &Snapshot) -> Result<Snapshot> {
 
     for series in &SERIES {
         let dataset = Dataset::Series(series);
-        if unchanged(&next, dataset) {
+        let base = series.derived_from.and_then(series::by_id);
+        let is_base_unchanged = base.is_none_or(|base| unchanged(&next, Dataset::Series(base)));
+        if unchanged(&next, dataset) && is_base_unchanged {
             next.series.extend(served.series.get_key_value(series.id).map(|(id, values)| (*id, values.clone())));
         } else if is_loaded(&next, dataset) {
-            let values = SeriesValues::new(reader.observations(series).await?);
+            let published = reader.observations(series).await?;
+            let derived = match base {
+                Some(base) => derived(&published, &reader.observations(base).await?),
+                None => Vec::new(),
+            };
+            let values = SeriesValues::new(published, derived);
             next.series.insert(series.id, Arc::new(values));
         }
     }
@@ -96,6 +107,13 @@ async fn build(store: &Store, served: &Snapshot) -> Result<Snapshot> {
     Ok(next)
 }
 
+/// What the daily rates make of the days that the annual series lacks.
+fn derived(published: &[Observation], daily: &[Observation]) -> Vec<Observation> {
+    let days: HashSet<NaiveDate> = published.iter().map(|row| row.date).collect();
+    let missing = daily.iter().filter(|row| !days.contains(&row.date));
+    missing.filter_map(|row| Some(Observation { date: row.date, value: annualised(row.value)? })).collect()
+}
+
 async fn read_fx(reader: &mut Reader) -> Result<FxRates> {
     let mut currencies: [_; Currency::ALL.len()] = Default::default();
     for currency in Currency::ALL {
@@ -111,7 +129,7 @@ async fn read_filings(reader: &mut Reader) -> Result<Filings> {
 }
 
 fn with_issuers(mut companies: Vec<Company>, filings: Option<&Filings>) -> Vec<Company> {
-    let registered: std::collections::HashSet<u32> = companies.iter().map(|company| company.id).collect();
+    let registered: HashSet<u32> = companies.iter().map(|company| company.id).collect();
     let issuers = filings.into_iter().flat_map(Filings::issuers).filter(|(id, _)| !registered.contains(id));
     let unregistered: Vec<Company> =
         issuers.map(|(id, name)| Company { id, name: name.to_owned(), ..Company::default() }).collect();

@@ -12,12 +12,24 @@ use vintem_store::load::Observation;
 pub struct SeriesValues {
     dates: Vec<NaiveDate>,
     values: Vec<Decimal>,
+    /// The days whose values were computed from another series, sorted.
+    derived: Vec<NaiveDate>,
 }
 
 impl SeriesValues {
-    pub(crate) fn new(observations: Vec<Observation>) -> Self {
+    /// `derived` fills the days that the series itself lacks.
+    pub(crate) fn new(mut observations: Vec<Observation>, derived: Vec<Observation>) -> Self {
+        let days = derived.iter().map(|row| row.date).collect();
+        if !derived.is_empty() {
+            observations.extend(derived);
+            observations.sort_by_key(|row| row.date);
+        }
         let (dates, values) = observations.into_iter().map(|row| (row.date, row.value)).unzip();
-        Self { dates, values }
+        Self { dates, values, derived: days }
+    }
+
+    pub fn is_derived(&self, at: usize) -> bool {
+        self.derived.binary_search(&self.dates[at]).is_ok()
     }
 
     pub fn len(&self) -> usize {
@@ -174,7 +186,7 @@ mod tests {
     #[test]
     fn a_range_holds_both_its_ends() {
         let observations = [2, 3, 5, 9].map(|number| Observation { date: day(number), value: Decimal::ONE });
-        let series = SeriesValues::new(observations.to_vec());
+        let series = SeriesValues::new(observations.to_vec(), Vec::new());
         let range = |from, to| series.range(DateRange { from: day(from), to: day(to) });
         assert_eq!(range(3, 5), 1..3);
         assert_eq!(range(1, 31), 0..4);

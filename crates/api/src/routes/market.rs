@@ -51,6 +51,9 @@ struct CataloguePageBody {
 struct RateBody {
     date: NaiveDate,
     value: Number,
+    /// Only where it is so: computed from daily rates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    derived: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -227,7 +230,8 @@ async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Res
     let datasets = ["selic", "cdi", "ipca", "fx"].map(|id| Dataset::from_id(id).expect("in the table of series"));
     let days = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
     let stale = (body.selic.stale, body.cdi.stale, body.ipca.stale, body.fx.stale);
-    let tag = Tag::new(&caller, &app, &snapshot, &datasets, (days, stale));
+    let further = series_source(&snapshot, "cdi")?.further_generation(&snapshot);
+    let tag = Tag::new(&caller, &app, &snapshot, &datasets, (days, stale, further));
     Ok(tag.answer(|| body))
 }
 
@@ -242,7 +246,13 @@ fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Re
     let snapshot = app.snapshot()?;
     let source = series_source(&snapshot, id)?;
     let body = current(&source, as_text, today(app))?;
-    let tag = Tag::new(caller, app, &snapshot, &[source.dataset()], (body.row.date, body.stale));
+    let tag = Tag::new(
+        caller,
+        app,
+        &snapshot,
+        &[source.dataset()],
+        (body.row.date, body.stale, source.further_generation(&snapshot)),
+    );
     Ok(tag.answer(|| body))
 }
 
@@ -256,6 +266,11 @@ trait Source {
     fn range(&self, days: DateRange) -> std::ops::Range<usize>;
     fn row(&self, at: usize, as_text: bool) -> Option<Self::Row>;
     fn date(&self, at: usize) -> Option<NaiveDate>;
+
+    /// That of a further dataset which the rows depend on.
+    fn further_generation(&self, _: &Snapshot) -> i64 {
+        0
+    }
 
     /// Whether a newer row is overdue.
     fn is_stale(&self, today: NaiveDate) -> bool {
@@ -303,11 +318,17 @@ impl Source for SeriesSource<'_> {
 
     fn row(&self, at: usize, as_text: bool) -> Option<RateBody> {
         let (date, value) = self.values.get(at);
-        Some(RateBody { date, value: Number { value, as_text } })
+        let derived = self.values.is_derived(at).then_some(true);
+        Some(RateBody { date, value: Number { value, as_text }, derived })
     }
 
     fn date(&self, at: usize) -> Option<NaiveDate> {
         Some(self.values.get(at).0)
+    }
+
+    fn further_generation(&self, snapshot: &Snapshot) -> i64 {
+        let base = self.series.derived_from.and_then(series::by_id);
+        base.map_or(0, |base| snapshot.generation(Dataset::Series(base)))
     }
 }
 
@@ -368,7 +389,8 @@ fn list<S: Source>(caller: &Caller, app: &App, params: &ListParams, snapshot: &S
     let total = served.len();
     // The newest that is served moves without a load where days ahead are stored.
     let newest = served.clone().last().and_then(|at| source.date(at));
-    let tag = Tag::new(caller, app, snapshot, &[source.dataset()], (newest, stale));
+    let tag =
+        Tag::new(caller, app, snapshot, &[source.dataset()], (newest, stale, source.further_generation(snapshot)));
     let response = tag.answer(|| {
         let rows = |at: usize| source.row(at, as_text);
         let data = match order {

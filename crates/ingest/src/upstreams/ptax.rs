@@ -21,12 +21,17 @@ pub async fn load(asked: &Asked<'_>, currency: Currency, state: &mut PartState) 
     let mut report = PartReport { unchanged: true, ..PartReport::default() };
     let from = match (asked.since, state.covered_until) {
         (Some(since), _) => since.max(FIRST_DAY),
-        (None, Some(until)) => until - Days::new(OVERLAP_DAYS),
-        (None, None) => FIRST_DAY,
+        (None, Some(until)) if state.filled_at.is_some() => until - Days::new(OVERLAP_DAYS),
+        _ => FIRST_DAY,
     };
+    let is_first = state.filled_at.is_none() && asked.since.is_none();
     for year in from.year()..=asked.today.year() {
         let (first, last) = (NaiveDate::from_ymd_opt(year, 1, 1), NaiveDate::from_ymd_opt(year, 12, 31));
         let window = (first.unwrap_or(from).max(from), last.unwrap_or(asked.today).min(asked.today));
+        // A first filling that was cut off goes on with the same years.
+        if is_first && state.covered_until.is_some_and(|until| window.1 <= until) {
+            continue;
+        }
         load_window(asked, currency, window, &mut report).await?;
         if asked.since.is_none() {
             state.covered_until = state.covered_until.max(Some(window.1));

@@ -26,12 +26,17 @@ type Window = (NaiveDate, NaiveDate);
 pub async fn load(asked: &Asked<'_>, series: &'static Series, state: &mut PartState) -> Result<PartReport, PartError> {
     let mut report = PartReport { unchanged: true, ..PartReport::default() };
     let is_monthly = series.frequency == Frequency::Monthly;
+    let is_first = state.filled_at.is_none();
     let from = match (asked.since, state.covered_until) {
         (Some(since), _) => since,
-        (None, Some(until)) if !is_monthly => until - Days::new(OVERLAP_DAYS),
+        (None, Some(until)) if !is_monthly && !is_first => until - Days::new(OVERLAP_DAYS),
         _ => series.starts,
     };
     let mut windows = windows(from, asked.today, is_monthly);
+    if is_first && asked.since.is_none() {
+        // The same windows as if it had not been cut off, so that the same rows come from the same answers.
+        windows.retain(|(_, end)| state.covered_until.is_none_or(|until| *end > until));
+    }
     while let Some(window) = windows.pop_front() {
         if load_window(asked, series, window, &mut report).await? {
             if asked.since.is_none() {

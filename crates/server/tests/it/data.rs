@@ -186,3 +186,28 @@ async fn filters_combine_with_exact_totals() -> Outcome {
     assert_eq!((&none["total"], &none["data"]), (&json!(0), &json!([])));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_day_that_the_annual_series_lacks_is_computed_from_the_daily_one_and_says_so() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let store = database.store()?;
+    let rows = [
+        ("cdi", vec![observation("2026-11-11", "13.66"), observation("2026-11-13", "13.65")]),
+        ("cdi-daily", vec![observation("2026-11-11", "0.055131"), observation("2026-11-12", "0.050788")]),
+    ];
+    for (id, rows) in &rows {
+        let series = series::by_id(id).expect("in the table");
+        let mut load = store.begin_load(Dataset::Series(series), Origin::Real, &fetch()).await?;
+        load.append_observations(series, rows).await?;
+        load.commit().await?;
+    }
+    let replica = TestReplica::start(&database, friday()).await?;
+    let list: Value = replica.get("/api/v1/market/cdi?numbers=string").await?.json().await?;
+    let expected = json!([
+        {"date": "2026-11-13", "value": "13.65"},
+        {"date": "2026-11-12", "value": "13.65", "derived": true},
+        {"date": "2026-11-11", "value": "13.66"},
+    ]);
+    assert_eq!(list["data"], expected);
+    Ok(())
+}

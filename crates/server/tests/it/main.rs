@@ -13,6 +13,7 @@ mod headers;
 mod house;
 mod ingest;
 mod keys;
+mod killed;
 mod market;
 mod pages;
 mod slow_clients;

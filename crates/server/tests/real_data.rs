@@ -1,0 +1,189 @@
+//! The real files of the publishers: every value that they state is what we serve, character for character.
+//!
+//! A test binary of its own, as the files are not part of the project: `just real-data DIR`. Without the directory it
+//! fails.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use vintem_domain::series::{CHECK_SERIES, SERIES};
+use vintem_domain::{Currency, Dataset, ManualClock, Origin};
+use vintem_ingest::fetch::UpstreamAddresses;
+use vintem_ingest::read::{ptax, registry};
+use vintem_ingest::run::Ingestor;
+use vintem_ingest::source::Source;
+use vintem_store::load::Fetch;
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+
+type Outcome = anyhow::Result<()>;
+
+fn directory() -> anyhow::Result<PathBuf> {
+    let named = std::env::var_os("VINTEM_REAL_DATA").map(PathBuf::from);
+    let directory = named.ok_or_else(|| anyhow::anyhow!("VINTEM_REAL_DATA names no directory of real files"))?;
+    anyhow::ensure!(directory.is_dir(), "{} is no directory", directory.display());
+    Ok(directory)
+}
+
+fn now() -> DateTime<Utc> {
+    "2026-11-13T18:00:00Z".parse().expect("an instant")
+}
+
+/// Loads files alone: no upstream is there to be asked.
+fn ingestor(database: &TestDatabase) -> anyhow::Result<Ingestor> {
+    let nowhere = || "http://127.0.0.1:9".to_owned();
+    let addresses = UpstreamAddresses { sgs: nowhere(), ptax: nowhere(), cvm: nowhere() };
+    Ok(Ingestor::new(database.store()?, Arc::new(ManualClock::new(now())), &addresses, "")?)
+}
+
+async fn served(database: &TestDatabase) -> anyhow::Result<TestReplica> {
+    let flags = ["--limit-free=100000"];
+    TestReplica::start_with(database, now(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_value_of_every_series_is_served_as_it_was_published() -> Outcome {
+    let (directory, database) = (directory()?, TestDatabase::empty().await?);
+    let (ingestor, mut files) = (ingestor(&database)?, Vec::new());
+    for series in SERIES.iter().chain(&CHECK_SERIES) {
+        let path = directory.join(format!("sgs/{}.json", series.code));
+        if let Ok(bytes) = std::fs::read(&path) {
+            let report = ingestor.load_file(Source::Series(series), "file", &bytes, now()).await?;
+            assert_eq!(report.set_aside, 0, "{}", series.id);
+            files.push((series, bytes));
+        }
+    }
+    assert!(files.len() >= 6, "{} files", files.len());
+    let (replica, store) = (served(&database).await?, database.store()?);
+    let (mut compared, mut differences) = (0, Vec::new());
+    for (series, bytes) in files {
+        let published: Vec<Value> = serde_json::from_slice(&bytes)?;
+        let mut held: Vec<(String, String)> = Vec::new();
+        if SERIES.contains(series) {
+            let path = format!("/api/v1/market/series/{}?numbers=string&order=asc&limit=20000", series.id);
+            let list: Value = replica.get(&path).await?.json().await?;
+            for row in list["data"].as_array().expect("rows") {
+                held.push((text(&row["date"]), text(&row["value"])));
+            }
+        } else {
+            let values = store.current_values(series.id).await?;
+            held.extend(values.iter().map(|row| (row.date.to_string(), row.value.to_string())));
+        }
+        for row in &published {
+            let (day, value) = (text(&row["data"]), text(&row["valor"]));
+            let date = format!("{}-{}-{}", &day[6..], &day[3..5], &day[..2]);
+            compared += 1;
+            if !held.iter().any(|held| *held == (date.clone(), value.clone())) {
+                differences.push(format!("{} {date} {value}", series.id));
+            }
+        }
+        assert_eq!(held.len(), published.len(), "{}", series.id);
+    }
+    println!("values_compared: {compared}");
+    println!("differences: {}", differences.len());
+    assert!(differences.is_empty(), "{differences:#?}");
+    Ok(())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Outcome {
+    let (directory, database) = (directory()?, TestDatabase::empty().await?);
+    let samples = std::fs::read_to_string(directory.join("ptax/ptax_samples.json"))?;
+    let samples: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(&samples)?;
+    let mut expected: Vec<(String, String, String, String)> = Vec::new();
+    for (name, body) in &samples {
+        let Some(rest) = name.strip_prefix("CotacaoMoeda") else { continue };
+        let Some(currency) = rest.split('_').find_map(Currency::from_code) else { continue };
+        let read = ptax::read(currency, body.get().as_bytes(), now().date_naive())?;
+        assert!(read.bad.is_empty(), "{name}: {:?}", read.bad);
+        // The numbers as they stand in the file, before anybody has read them.
+        #[derive(serde::Deserialize)]
+        struct Envelope<'a> {
+            #[serde(borrow)]
+            value: Vec<std::collections::BTreeMap<String, &'a RawValue>>,
+        }
+        let envelope: Envelope<'_> = serde_json::from_str(body.get())?;
+        for row in envelope.value {
+            let token =
+                |key: &str| row.get(key).map(|value| value.get().trim_matches('"').to_owned()).unwrap_or_default();
+            if token("tipoBoletim").starts_with("Fechamento") && !token("tipoBoletim").ends_with("rio") {
+                let date = token("dataHoraCotacao")[..10].to_owned();
+                expected.push((currency.code().to_owned(), date, token("cotacaoCompra"), token("cotacaoVenda")));
+            }
+        }
+        let fetch = Fetch::made_here(format!("sample:{name}"), now(), [1; 32]);
+        let mut load = database.store()?.begin_load(Dataset::Fx, Origin::Real, &fetch).await?;
+        load.append_bulletins(&read.rows).await?;
+        load.commit().await?;
+    }
+    let replica = served(&database).await?;
+    let mut differences = Vec::new();
+    for (currency, date, buy, sell) in &expected {
+        let path = format!("/api/v1/market/fx?pair={currency}BRL&from={date}&to={date}&numbers=string");
+        let list: Value = replica.get(&path).await?.json().await?;
+        let row = &list["data"][0];
+        if (text(&row["buy"]), text(&row["sell"])) != (buy.clone(), sell.clone()) {
+            differences.push(format!("{currency} {date} {buy} {sell}: {row}"));
+        }
+    }
+    println!("rates_compared: {}", expected.len());
+    println!("differences: {}", differences.len());
+    assert!(!expected.is_empty() && differences.is_empty(), "{differences:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_years_of_the_registry_are_versions_and_the_old_state_can_be_read() -> Outcome {
+    let (directory, database) = (directory()?, TestDatabase::empty().await?);
+    let ingestor = ingestor(&database)?;
+    let (older, newer) = (
+        std::fs::read(directory.join("cvm/cad_cia_aberta_2024-06.csv"))?,
+        std::fs::read(directory.join("cvm/cad_cia_aberta_2026-05.csv"))?,
+    );
+    let companies = Source::from_id("companies").expect("a source");
+    ingestor.load_file(companies, "2024-06", &older, "2024-06-15T00:00:00Z".parse()?).await?;
+    ingestor.load_file(companies, "2026-05", &newer, "2026-05-15T00:00:00Z".parse()?).await?;
+    let mut connection = database.connect().await?;
+    let count = "
+        with old as (
+            select distinct on (cvm_code) * from company_version where known_at < '2025-01-01'
+            order by cvm_code, known_at desc
+        ), current as (
+            select distinct on (cvm_code) * from company_version order by cvm_code, known_at desc
+        )
+        select count(*) filter (where old.cvm_code is null),
+               count(*) filter (where current.cvm_code is null or current.absent),
+               count(*) filter (where old.name <> current.name),
+               count(*) filter (where old.status <> current.status),
+               count(*) filter (where old.sector <> current.sector)
+        from old full join current using (cvm_code)";
+    let counts: (i64, i64, i64, i64, i64) = sqlx::query_as(count).fetch_one(&mut connection).await?;
+    println!(
+        "new: {}, gone: {}, names: {}, statuses: {}, sectors: {}",
+        counts.0, counts.1, counts.2, counts.3, counts.4
+    );
+    assert_eq!(counts, (52, 0, 70, 88, 5));
+    // What was known in 2024 is still there, all of it.
+    let old: Vec<(i32, String, String, String)> = sqlx::query_as(
+        "select distinct on (cvm_code) cvm_code, name, status, sector
+         from company_version
+         where known_at < '2025-01-01'
+         order by cvm_code, known_at desc",
+    )
+    .fetch_all(&mut connection)
+    .await?;
+    let mut published: Vec<(i32, String, String, String)> = registry::read(&older)?
+        .rows
+        .into_iter()
+        .map(|company| (i32::try_from(company.id).unwrap_or(0), company.name, company.status, company.sector))
+        .collect();
+    published.sort();
+    assert_eq!(old, published);
+    Ok(())
+}
