@@ -15,12 +15,12 @@ use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
 use crate::{Outcome, ROOMY, friday};
 
 /// Tries as often as in earnest, without the waits.
-const IMPATIENT: Patience = Patience {
+pub const IMPATIENT: Patience = Patience {
     tries: 3,
     first_wait: Duration::from_millis(2),
     longest_wait: Duration::from_millis(5),
-    budget: Duration::from_secs(5),
-    timeout: Duration::from_secs(3),
+    budget: Duration::from_secs(60),
+    timeout: Duration::from_secs(20),
 };
 
 /// Enough for most: series of each frequency, companies and filings. Bulletins are half a million rows.
@@ -49,6 +49,12 @@ impl World {
     pub async fn ingest(&self, sources: &[&str]) -> anyhow::Result<RunReport> {
         let names: Vec<String> = sources.iter().map(|name| (*name).to_owned()).collect();
         Ok(self.ingestor.run(&named(&names)?, None, &Silent).await?)
+    }
+
+    /// The same with another patience.
+    pub async fn ingest_with(&self, patience: Patience, source: &str) -> anyhow::Result<RunReport> {
+        let ingestor = ingestor(&self.upstreams, &self.database, &self.clock, patience)?;
+        Ok(ingestor.run(&named(&[source.to_owned()])?, None, &Silent).await?)
     }
 
     /// One source of each shape; nothing may fail.
