@@ -57,6 +57,10 @@ bench-ingest:
     cargo build --release -p vintem-testkit --bin bench-ingest
     checks/with-engines target/release/bench-ingest
 
+# Let libFuzzer make up what comes from outside, MINUTES for each reader and parser
+fuzz MINUTES *TARGETS:
+    checks/fuzz {{MINUTES}} {{TARGETS}}
+
 # Hold what is served to the real files of the publishers in DIR
 real-data DIR:
     VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/with-engines cargo nextest run --workspace --cargo-profile ci --test real_data --no-capture

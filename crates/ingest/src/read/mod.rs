@@ -7,7 +7,7 @@
 //! How many bad rows are too many for a load is for the caller to say: [`Read::total`] is what shares are taken of.
 
 pub mod csv;
-mod day;
+pub mod day;
 pub mod decimal;
 pub mod fca;
 mod filings;

@@ -1,0 +1,12 @@
+//! Values: kept with the characters that they are written in, or refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vintem_ingest::read::decimal::exact;
+
+fuzz_target!(|text: &str| {
+    if let Ok(value) = exact(text) {
+        let expected = if value.is_zero() { text.trim_start_matches('-') } else { text };
+        assert_eq!(value.to_string(), expected);
+    }
+});
