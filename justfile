@@ -27,6 +27,20 @@ whole-country:
     cargo build --release -p vintem-server
     checks/with-engines checks/contract-served target/release/vintem 1100000
 
+# The read model at size: how soon it is ready, what it takes of memory, what deep and filtered pages cost
+read-model FILINGS="5000000":
+    cargo build --release -p vintem-server
+    checks/with-engines checks/read-model target/release/vintem {{FILINGS}}
+
+# 200 loads in a minute into 1.5 million filings, at 500 requests a second
+loads FILINGS="1500000" *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-testkit --bins
+    checks/with-engines checks/loads target/release/vintem target/release/under-load {{FILINGS}} --most-p99-ratio 2 {{ARGUMENTS}}
+
+# PostgreSQL stopped, killed and cut off, each for so long, at 300 requests a second
+postgres-away SECONDS="60":
+    VINTEM_AWAY_SECONDS={{SECONDS}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
+
 # Hold openapi.yaml to a validator and a linter that are not ours
 description:
     checks/description

@@ -18,6 +18,8 @@ pub struct Company {
     pub trade_name: String,
     /// Names under which we knew it before, newest first.
     pub former_names: Vec<String>,
+    /// The same of trade names: to be found by, not told.
+    pub former_trade_names: Vec<String>,
     pub tickers: Vec<String>,
     pub markets: Vec<String>,
     pub registered_on: Option<NaiveDate>,

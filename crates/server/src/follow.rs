@@ -14,6 +14,12 @@ const POLL: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(2);
 /// Old usage is forgotten this often, a little at a time.
 const PRUNE: Duration = Duration::from_secs(3600);
+/// Between two snapshots: a burst of loads leads to few of them, and each load is seen soon enough.
+const BETWEEN_SNAPSHOTS: Duration = Duration::from_millis(1_100);
+/// Between two looks at whether layers of filings should become one.
+const BETWEEN_COMPACTIONS: Duration = Duration::from_secs(5);
+/// Between two looks at whether the copy on disk is behind; what is newer than it comes from Postgres at a start.
+const BETWEEN_COPIES: Duration = Duration::from_secs(5);
 /// Between tries while Postgres is away.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -63,18 +69,52 @@ pub async fn keys(app: Arc<App>, bells: Arc<Bells>) {
 
 pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
     loop {
+        let began = Instant::now();
+        let mut is_new = false;
         match app.snapshot.refresh(&app.store).await {
-            Ok(true) => tracing::info!("a new snapshot is served"),
+            Ok(true) => {
+                is_new = true;
+                metrics::counter!("vintem_snapshots_total").increment(1);
+                tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "a new snapshot is served");
+            }
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "no new snapshot could be built; the last one is served on"),
         }
         if let Err(error) = app.snapshot.refresh_sources(&app.store).await {
             tracing::warn!(%error, "how the sources stand is not known");
         }
+        if is_new {
+            sleep(BETWEEN_SNAPSHOTS).await;
+        }
         tokio::select! {
             () = bells.generations.notified() => {}
             () = sleep(POLL) => {}
         }
+    }
+}
+
+/// Makes few layers of many, aside.
+pub async fn compact(app: Arc<App>) {
+    loop {
+        match app.snapshot.compact().await {
+            Ok(true) => tracing::info!("layers of filings became one"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "layers of filings could not be made one"),
+        }
+        sleep(BETWEEN_COMPACTIONS).await;
+    }
+}
+
+/// Keeps the copy on disk near what is served.
+pub async fn save_copy(app: Arc<App>) {
+    loop {
+        let began = Instant::now();
+        match app.snapshot.save_copy().await {
+            Ok(true) => tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "the copy on disk is new"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the copy on disk could not be written"),
+        }
+        sleep(BETWEEN_COPIES).await;
     }
 }
 

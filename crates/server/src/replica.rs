@@ -21,6 +21,8 @@ use crate::{follow, http, operator};
 
 /// The contract, served as it is.
 const OPENAPI: &str = include_str!("../../../openapi.yaml");
+/// The copy of the filings within the directory of a replica.
+const COPY_DIRECTORY: &str = "snapshot";
 /// What all our keys in Redis begin with.
 pub const REDIS_PREFIX: &str = "vintem:";
 /// Outcomes that Redis does not take by then are lost to their class, not to the count of requests.
@@ -58,7 +60,11 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
 
     let api = settings.api(address);
     let public_url = api.public_url.clone();
-    let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(LiveSnapshot::default()), clock));
+    let snapshot = match &settings.data_dir {
+        Some(directory) => LiveSnapshot::with_copy(directory.join(COPY_DIRECTORY)),
+        None => LiveSnapshot::default(),
+    };
+    let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock));
     let shown = app.clone();
     let pages = vintem_pages::handlers(PageSettings {
         limits,
@@ -78,6 +84,8 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
         tokio::spawn(follow::listen(app.clone(), bells.clone())),
         tokio::spawn(follow::keys(app.clone(), bells.clone())),
         tokio::spawn(follow::snapshot(app.clone(), bells)),
+        tokio::spawn(follow::compact(app.clone())),
+        tokio::spawn(follow::save_copy(app.clone())),
         tokio::spawn(follow::drain_usage(app.clone())),
     ];
     Ok(Replica { address, admin_address, app, stop, server, operator, followers })

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
@@ -139,6 +140,10 @@ pub struct ServeSettings {
     /// Networks of proxies whose X-Forwarded-For or Forwarded is believed, comma-separated
     #[arg(long, env = "VINTEM_TRUSTED_PROXIES", default_value = "", hide_default_value = true)]
     pub trusted_proxies: Networks,
+
+    /// A directory of this replica alone, where it keeps a copy of the filings to start from; default: none is kept
+    #[arg(long, env = "VINTEM_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
 
     /// The window of the rate limit in seconds; anything but 60 is for tests
     #[arg(long, env = "VINTEM_LIMIT_WINDOW_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]

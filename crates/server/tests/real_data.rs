@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use vintem_domain::series::{CHECK_SERIES, SERIES};
-use vintem_domain::{Currency, Dataset, ManualClock, Origin};
+use vintem_domain::{Currency, Dataset, Filing, FilingSet, ManualClock, Origin, Plan};
 use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_ingest::read::{ptax, registry};
 use vintem_ingest::run::Ingestor;
@@ -39,7 +39,7 @@ fn ingestor(database: &TestDatabase) -> anyhow::Result<Ingestor> {
 }
 
 async fn served(database: &TestDatabase) -> anyhow::Result<TestReplica> {
-    let flags = ["--limit-free=100000"];
+    let flags = ["--limit-free=100000", "--limit-platinum=100000"];
     TestReplica::start_with(database, now(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await
 }
 
@@ -185,5 +185,71 @@ async fn two_years_of_the_registry_are_versions_and_the_old_state_can_be_read() 
         .collect();
     published.sort();
     assert_eq!(old, published);
+    Ok(())
+}
+
+/// The company of each query must be the first, but for a few in a hundred, and among the first five always.
+const LEAST_FIRST_PERCENT: usize = 97;
+const FIRST_FEW: usize = 5;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn companies_are_found_as_people_type_them() -> Outcome {
+    let (directory, database) = (directory()?, TestDatabase::empty().await?);
+    let ingestor = ingestor(&database)?;
+    let companies = Source::from_id("companies").expect("a source");
+    for (month, known_at) in [("2024-06", "2024-06-15T00:00:00Z"), ("2026-05", "2026-05-15T00:00:00Z")] {
+        let registry = std::fs::read(directory.join(format!("cvm/cad_cia_aberta_{month}.csv")))?;
+        ingestor.load_file(companies, month, &registry, known_at.parse()?).await?;
+    }
+    // Filings need only be there: a search goes through both.
+    let fetch = Fetch::made_here("test:filings".into(), now(), [2; 32]);
+    let mut load = database.store()?.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+    load.append_filings(&[Filing {
+        id: "1".into(),
+        set: FilingSet::Ipe,
+        company_id: 9512,
+        company_name: "PETROBRAS".into(),
+        category: "Fato Relevante".into(),
+        doc_type: String::new(),
+        kind: String::new(),
+        subject: String::new(),
+        delivered_on: now().date_naive(),
+        reference_date: None,
+        version: 1,
+        protocol: String::new(),
+        url: String::new(),
+    }])
+    .await?;
+    load.commit().await?;
+    let replica = served(&database).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    let queries: Vec<(&str, &str)> =
+        include_str!("relevance.txt").lines().filter_map(|line| line.split_once(" = ")).collect();
+    let (mut first, mut misses, mut lost) = (0, Vec::new(), Vec::new());
+    for (query, code) in &queries {
+        let path = reqwest::Url::parse_with_params(&replica.url("/api/v1/companies/search"), [("q", query)])?;
+        let answer = replica.send(replica.http.get(path).header("X-API-Key", &key)).await?;
+        let body: Value = answer.json().await?;
+        let found: Vec<String> = body["data"].as_array().expect("rows").iter().map(|row| text(&row["id"])).collect();
+        if found.first().map(String::as_str) == Some(*code) {
+            first += 1;
+            continue;
+        }
+        let seen: Vec<String> =
+            body["data"].as_array().expect("rows").iter().take(FIRST_FEW).map(|row| text(&row["name"])).collect();
+        misses.push(format!("{query}: {code} is not the first of {seen:?}"));
+        if !found.iter().take(FIRST_FEW).any(|id| id == code) {
+            lost.push(*query);
+        }
+    }
+    for miss in &misses {
+        println!("{miss}");
+    }
+    println!("queries: {}", queries.len());
+    println!("in_the_first_five: {}", queries.len() - lost.len());
+    println!("first: {first}");
+    assert!(queries.len() >= 120, "{} queries", queries.len());
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(first * 100 >= queries.len() * LEAST_FIRST_PERCENT, "{misses:#?}");
     Ok(())
 }

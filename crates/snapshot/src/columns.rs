@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::copy::{CopyError, CopyReader, CopyWriter};
+
 /// Many short texts in one allocation: four bytes each beside their characters.
 #[derive(Debug, Default)]
 pub struct TextColumn {
@@ -20,6 +22,15 @@ impl TextColumn {
         let at = at as usize;
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.characters[start..self.ends[at] as usize]
+    }
+
+    pub fn write_to(&self, copy: &mut CopyWriter) -> Result<(), CopyError> {
+        copy.bytes(self.characters.as_bytes())?;
+        copy.numbers(&self.ends)
+    }
+
+    pub fn read_from(copy: &mut CopyReader) -> Result<Self, CopyError> {
+        Ok(Self { characters: copy.text()?, ends: copy.numbers()? })
     }
 
     /// The same texts in another order.
@@ -49,6 +60,11 @@ impl Interner {
         self.numbers.insert(text.to_owned(), number);
         self.texts.push(text.to_owned());
         number
+    }
+
+    pub fn read_from(copy: &mut CopyReader) -> Result<Self, CopyError> {
+        let texts = copy.texts()?;
+        Ok(Self { numbers: texts.iter().cloned().zip(0..).collect(), texts })
     }
 
     pub fn find(&self, text: &str) -> Option<u32> {
@@ -89,6 +105,15 @@ impl Groups {
             *place += 1;
         }
         Self { starts, rows: sorted }
+    }
+
+    pub fn write_to(&self, copy: &mut CopyWriter) -> Result<(), CopyError> {
+        copy.numbers(&self.starts)?;
+        copy.numbers(&self.rows)
+    }
+
+    pub fn read_from(copy: &mut CopyReader) -> Result<Self, CopyError> {
+        Ok(Self { starts: copy.numbers()?, rows: copy.numbers()? })
     }
 
     pub fn get(&self, group: u32) -> &[u32] {

@@ -1,13 +1,30 @@
 //! Companies: sorted by name, found by code, CNPJ, filter or words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use chrono::Datelike;
 use vintem_domain::company::parse_id;
 use vintem_domain::text::fold;
 use vintem_domain::{Cnpj, Company, CompanyId};
 
-use crate::index::{SearchIndex, SearchIndexWriter};
+use crate::analysis::words;
+use crate::index::{Adjust, Entry, Scope, SearchIndex, build_parts, search};
+use crate::names::{called, of_company};
+use crate::query::Query;
 use crate::{Found, Result};
+
+/// Shorter pieces of a CNPJ are in too many of them.
+const LEAST_FRAGMENT: usize = 5;
+
+/// Of companies whose names match alike first those that are registered still, then those that are traded, then those
+/// that were registered later.
+const ACTIVE_WEIGHT: f32 = 300.0;
+const TRADED_WEIGHT: f32 = 40.0;
+const REGISTERED_WEIGHT: f32 = 5.0;
+const YEAR_WEIGHT: f32 = 0.05;
+/// The status of a registration that is no more, folded.
+const CANCELLED: &str = "cancelada";
 
 /// Equality, blind to case and accents.
 #[derive(Debug, Clone, Default)]
@@ -26,12 +43,18 @@ pub struct Companies {
     /// The rows of every combination that exists, `None` standing for "any".
     by_filter: HashMap<(Option<String>, Option<String>), Vec<u32>>,
     index: SearchIndex,
+    /// What each counts beside what was asked for.
+    weights: Arc<[f32]>,
+    /// Those that only filings name, by code.
+    unregistered: Vec<Company>,
 }
 
 impl Companies {
-    pub(crate) fn build(mut rows: Vec<Company>) -> Result<Self> {
+    /// `unregistered` are those that only filings name, by code.
+    pub(crate) fn build(registered: Vec<Company>, unregistered: Vec<Company>) -> Result<Self> {
+        let mut rows = registered;
+        rows.extend(unregistered.iter().cloned());
         rows.sort_by_cached_key(|company| (fold(&company.name), company.id));
-        let mut writer = SearchIndexWriter::new()?;
         let mut by_id = HashMap::with_capacity(rows.len());
         let mut by_cnpj: HashMap<Cnpj, Vec<u32>> = HashMap::with_capacity(rows.len());
         let mut by_filter: HashMap<(Option<String>, Option<String>), Vec<u32>> = HashMap::new();
@@ -46,10 +69,6 @@ impl Companies {
                     by_filter.entry((status.cloned(), sector.cloned())).or_default().push(row);
                 }
             }
-            let title =
-                [&company.name, &company.trade_name, &company.former_names.join(" "), &company.tickers.join(" ")];
-            let text = [&company.sector, &company.city, &company.state];
-            writer.add(&title.map(String::as_str).join(" "), &text.map(String::as_str).join(" "))?;
         }
         for owned in by_cnpj.values_mut() {
             owned.sort_by_key(|row| {
@@ -57,7 +76,25 @@ impl Companies {
                 (company.cancelled_on.is_some(), std::cmp::Reverse(company.registered_on), company.id)
             });
         }
-        Ok(Self { rows, by_id, by_cnpj, by_filter, index: writer.finish()? })
+        let index = build_parts(rows.len(), 1, |row, writer| {
+            let company = &rows[row as usize];
+            let title: Vec<&str> = [&company.name, &company.trade_name]
+                .into_iter()
+                .chain(&company.former_names)
+                .chain(&company.former_trade_names)
+                .chain(&company.tickers)
+                .map(String::as_str)
+                .collect();
+            let text = [&company.sector, &company.city, &company.state];
+            let analysed = |texts: &[&str]| words(&texts.join(" ")).join(" ");
+            writer.add(Entry {
+                title: analysed(&title),
+                text: analysed(&text.map(String::as_str)),
+                names: of_company(company),
+            })
+        })?;
+        let weights: Arc<[f32]> = rows.iter().map(weight).collect();
+        Ok(Self { rows, by_id, by_cnpj, by_filter, index, weights, unregistered })
     }
 
     pub fn len(&self) -> usize {
@@ -70,6 +107,15 @@ impl Companies {
 
     pub fn get(&self, row: u32) -> &Company {
         &self.rows[row as usize]
+    }
+
+    /// Those of the registry, by name.
+    pub(crate) fn registered(&self) -> impl Iterator<Item = Company> {
+        self.rows.iter().filter(|company| company.registered).cloned()
+    }
+
+    pub(crate) fn unregistered(&self) -> &[Company] {
+        &self.unregistered
     }
 
     /// By code, with or without zeros, or by CNPJ in any spelling.
@@ -86,12 +132,57 @@ impl Companies {
 
     /// Exact identifiers first, then by relevance.
     pub fn search(&self, query: &str, offset: usize, limit: usize) -> Result<Found> {
-        self.index.search(query, &self.identified(query.trim()), 0, offset, limit)
+        let mut identified = self.identified(query.trim());
+        identified.extend(self.with_fragment(query.trim()));
+        let mut seen = HashSet::new();
+        identified.retain(|row| seen.insert(*row));
+        let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
+        let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
+        let weights = self.weights.clone();
+        let adjust: Adjust = Arc::new(move |row, score| score + weights[row as usize]);
+        let scope = Scope { index: &self.index, from_row: 0, hidden: &[], without: &identified, adjust };
+        let hits = search(&[scope], &Query::parse(query), called, offset.saturating_add(limit))?;
+        rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| hit.row));
+        Ok(Found { total: identified.len() + hits.total, rows })
     }
 
+    /// By code or CNPJ.
     fn identified(&self, identifier: &str) -> Vec<u32> {
         let by_code = parse_id(identifier).and_then(|id| self.by_id.get(&id)).copied();
         let by_cnpj = Cnpj::parse(identifier).and_then(|cnpj| self.by_cnpj.get(&cnpj));
         by_code.into_iter().chain(by_cnpj.into_iter().flatten().copied()).collect()
     }
+
+    /// Those with this piece in their CNPJ, at its beginning first; of one CNPJ the registration that counts first.
+    fn with_fragment(&self, query: &str) -> Vec<u32> {
+        let is_written_so = |character: char| character.is_ascii_alphanumeric() || ".-/ ".contains(character);
+        let fragment: String =
+            query.chars().filter(char::is_ascii_alphanumeric).map(|character| character.to_ascii_uppercase()).collect();
+        let digits = fragment.bytes().filter(u8::is_ascii_digit).count();
+        if !query.chars().all(is_written_so) || digits < LEAST_FRAGMENT || digits * 2 < fragment.len() {
+            return Vec::new();
+        }
+        let mut found: Vec<(usize, u32)> = self
+            .by_cnpj
+            .iter()
+            .filter_map(|(cnpj, rows)| Some((cnpj.as_str().find(&fragment)?, rows)))
+            .flat_map(|(at, rows)| rows.iter().map(move |row| (at, *row)))
+            .collect();
+        found.sort_unstable_by_key(|(at, row)| {
+            let company = self.get(*row);
+            (*at, company.cancelled_on.is_some(), *row)
+        });
+        found.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+fn weight(company: &Company) -> f32 {
+    let is_active = company.registered && company.cancelled_on.is_none() && fold(&company.status) != CANCELLED;
+    let is_traded = !company.tickers.is_empty() || !company.markets.is_empty();
+    let of = |holds: bool, weight: f32| if holds { weight } else { 0.0 };
+    let years = company.registered_on.map_or(0.0, |day| (day.year() - 1900).max(0) as f32);
+    of(is_active, ACTIVE_WEIGHT)
+        + of(is_active && is_traded, TRADED_WEIGHT)
+        + of(company.registered, REGISTERED_WEIGHT)
+        + years * YEAR_WEIGHT
 }

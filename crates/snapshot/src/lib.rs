@@ -7,10 +7,13 @@
 mod analysis;
 mod columns;
 mod companies;
+mod copy;
 mod filings;
 mod index;
 mod live;
 mod market;
+mod names;
+mod query;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,6 +32,8 @@ pub enum SnapshotError {
     Store(#[from] vintem_store::StoreError),
     #[error("building the search index: {0}")]
     Index(#[from] tantivy::TantivyError),
+    #[error("the copy on disk: {0}")]
+    Copy(#[from] copy::CopyError),
     #[error("building the snapshot was cut off: {0}")]
     Cut(#[from] tokio::task::JoinError),
 }
@@ -43,7 +48,7 @@ pub struct Found {
 }
 
 /// Everything that is served at one moment. A part is `None` until its dataset was loaded once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     states: HashMap<Dataset, DatasetState>,
     series: HashMap<&'static str, Arc<SeriesValues>>,

@@ -1,7 +1,9 @@
 //! The served snapshot, and how it follows the store.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use chrono::NaiveDate;
@@ -10,13 +12,14 @@ use vintem_domain::series::{self, SERIES};
 use vintem_domain::{Company, Currency, Dataset};
 use vintem_store::Store;
 use vintem_store::load::Observation;
-use vintem_store::read::Reader;
+use vintem_store::read::{DatasetState, FilingRow, Reader};
 use vintem_store::sources::SourceState;
 
 use crate::companies::Companies;
-use crate::filings::{Filings, FilingsBuilder};
+use crate::copy::CopyError;
+use crate::filings::{Filings, LayerBuilder};
 use crate::market::{FxRates, SeriesValues};
-use crate::{Result, Snapshot};
+use crate::{Result, Snapshot, SnapshotError};
 
 /// What all requests read. Empty until the first snapshot stands; an empty database is a snapshot.
 #[derive(Debug, Default)]
@@ -25,11 +28,19 @@ pub struct LiveSnapshot {
     /// How the sources stood when they were last looked at. Beside the snapshot: that a source was asked and had
     /// nothing new changes nothing that is served.
     sources: ArcSwapOption<Vec<SourceState>>,
-    /// One build at a time.
-    building: tokio::sync::Mutex<()>,
+    /// One build at a time. How many layers of filings must stay as they are, because they are becoming one.
+    building: tokio::sync::Mutex<usize>,
+    /// Where a copy of the filings is kept, and which of them it last was.
+    copy_directory: Option<PathBuf>,
+    copied: tokio::sync::Mutex<Option<(DatasetState, Arc<Filings>)>>,
 }
 
 impl LiveSnapshot {
+    /// One that starts from its copy in this directory, and keeps it there.
+    pub fn with_copy(directory: PathBuf) -> Self {
+        Self { copy_directory: Some(directory), ..Self::default() }
+    }
+
     pub fn get(&self) -> Option<Arc<Snapshot>> {
         self.current.load_full()
     }
@@ -47,20 +58,88 @@ impl LiveSnapshot {
 
     /// Builds what has a newer generation than what is served, beside it, and swaps it in whole. True if it did.
     pub async fn refresh(&self, store: &Store) -> Result<bool> {
-        let _one_at_a_time = self.building.lock().await;
+        let kept_layers = self.building.lock().await;
         let served = self.get();
         let states = store.dataset_states().await?;
         if served.as_ref().is_some_and(|served| served.states == states) {
             return Ok(false);
         }
-        let next = build(store, served.as_deref().unwrap_or(&Snapshot::default())).await?;
+        let served = match served {
+            Some(served) => served,
+            None => Arc::new(self.copied_snapshot().await),
+        };
+        let next = build(store, &served, *kept_layers).await?;
+        self.current.store(Some(Arc::new(next)));
+        Ok(true)
+    }
+
+    /// What the copy on disk holds; nothing where it is not there, damaged, or of another version.
+    async fn copied_snapshot(&self) -> Snapshot {
+        let Some(directory) = self.copy_directory.clone() else { return Snapshot::default() };
+        let began = Instant::now();
+        let loaded = tokio::task::spawn_blocking(move || Filings::load(&directory)).await;
+        match loaded.map_err(SnapshotError::from).and_then(|loaded| loaded) {
+            Ok((state, filings)) => {
+                let filings = Arc::new(filings);
+                let milliseconds = began.elapsed().as_millis() as u64;
+                tracing::info!(filings = filings.len(), milliseconds, "the copy on disk is the start");
+                *self.copied.lock().await = Some((state.clone(), filings.clone()));
+                let states = HashMap::from([(Dataset::Filings, state)]);
+                Snapshot { states, filings: Some(filings), ..Snapshot::default() }
+            }
+            Err(error) => {
+                tracing::info!(%error, "there is no copy on disk to start from");
+                Snapshot::default()
+            }
+        }
+    }
+
+    /// Brings the copy on disk up to what is served. True if there was something to write.
+    pub async fn save_copy(&self) -> Result<bool> {
+        let (Some(directory), Some(served)) = (self.copy_directory.clone(), self.get()) else { return Ok(false) };
+        let (Some(state), Some(filings)) = (served.state(Dataset::Filings).cloned(), served.filings.clone()) else {
+            return Ok(false);
+        };
+        let mut copied = self.copied.lock().await;
+        if copied.as_ref().is_some_and(|(copied, held)| *copied == state && held.is_same(&filings)) {
+            return Ok(false);
+        }
+        let (saved_state, saved) = (state.clone(), filings.clone());
+        tokio::task::spawn_blocking(move || -> Result<()> {
+            std::fs::create_dir_all(&directory).map_err(CopyError::from)?;
+            saved.save(&saved_state, &directory)
+        })
+        .await??;
+        *copied = Some((state, filings));
+        Ok(true)
+    }
+
+    /// Makes one layer of filings of several, where it is time. True if it did. What is served says the same after it.
+    pub async fn compact(&self) -> Result<bool> {
+        let compaction = {
+            let mut kept_layers = self.building.lock().await;
+            let Some(compaction) = self.get().and_then(|served| served.filings.as_ref()?.compaction()) else {
+                return Ok(false);
+            };
+            *kept_layers = compaction.end();
+            compaction
+        };
+        let compacted = tokio::task::spawn_blocking(move || compaction.run()).await;
+        let mut kept_layers = self.building.lock().await;
+        *kept_layers = 0;
+        let compacted = compacted??;
+        let Some(served) = self.get() else { return Ok(false) };
+        let Some(filings) = served.filings.as_ref().filter(|filings| filings.holds_all_of(&compacted)) else {
+            return Ok(false);
+        };
+        let next = Snapshot { filings: Some(Arc::new(filings.compacted(&compacted))), ..Snapshot::clone(&served) };
         self.current.store(Some(Arc::new(next)));
         Ok(true)
     }
 }
 
 /// The next snapshot; parts whose generation did not rise are shared with the served one.
-async fn build(store: &Store, served: &Snapshot) -> Result<Snapshot> {
+async fn build(store: &Store, served: &Snapshot, kept_layers: usize) -> Result<Snapshot> {
     // One view of the database: generations and rows belong together.
     let mut reader = store.reader().await?;
     let states = reader.dataset_states().await?;
@@ -92,19 +171,47 @@ async fn build(store: &Store, served: &Snapshot) -> Result<Snapshot> {
     if unchanged(&next, Dataset::Filings) {
         next.filings.clone_from(&served.filings);
     } else if is_loaded(&next, Dataset::Filings) {
-        next.filings = Some(Arc::new(read_filings(&mut reader).await?));
+        let generation = followed_from(served, &next.states[&Dataset::Filings]);
+        let filings = match (&served.filings, generation) {
+            (Some(served), Some(generation)) => {
+                read_changed_filings(&mut reader, served.clone(), generation, kept_layers).await?
+            }
+            _ => read_filings(&mut reader).await?,
+        };
+        next.filings = Some(Arc::new(filings));
     }
-    // Issuers that only filings name are companies too.
-    if unchanged(&next, Dataset::Companies) && unchanged(&next, Dataset::Filings) {
-        next.companies.clone_from(&served.companies);
-    } else if is_loaded(&next, Dataset::Companies) {
-        let registered = reader.companies().await?;
-        let filings = next.filings.clone();
-        let companies =
-            tokio::task::spawn_blocking(move || Companies::build(with_issuers(registered, filings.as_deref())));
-        next.companies = Some(Arc::new(companies.await??));
+    if is_loaded(&next, Dataset::Companies) {
+        // Issuers that only filings name are companies too.
+        let is_same = unchanged(&next, Dataset::Companies);
+        let registered = if is_same { None } else { Some(reader.companies().await?) };
+        next.companies = companies(served, registered, next.filings.clone()).await?;
     }
     Ok(next)
+}
+
+/// The generation of filings from which on only what changed needs to be read.
+fn followed_from(served: &Snapshot, state: &DatasetState) -> Option<i64> {
+    let served = served.states.get(&Dataset::Filings)?;
+    (served.lineage == state.lineage && served.generation < state.generation).then_some(served.generation)
+}
+
+/// The companies, shared with what is served where neither the registry nor the issuers beside it changed.
+async fn companies(
+    served: &Snapshot,
+    registered: Option<Vec<Company>>,
+    filings: Option<Arc<Filings>>,
+) -> Result<Option<Arc<Companies>>> {
+    let served = served.companies.clone();
+    let build = move || {
+        let held = served.as_ref().filter(|_| registered.is_none());
+        let registered = registered.unwrap_or_else(|| served.iter().flat_map(|served| served.registered()).collect());
+        let issuers = unregistered_issuers(&registered, filings.as_deref());
+        match held {
+            Some(held) if held.unregistered() == issuers => Ok(Some(held.clone())),
+            _ => Ok(Some(Arc::new(Companies::build(registered, issuers)?))),
+        }
+    };
+    tokio::task::spawn_blocking(build).await?
 }
 
 /// What the daily rates make of the days that the annual series lacks.
@@ -123,16 +230,34 @@ async fn read_fx(reader: &mut Reader) -> Result<FxRates> {
 }
 
 async fn read_filings(reader: &mut Reader) -> Result<Filings> {
-    let mut builder = FilingsBuilder::default();
-    reader.for_each_filing(|filing| builder.push(&filing)).await?;
-    tokio::task::spawn_blocking(move || builder.build()).await?
+    let mut rows = LayerBuilder::default();
+    reader.for_each_filing(|filing| rows.push(&filing, false)).await?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    tokio::task::spawn_blocking(move || Filings::first(rows, threads)).await?
 }
 
-fn with_issuers(mut companies: Vec<Company>, filings: Option<&Filings>) -> Vec<Company> {
-    let registered: HashSet<u32> = companies.iter().map(|company| company.id).collect();
+/// What is served with what later generations touched.
+async fn read_changed_filings(
+    reader: &mut Reader,
+    served: Arc<Filings>,
+    generation: i64,
+    kept_layers: usize,
+) -> Result<Filings> {
+    let (mut changed, mut gone) = (LayerBuilder::default(), Vec::new());
+    let visit = |filing: FilingRow<'_>, is_absent| {
+        if is_absent {
+            gone.push(filing.id.to_owned());
+        } else {
+            changed.push(&filing, false);
+        }
+    };
+    reader.for_each_filing_since(generation, visit).await?;
+    tokio::task::spawn_blocking(move || served.next(changed, &gone, kept_layers)).await?
+}
+
+/// The issuers that are not in the registry, as companies, by rising code.
+fn unregistered_issuers(registered: &[Company], filings: Option<&Filings>) -> Vec<Company> {
+    let registered: HashSet<u32> = registered.iter().map(|company| company.id).collect();
     let issuers = filings.into_iter().flat_map(Filings::issuers).filter(|(id, _)| !registered.contains(id));
-    let unregistered: Vec<Company> =
-        issuers.map(|(id, name)| Company { id, name: name.to_owned(), ..Company::default() }).collect();
-    companies.extend(unregistered);
-    companies
+    issuers.map(|(id, name)| Company { id, name: name.to_owned(), ..Company::default() }).collect()
 }

@@ -11,6 +11,7 @@ pub mod read;
 pub mod sources;
 pub mod usage;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -92,10 +93,11 @@ impl Store {
 }
 
 /// The migrations in the order in which they are applied. Append only: an applied file never changes.
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 4] = [
     (1, "data", include_str!("../migrations/0001_data.sql")),
     (2, "keys and usage", include_str!("../migrations/0002_keys_and_usage.sql")),
     (3, "ingestion", include_str!("../migrations/0003_ingestion.sql")),
+    (4, "read model", include_str!("../migrations/0004_read_model.sql")),
 ];
 
 fn migrator() -> Migrator {
@@ -107,11 +109,21 @@ fn migrator() -> Migrator {
 
 /// Changes with every change of the schema: names the template that tests copy.
 pub fn schema_fingerprint() -> String {
-    let mut fingerprint = String::new();
+    let mut hasher = DefaultHasher::new();
     for migration in migrator().iter() {
-        for byte in migration.checksum.iter().take(4) {
-            fingerprint.push_str(&format!("{byte:02x}"));
-        }
+        migration.checksum.hash(&mut hasher);
     }
-    fingerprint
+    format!("{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MIGRATIONS;
+
+    #[test]
+    fn every_migration_is_applied() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), MIGRATIONS.len());
+        assert!(MIGRATIONS.iter().zip(1..).all(|((version, _, _), place)| *version == place));
+    }
 }

@@ -132,6 +132,8 @@ pub struct Load {
     dataset: Dataset,
     origin: Origin,
     known_at: DateTime<Utc>,
+    /// Which the dataset will have with this load: no other is under way.
+    generation: i64,
     fetch_id: i64,
     sha256: [u8; 32],
     announce_since: Option<NaiveDate>,
@@ -180,12 +182,18 @@ impl Store {
         }
         // Versions are compared row by row; what differs is held in memory before it is appended.
         sqlx::query("set local work_mem = '64MB'").execute(&mut *transaction).await?;
+        let generation: i64 =
+            sqlx::query_scalar("select coalesce((select generation from dataset where id = $1), 0) + 1")
+                .bind(dataset.id())
+                .fetch_one(&mut *transaction)
+                .await?;
         let fetch_id = insert_fetch(&mut transaction, dataset, fetch).await?;
         Ok(Load {
             transaction,
             dataset,
             origin,
             known_at: fetch.fetched_at,
+            generation,
             fetch_id,
             sha256: fetch.sha256,
             announce_since: None,
@@ -465,13 +473,14 @@ impl Load {
         if self.appended > 0 {
             sqlx::query(
                 "insert into dataset (id, generation, loaded_at, origin)
-                 values ($1, 1, $2, $3)
+                 values ($1, $4, $2, $3)
                  on conflict (id) do update
-                 set generation = dataset.generation + 1, loaded_at = greatest(dataset.loaded_at, excluded.loaded_at)",
+                 set generation = excluded.generation, loaded_at = greatest(dataset.loaded_at, excluded.loaded_at)",
             )
             .bind(self.dataset.id())
             .bind(self.known_at)
             .bind(self.origin.id())
+            .bind(self.generation)
             .execute(&mut *self.transaction)
             .await?;
             sqlx::query("select pg_notify('vintem_generation', $1)")
@@ -541,8 +550,11 @@ impl Load {
                 or ({current}) is distinct from ({staged})",
             same_key = same_key.join(" and ")
         );
-        let insert =
-            format!("insert into {name} ({keys}, known_at, {columns}, fetch_id) select {keys}, $1, {columns}, $2");
+        let (generation_column, generation) = self.generation_of(table);
+        let insert = format!(
+            "insert into {name} ({keys}, known_at, {columns}{generation_column}, fetch_id)
+             select {keys}, $1, {columns}{generation}, $2"
+        );
         let statement = match (self.announce_since, table.event) {
             (Some(_), Some(event)) => format!(
                 "with changed as materialized ({changed}), announced as (
@@ -618,9 +630,10 @@ impl Load {
         } else if again > 0 {
             let others: Vec<&str> = columns.split(',').map(str::trim).filter(|column| *column != "absent").collect();
             let others = others.join(", ");
+            let (generation_column, generation) = self.generation_of(table);
             let insert = format!(
-                "insert into {name} ({key}, known_at, {others}, absent, fetch_id)
-                 select distinct on ({key}) {key}, $1, {others}, true, $2
+                "insert into {name} ({key}, known_at, {others}{generation_column}, absent, fetch_id)
+                 select distinct on ({key}) {key}, $1, {others}{generation}, true, $2
                  from {name}
                  where {key}::text in (select key from gone where again)
                  order by {key}, known_at desc"
@@ -642,6 +655,11 @@ impl Load {
         Ok(vanished)
     }
 
+    /// The column of the generation and what stands in it, each behind a comma.
+    fn generation_of(&self, table: &Versions) -> (&'static str, String) {
+        if table.has_generation { (", generation", format!(", {}", self.generation)) } else { ("", String::new()) }
+    }
+
     async fn finish_stage(&mut self, appended: u64) -> Result<()> {
         self.appended += appended;
         sqlx::query("drop table staged").execute(&mut *self.transaction).await?;
@@ -654,6 +672,8 @@ struct Versions {
     name: &'static str,
     keys: &'static str,
     columns: &'static str,
+    /// Whether rows say which generation brought them.
+    has_generation: bool,
     /// What is told of changed rows that are news, from `changed` to the columns of `event`.
     event: Option<&'static str>,
 }
@@ -663,6 +683,7 @@ const COMPANIES: Versions = Versions {
     keys: "cvm_code",
     columns: "name, cnpj, status, sector, trade_name, markets, registered_on, cancelled_on, status_since, category,
               situation, control, city, state, auditor, absent",
+    has_generation: false,
     event: Some(
         "select 'company.updated', $1, jsonb_build_object('company', cvm_code)
          from changed
@@ -676,6 +697,7 @@ const FILINGS: Versions = Versions {
     keys: "id",
     columns: "filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on, reference_date,
               version, protocol, url, absent",
+    has_generation: true,
     event: Some(
         "select 'filing.published', $1, jsonb_build_object('filing', id)
          from changed
@@ -688,6 +710,7 @@ const SECURITIES: Versions = Versions {
     name: "security_version",
     keys: "document_id, ticker",
     columns: "cnpj, reference_date, version, market, segment, traded_from, traded_until",
+    has_generation: false,
     event: None,
 };
 

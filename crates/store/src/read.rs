@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use futures_util::TryStreamExt;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Postgres, Row, Transaction};
 use vintem_domain::decimal::parse_exact;
 use vintem_domain::{Cnpj, Company, Currency, Dataset, Decimal, FilingSet, Origin, Quote, Series};
@@ -14,6 +15,8 @@ use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
 /// How far a dataset has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetState {
+    /// The same as long as each generation follows from the one before.
+    pub lineage: String,
     pub generation: i64,
     pub loaded_at: DateTime<Utc>,
     pub origin: Origin,
@@ -106,6 +109,12 @@ impl Reader {
                         group by former.name
                         order by max(former.known_at) desc
                     ) as former_names,
+                    array(
+                        select distinct former.trade_name
+                        from company_version former
+                        where former.cvm_code = company.cvm_code
+                          and former.trade_name not in ('', company.trade_name)
+                    ) as former_trade_names,
                     coalesce(traded.tickers, '{}') as current_tickers
              from (
                  select distinct on (cvm_code) *
@@ -142,6 +151,7 @@ impl Reader {
                 sector: row.try_get("sector")?,
                 trade_name: row.try_get("trade_name")?,
                 former_names: row.try_get("former_names")?,
+                former_trade_names: row.try_get("former_trade_names")?,
                 tickers: row.try_get("current_tickers")?,
                 markets: row.try_get("markets")?,
                 registered_on: row.try_get("registered_on")?,
@@ -174,37 +184,73 @@ impl Reader {
         )
         .fetch(&mut *self.transaction);
         while let Some(row) = rows.try_next().await? {
-            let set: &str = row.try_get(1)?;
-            visit(FilingRow {
-                id: row.try_get(0)?,
-                set: FilingSet::from_id(set).ok_or_else(|| StoreError::Foreign(format!("filing set {set}")))?,
-                company_id: positive(row.try_get(2)?)?,
-                company_name: row.try_get(3)?,
-                category: row.try_get(4)?,
-                doc_type: row.try_get(5)?,
-                kind: row.try_get(6)?,
-                subject: row.try_get(7)?,
-                delivered_on: row.try_get(8)?,
-                reference_date: row.try_get(9)?,
-                version: u16::try_from(row.try_get::<i16, _>(10)?).unwrap_or(0),
-                protocol: row.try_get(11)?,
-                url: row.try_get(12)?,
-            });
+            visit(filing(&row)?);
+        }
+        Ok(())
+    }
+
+    /// The filings that a later generation than this one touched, each in its current version, with whether it is absent.
+    pub async fn for_each_filing_since(
+        &mut self,
+        generation: i64,
+        mut visit: impl FnMut(FilingRow<'_>, bool),
+    ) -> Result<()> {
+        let mut rows = sqlx::query(
+            "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
+                    delivered_on, reference_date, version, protocol, url, absent
+             from filing_version
+             where id in (select id from filing_version where generation > $1)
+             order by id, known_at desc",
+        )
+        .bind(generation)
+        .fetch(&mut *self.transaction);
+        while let Some(row) = rows.try_next().await? {
+            visit(filing(&row)?, row.try_get(13)?);
         }
         Ok(())
     }
 }
 
+fn filing(row: &PgRow) -> Result<FilingRow<'_>> {
+    let set: &str = row.try_get(1)?;
+    Ok(FilingRow {
+        id: row.try_get(0)?,
+        set: FilingSet::from_id(set).ok_or_else(|| StoreError::Foreign(format!("filing set {set}")))?,
+        company_id: positive(row.try_get(2)?)?,
+        company_name: row.try_get(3)?,
+        category: row.try_get(4)?,
+        doc_type: row.try_get(5)?,
+        kind: row.try_get(6)?,
+        subject: row.try_get(7)?,
+        delivered_on: row.try_get(8)?,
+        reference_date: row.try_get(9)?,
+        version: u16::try_from(row.try_get::<i16, _>(10)?).unwrap_or(0),
+        protocol: row.try_get(11)?,
+        url: row.try_get(12)?,
+    })
+}
+
 async fn states(connection: &mut PgConnection) -> Result<HashMap<Dataset, DatasetState>> {
-    let rows = sqlx::query("select id, generation, loaded_at, origin from dataset").fetch_all(connection).await?;
+    // A copy of a database goes its own way, although all its rows are the same at first.
+    let rows = sqlx::query(
+        "select id, lineage || '/' || (select oid from pg_database where datname = current_database()) as lineage,
+                generation, loaded_at, origin
+         from dataset",
+    )
+    .fetch_all(connection)
+    .await?;
     let mut states = HashMap::new();
     for row in rows {
         let origin: &str = row.try_get("origin")?;
         let origin = Origin::from_id(origin).ok_or_else(|| StoreError::Foreign(format!("origin {origin}")))?;
         // A dataset of a newer version is none of ours to serve.
         let Some(dataset) = Dataset::from_id(row.try_get("id")?) else { continue };
-        let state =
-            DatasetState { generation: row.try_get("generation")?, loaded_at: row.try_get("loaded_at")?, origin };
+        let state = DatasetState {
+            lineage: row.try_get("lineage")?,
+            generation: row.try_get("generation")?,
+            loaded_at: row.try_get("loaded_at")?,
+            origin,
+        };
         states.insert(dataset, state);
     }
     Ok(states)

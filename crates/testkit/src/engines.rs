@@ -1,8 +1,12 @@
 //! Where the engines are, and engines of a test's own.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 /// The PostgreSQL that tests share, without a database's name.
 pub fn postgres_url() -> String {
@@ -48,6 +52,174 @@ impl Drop for OwnRedis {
         // It holds nothing that anybody misses.
         let _ = self.server.kill();
         let _ = self.server.wait();
+    }
+}
+
+/// A PostgreSQL of the test's own, to be taken away and brought back; it ends with the test.
+#[derive(Debug)]
+pub struct OwnPostgres {
+    programs: PathBuf,
+    home: PathBuf,
+    port: u16,
+}
+
+impl OwnPostgres {
+    pub fn start() -> anyhow::Result<Self> {
+        let programs = newest_postgres()?;
+        let home = std::env::temp_dir().join(format!("vintem-postgres-{:016x}", rand::random::<u64>()));
+        std::fs::create_dir(&home)?;
+        let postgres = Self { programs, home, port: free_port()? };
+        // The server refuses to run as root.
+        if is_root()? {
+            run(Command::new("chown").arg("postgres").arg(&postgres.home))?;
+        }
+        let data = postgres.data();
+        run(postgres
+            .program("initdb")
+            .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "-D"])
+            .arg(data))?;
+        postgres.bring_back()?;
+        Ok(postgres)
+    }
+
+    /// Without a database's name.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Starts it, and waits until it takes connections.
+    pub fn bring_back(&self) -> anyhow::Result<()> {
+        let options = format!("-p {} -k '' -c listen_addresses=127.0.0.1 -c fsync=off", self.port);
+        let log = self.home.join("log");
+        run(self
+            .program("pg_ctl")
+            .args(["-w", "-D"])
+            .arg(self.data())
+            .arg("-l")
+            .arg(log)
+            .args(["-o", &options, "start"]))
+    }
+
+    /// Ends it as an operator would who is in a hurry.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        run(self.program("pg_ctl").args(["-w", "-m", "fast", "-D"]).arg(self.data()).arg("stop"))
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill(&self) -> anyhow::Result<()> {
+        let pids = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
+        let server = pids.lines().next().unwrap_or_default();
+        // Its children end by themselves when it is gone.
+        run(Command::new("kill").args(["-KILL", server]))?;
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            anyhow::ensure!(began.elapsed() < Duration::from_secs(10), "PostgreSQL still listens");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let program = self.programs.join(name);
+        let mut command = match is_root() {
+            Ok(true) => {
+                let mut command = Command::new("runuser");
+                command.args(["-u", "postgres", "--"]).arg(program);
+                command
+            }
+            _ => Command::new(program),
+        };
+        command.current_dir(&self.home);
+        command
+    }
+}
+
+impl Drop for OwnPostgres {
+    fn drop(&mut self) {
+        // It holds nothing that anybody misses.
+        let _ = run(self.program("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.data()).arg("stop"));
+        if let Err(error) = std::fs::remove_dir_all(&self.home) {
+            eprintln!("{} was left behind: {error}", self.home.display());
+        }
+    }
+}
+
+/// Debian keeps the programs of each version apart.
+fn newest_postgres() -> anyhow::Result<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")?.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
+    versions.max().ok_or_else(|| anyhow::anyhow!("no PostgreSQL is installed"))
+}
+
+fn is_root() -> anyhow::Result<bool> {
+    Ok(Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0")
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    // A server that stays would keep a pipe open for ever.
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    anyhow::ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// Stands between a client and a server, and can fall silent as a broken network does: nothing is closed, and nothing
+/// comes any more.
+#[derive(Debug)]
+pub struct Wire {
+    port: u16,
+    is_cut: watch::Sender<bool>,
+}
+
+impl Wire {
+    /// To a port of this machine. Must be called within a runtime.
+    pub async fn to(target: u16) -> anyhow::Result<Self> {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+        let wire = Self { port: listener.local_addr()?.port(), is_cut: watch::Sender::new(false) };
+        let is_cut = wire.is_cut.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, target, is_cut.subscribe()));
+            }
+        });
+        Ok(wire)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn cut(&self) {
+        self.is_cut.send_replace(true);
+    }
+
+    /// New connections get through again. What was cut stays so: its packets are long lost.
+    pub fn mend(&self) {
+        self.is_cut.send_replace(false);
+    }
+}
+
+async fn carry(mut client: TcpStream, target: u16, mut is_cut: watch::Receiver<bool>) {
+    let talk = async {
+        if let Ok(mut server) = TcpStream::connect(("127.0.0.1", target)).await {
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        }
+    };
+    // The cut first: what is sent after it never gets through.
+    let was_cut = tokio::select! {
+        biased;
+        cut = is_cut.wait_for(|is_cut| *is_cut) => cut.is_ok(),
+        () = talk => false,
+    };
+    if was_cut {
+        // Held open, and never read.
+        std::future::pending::<()>().await;
     }
 }
 

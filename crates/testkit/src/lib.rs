@@ -4,6 +4,7 @@
 mod database;
 mod description;
 mod engines;
+pub mod pace;
 mod process;
 mod raw;
 mod replica;
@@ -11,7 +12,7 @@ pub mod upstreams;
 
 pub use database::TestDatabase;
 pub use description::{Description, Operation, Seen};
-pub use engines::{OwnRedis, postgres_url, redis_url};
+pub use engines::{OwnPostgres, OwnRedis, Wire, postgres_url, redis_url};
 pub use process::{ServedProcess, run_vintem};
 pub use raw::{RawAnswer, exchange};
 pub use replica::{PEPPER, TestReplica, TestReplicaOptions, redis_prefix, settings};

@@ -127,8 +127,8 @@ async fn get_filing(
     let snapshot = app.snapshot()?;
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
-    let row = filings.by_id(&id).filter(|row| *row >= filings.first_row_until(today(&app)));
-    let filing = filings.get(row.ok_or(Problem::NoSuchFiling)?);
+    let filing = filings.by_id(&id).map(|row| filings.get(row));
+    let filing = filing.filter(|view| view.filing.delivered_on <= today(&app)).ok_or(Problem::NoSuchFiling)?;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
     Ok(tag.answer(|| FilingBody::from(filing)))
 }

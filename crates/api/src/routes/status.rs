@@ -7,7 +7,7 @@ use chrono::{DateTime, NaiveDate, SecondsFormat, TimeDelta, Utc};
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::{Dataset, DateRange, FilingSet, Origin, VERSION};
-use vintem_snapshot::Snapshot;
+use vintem_snapshot::{FilingFilter, Snapshot};
 use vintem_store::sources::SourceState;
 
 use super::{AppState, Handlers, today};
@@ -125,9 +125,9 @@ pub fn held(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) -> (usize, 
         Dataset::Fx => snapshot.fx().map_or((0, None), |fx| (fx.len(), fx.newest().map(|day| day.min(today)))),
         Dataset::Companies => (snapshot.companies().map_or(0, vintem_snapshot::Companies::len), None),
         Dataset::Filings => snapshot.filings().map_or((0, None), |filings| {
-            let first = filings.first_row_until(today);
-            let served = filings.len() - first as usize;
-            (served, (served > 0).then(|| filings.get(first).filing.delivered_on))
+            let days = DateRange::ALL.until(today);
+            let served = filings.list(&FilingFilter { category: None, company: None, days }, 0, 1);
+            (served.total, served.rows.first().map(|row| filings.get(*row).filing.delivered_on))
         }),
     }
 }

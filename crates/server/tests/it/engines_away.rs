@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase};
+use vintem_testkit::pace::{percentile, shoot};
+use vintem_testkit::{OwnPostgres, OwnRedis, ServedProcess, TestDatabase, Wire, run_vintem};
 
 use crate::{Outcome, binary, friday};
 
@@ -47,5 +48,104 @@ async fn no_key_is_ever_logged() -> Outcome {
     assert!(!log.contains(&key[12..]), "the key is in the log");
     assert!(!log.contains("ana.segredo"), "the e-mail is in the log");
     assert!(log.contains("\"address\":\"127.0.0.0/24\""), "the address is cut");
+    Ok(())
+}
+
+/// How long PostgreSQL is away, each time: `just postgres-away` says longer, and then holds the latencies to a bound too,
+/// which beside other tests would be those of the machine.
+fn time_away() -> (Duration, bool) {
+    let seconds = std::env::var("VINTEM_AWAY_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    (Duration::from_secs(seconds.unwrap_or(2)), seconds.is_some())
+}
+
+/// Requests a second meanwhile, and how slow one in a hundred may be.
+const RATE: u32 = 300;
+const MOST_P99: Duration = Duration::from_millis(50);
+/// Whatever needs PostgreSQL says so within this, and works again this long after its return.
+const MOST_WAIT: Duration = Duration::from_secs(1);
+const MOST_RECOVERY: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_postgres_reads_go_on_and_the_rest_says_so_at_once() -> Outcome {
+    let (redis, postgres) = (OwnRedis::start()?, OwnPostgres::start()?);
+    let wire = Wire::to(postgres.port()).await?;
+    let database = format!("{}/postgres", postgres.url());
+    for command in [&["migrate"][..], &["demo", "--filings", "20000"]] {
+        let (status, _, error) = run_vintem(binary(), &database, command).await?;
+        anyhow::ensure!(status.success(), "{command:?}: {error}");
+    }
+    let (_, key, _) = run_vintem(
+        binary(),
+        &database,
+        &["keys", "create", "--plan", "platinum", "--name", "Ana", "--email", "ana@example.com", "--json"],
+    )
+    .await?;
+    let key: Value = serde_json::from_str(&key)?;
+    let key = key["api_key"].as_str().expect("a key");
+    let through_wire = format!("postgres://postgres@127.0.0.1:{}/postgres", wire.port());
+    let flags = ["--limit-platinum", "10000000", "--limit-free", "1000000", "--register-per-day", "1000000"];
+    let process = ServedProcess::start(binary(), &through_wire, &redis.url(), &flags)?;
+    let http = vintem_testkit::http_client().build()?;
+    let registers = || async {
+        let asked = Instant::now();
+        let body = serde_json::json!({"name": "Bia", "email": "bia@example.com"});
+        let request = http.post(format!("http://{}/api/v1/plans/register", process.address)).json(&body);
+        anyhow::Ok((request.send().await?.status().as_u16(), asked.elapsed()))
+    };
+    // A key is known once it was used.
+    assert_eq!(registers().await?.0, 201);
+    let paths: Vec<String> = [
+        "/api/v1/market/overview",
+        "/api/v1/market/selic/current",
+        "/api/v1/market/fx?limit=50",
+        "/api/v1/companies?limit=20",
+        "/api/v1/companies/search?q=serra",
+        "/api/v1/filings?limit=20&offset=10000",
+        "/api/v1/filings/search?q=dividendos",
+        "/api/v1/search?q=banco",
+    ]
+    .map(str::to_owned)
+    .into();
+    shoot(&http, &process.address, key, &paths, 50, Duration::from_secs(1)).await;
+
+    let (time, is_judged) = time_away();
+    for way in ["stopped", "killed", "cut_off"] {
+        match way {
+            "stopped" => postgres.stop()?,
+            "killed" => postgres.kill()?,
+            _ => wire.cut(),
+        }
+        let (shots, refused) = tokio::join!(shoot(&http, &process.address, key, &paths, RATE, time), async {
+            let mut slowest = Duration::ZERO;
+            for _ in 0..3 {
+                let (status, waited) = registers().await?;
+                anyhow::ensure!(status == 503, "{way}: a registration was answered by {status}");
+                slowest = slowest.max(waited);
+            }
+            Ok(slowest)
+        });
+        let (slowest, p99) = (refused?, percentile(&shots, 99));
+        let failed: Vec<_> =
+            shots.iter().filter(|shot| shot.status != Some(200)).map(|shot| (&shot.path, shot.status)).collect();
+        assert!(failed.is_empty(), "{way}: {} of {} failed: {:?}", failed.len(), shots.len(), failed.first());
+        if way == "cut_off" {
+            wire.mend();
+        } else {
+            postgres.bring_back()?;
+        }
+        let back = Instant::now();
+        while registers().await?.0 != 201 {
+            assert!(back.elapsed() < Duration::from_secs(20), "{way}: registrations never came back");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let recovery = back.elapsed();
+        println!("{way}_requests: {}", shots.len());
+        println!("{way}_p99_milliseconds: {:.1}", p99.as_secs_f64() * 1e3);
+        println!("{way}_slowest_refusal_seconds: {:.2}", slowest.as_secs_f64());
+        println!("{way}_recovery_seconds: {:.2}", recovery.as_secs_f64());
+        assert!(slowest <= MOST_WAIT, "{way}: {slowest:?}");
+        assert!(recovery <= MOST_RECOVERY, "{way}: {recovery:?}");
+        assert!(!is_judged || p99 <= MOST_P99, "{way}: {p99:?}");
+    }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod killed;
 mod market;
 mod pages;
 mod slow_clients;
+mod snapshot;
 mod store;
 mod usage;
 

@@ -1,0 +1,206 @@
+//! The snapshot follows the store by what changed, and starts from its copy on disk.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::Duration as Span;
+use serde_json::Value;
+use vintem_domain::{Dataset, Filing, FilingSet, Origin, Plan};
+use vintem_store::load::Fetch;
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+
+use crate::{Outcome, friday};
+
+fn filing(id: &str, subject: &str) -> Filing {
+    Filing {
+        id: id.to_owned(),
+        set: FilingSet::Ipe,
+        company_id: 1,
+        company_name: "CERÂMICA SERRA S.A.".to_owned(),
+        category: "Fato Relevante".to_owned(),
+        doc_type: String::new(),
+        kind: String::new(),
+        subject: subject.to_owned(),
+        delivered_on: "2026-11-12".parse().expect("a day"),
+        reference_date: None,
+        version: 1,
+        protocol: String::new(),
+        url: String::new(),
+    }
+}
+
+/// Loads filings so many seconds after the last load.
+async fn load(database: &TestDatabase, seconds: i64, rows: &[Filing]) -> anyhow::Result<u64> {
+    let fetch = Fetch::made_here(format!("test:{seconds}"), friday() + Span::seconds(seconds), [7; 32]);
+    let store = database.store()?;
+    let mut load = store.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+    load.append_filings(rows).await?;
+    Ok(load.commit().await?)
+}
+
+/// The descriptions of all filings, in the order of the list, and the total that is said of them.
+async fn served(replica: &TestReplica, key: &str) -> anyhow::Result<(u64, Vec<String>)> {
+    let body: Value = replica.get_with("/api/v1/filings?limit=100", key).await?.json().await?;
+    let rows = body["data"].as_array().expect("a list");
+    let descriptions = rows.iter().map(|row| row["description"].as_str().expect("text").to_owned()).collect();
+    Ok((body["total"].as_u64().expect("a number"), descriptions))
+}
+
+async fn eventually_served(replica: &TestReplica, key: &str, expected: &[&str]) {
+    eventually("what was loaded is served", Duration::from_secs(10), || async {
+        served(replica, key).await.is_ok_and(|(total, rows)| total == rows.len() as u64 && rows == expected)
+    })
+    .await;
+}
+
+/// A directory for a copy, gone afterwards.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("vintem-data-{:016x}", rand::random::<u64>()));
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path of ours is text")
+    }
+
+    /// The file that names the layers, and the layers.
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.0.join("snapshot")).into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| !path.ends_with("unfinished")).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("{} was left behind: {error}", self.0.display());
+        }
+    }
+}
+
+async fn start(database: &TestDatabase, directory: &Directory) -> anyhow::Result<(TestReplica, String)> {
+    let flags = ["--data-dir", directory.path()];
+    let options = TestReplicaOptions { flags: &flags, redis_prefix: None };
+    let replica = TestReplica::start_with(database, friday() + Span::days(1), options).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    Ok((replica, key))
+}
+
+async fn eventually_saved(directory: &Directory) {
+    let is_served = |path: &PathBuf| path.file_name() == Some(Path::new("served").as_os_str());
+    eventually("the copy is on disk", Duration::from_secs(20), || async { directory.files().iter().any(is_served) })
+        .await;
+}
+
+/// Changes what is stored behind the back of all who follow: only who reads all of it again sees it.
+async fn change_silently(database: &TestDatabase, subject: &str) -> Outcome {
+    let mut connection = database.connect().await?;
+    sqlx::query("update filing_version set subject = $1 where id = '1'").bind(subject).execute(&mut connection).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_changed_and_vanished_filings_are_followed_without_reading_the_rest() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    load(&database, 1, &[filing("1", "um"), filing("2", "dois"), filing("3", "três")]).await?;
+    let replica = TestReplica::start(&database, friday() + Span::days(1)).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    eventually_served(&replica, &key, &["três", "dois", "um"]).await;
+    change_silently(&database, "nobody reads this").await?;
+    load(&database, 2, &[filing("2", "dois outra vez"), filing("4", "quatro")]).await?;
+    eventually_served(&replica, &key, &["quatro", "três", "dois outra vez", "um"]).await;
+    // A whole file without some of them, twice; more than one in twenty would not be believed.
+    let many: Vec<Filing> = (100..200).map(|id| filing(&id.to_string(), "muitos")).collect();
+    let store = database.store()?;
+    for (seconds, sha256) in [(3, [3; 32]), (4, [4; 32])] {
+        let fetch = Fetch::made_here("test:year".into(), friday() + Span::seconds(seconds), sha256);
+        let mut load = store.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+        let rows: Vec<Filing> = [filing("1", "um"), filing("3", "três"), filing("4", "quatro")]
+            .into_iter()
+            .chain(many.iter().cloned())
+            .collect();
+        load.append_whole_filings(&rows, FilingSet::Ipe, 2026).await?;
+        load.commit().await?;
+    }
+    eventually("the vanished one is served no more", Duration::from_secs(10), || async {
+        replica.get_with("/api/v1/filings/2", &key).await.is_ok_and(|answer| answer.status() == 404)
+    })
+    .await;
+    let (total, _) = served(&replica, &key).await?;
+    assert_eq!(total, 103);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_starts_from_its_copy_and_catches_up() -> Outcome {
+    let (database, directory) = (TestDatabase::empty().await?, Directory::new()?);
+    load(&database, 1, &[filing("1", "um"), filing("2", "dois")]).await?;
+    let (replica, key) = start(&database, &directory).await?;
+    eventually_served(&replica, &key, &["dois", "um"]).await;
+    eventually_saved(&directory).await;
+    drop(replica);
+    change_silently(&database, "only who reads all of it sees this").await?;
+    load(&database, 2, &[filing("3", "três")]).await?;
+    let (replica, key) = start(&database, &directory).await?;
+    eventually_served(&replica, &key, &["três", "dois", "um"]).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_copy_is_ignored() -> Outcome {
+    let (database, directory) = (TestDatabase::empty().await?, Directory::new()?);
+    load(&database, 1, &[filing("1", "um")]).await?;
+    let (replica, _) = start(&database, &directory).await?;
+    eventually_saved(&directory).await;
+    drop(replica);
+    change_silently(&database, "outro").await?;
+    for file in directory.files() {
+        let mut content = std::fs::read(&file)?;
+        let middle = content.len() / 2;
+        content[middle] ^= 1;
+        std::fs::write(&file, content)?;
+    }
+    let (replica, key) = start(&database, &directory).await?;
+    eventually_served(&replica, &key, &["outro"]).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_another_database_is_ignored() -> Outcome {
+    let directory = Directory::new()?;
+    for subject in ["daqui", "dali"] {
+        let database = TestDatabase::empty().await?;
+        load(&database, 1, &[filing("1", subject)]).await?;
+        let (replica, key) = start(&database, &directory).await?;
+        eventually_served(&replica, &key, &[subject]).await;
+        eventually_saved(&directory).await;
+        drop(replica);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generation_is_found_by_asking_where_the_channel_is_cut() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    load(&database, 1, &[filing("1", "um")]).await?;
+    let replica = TestReplica::start(&database, friday() + Span::days(1)).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    // Rows and generation as a load leaves them, without its notification.
+    let mut connection = database.connect().await?;
+    for statement in [
+        "insert into filing_version (id, known_at, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
+                                     delivered_on, version, protocol, url, fetch_id, generation)
+         select '2', known_at, filing_set, cvm_code, company_name, category, doc_type, kind, 'dois', delivered_on,
+                version, protocol, url, fetch_id, 2
+         from filing_version",
+        "update dataset set generation = 2",
+    ] {
+        sqlx::query(statement).execute(&mut connection).await?;
+    }
+    eventually_served(&replica, &key, &["dois", "um"]).await;
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Filings: layers, of which each was built once and the last ones are small, so that a load costs what it brings.
+//!
+//! A row that was changed or taken away later is hidden in the layer that has it. All that is read goes over the layers
+//! at once: what comes out is as if there were one.
+
+mod layer;
+mod next;
+mod run;
+mod saved;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use vintem_domain::text::fold;
+use vintem_domain::{CompanyId, DateRange};
+use vintem_store::read::FilingRow;
+
+use crate::index::{Called, Scope, search};
+use crate::query::Query;
+use crate::{Found, Result};
+use layer::{Group, Key, Layer};
+use run::Run;
+
+pub use layer::LayerBuilder;
+
+#[derive(Debug, Clone)]
+pub struct FilingFilter {
+    /// Equality, blind to case and accents.
+    pub category: Option<String>,
+    pub company: Option<CompanyId>,
+    pub days: DateRange,
+}
+
+/// One filing, borrowed from the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilingView<'s> {
+    pub filing: FilingRow<'s>,
+    /// Whether no later version of the document is known.
+    pub is_latest: bool,
+}
+
+/// Rows are numbered through all layers.
+#[derive(Debug, Clone, Default)]
+pub struct Filings {
+    layers: Vec<Laid>,
+}
+
+/// A layer in its place, with what happened to its rows since it was built.
+#[derive(Debug, Clone)]
+struct Laid {
+    layer: Arc<Layer>,
+    /// The number of its first row.
+    first: u32,
+    hidden: Arc<Hidden>,
+    /// Rows that became the latest version of their document, or ceased to be.
+    latest: Arc<HashMap<u32, bool>>,
+}
+
+/// Rows of a layer that are no more, sorted, also by each group that they were in.
+#[derive(Debug, Default)]
+struct Hidden {
+    by_group: HashMap<Group, Vec<u32>>,
+}
+
+impl Filings {
+    pub fn len(&self) -> usize {
+        self.layers.iter().map(Laid::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn get(&self, row: u32) -> FilingView<'_> {
+        let (laid, row) = self.place(row);
+        FilingView { filing: laid.layer.get(row), is_latest: laid.is_latest(row) }
+    }
+
+    pub fn by_id(&self, id: &str) -> Option<u32> {
+        let found =
+            |laid: &Laid| laid.layer.by_id(id).filter(|row| !laid.hidden.holds(*row)).map(|row| laid.first + row);
+        self.layers.iter().rev().find_map(found)
+    }
+
+    /// A page of what a filter leaves, newest first, and how many there are.
+    pub fn list(&self, filter: &FilingFilter, offset: usize, limit: usize) -> Found {
+        let category = filter.category.as_deref().map(fold);
+        let runs: Vec<Run<'_>> = self
+            .layers
+            .iter()
+            .filter_map(|laid| {
+                let group = laid.layer.group(category.as_deref(), filter.company)?;
+                let days = laid.layer.first_row_until(filter.days.to)..laid.layer.first_row_before(filter.days.from);
+                Some(Run::new(&laid.layer, laid.first, laid.layer.rows(group).within(days), laid.hidden.of(group)))
+            })
+            .collect();
+        run::page(&runs, offset, limit)
+    }
+
+    /// An exact id first, then by relevance, then the newest.
+    pub fn search(&self, query: &str, today: NaiveDate, offset: usize, limit: usize) -> Result<Found> {
+        let is_delivered = |row: &u32| self.get(*row).filing.delivered_on <= today;
+        let identified: Vec<u32> = self.by_id(query.trim()).into_iter().filter(is_delivered).collect();
+        let without: Vec<Vec<u32>> = self.layers.iter().map(|laid| laid.without(&identified)).collect();
+        let scopes: Vec<Scope<'_>> = self
+            .layers
+            .iter()
+            .zip(&without)
+            .map(|(laid, without)| {
+                let layer = laid.layer.clone();
+                Scope {
+                    index: laid.layer.index(),
+                    from_row: laid.layer.first_row_until(today),
+                    hidden: laid.hidden.of(Group::All),
+                    without,
+                    adjust: Arc::new(move |row, score| layer.with_age(row, score)),
+                }
+            })
+            .collect();
+        let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
+        let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
+        // A filing has no name.
+        let mut hits = search(&scopes, &Query::parse(query), |_| Called::default(), offset.saturating_add(limit))?;
+        if self.layers.len() > 1 {
+            // Scores are never negative, so their bits are in order.
+            let order = |scope: usize, row: u32| -> Key<'_> { self.layers[scope].layer.key(row) };
+            hits.best.sort_by_key(|hit| Reverse((hit.score.to_bits(), order(hit.scope, hit.row))));
+        }
+        rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| self.layers[hit.scope].first + hit.row));
+        Ok(Found { total: identified.len() + hits.total, rows })
+    }
+
+    /// Every issuer with the name that its newest filing gives it.
+    pub fn issuers(&self) -> BTreeMap<CompanyId, &str> {
+        let mut newest: BTreeMap<CompanyId, (Key<'_>, &str)> = BTreeMap::new();
+        for laid in &self.layers {
+            for (id, rows) in laid.layer.issuers() {
+                let Some(row) = rows.iter().find(|row| !laid.hidden.holds(**row)) else { continue };
+                let (key, name) = (laid.layer.key(*row), laid.layer.get(*row).company_name);
+                let held = newest.entry(id).or_insert((key, name));
+                if key > held.0 {
+                    *held = (key, name);
+                }
+            }
+        }
+        newest.into_iter().map(|(id, (_, name))| (id, name)).collect()
+    }
+
+    fn place(&self, row: u32) -> (&Laid, u32) {
+        let at = self.layers.partition_point(|laid| laid.first <= row) - 1;
+        let laid = &self.layers[at];
+        (laid, row - laid.first)
+    }
+}
+
+impl Laid {
+    /// Those that are not hidden.
+    fn len(&self) -> usize {
+        self.layer.len() - self.hidden.of(Group::All).len()
+    }
+
+    fn is_latest(&self, row: u32) -> bool {
+        self.latest.get(&row).copied().unwrap_or_else(|| self.layer.is_latest(row))
+    }
+
+    fn live_rows(&self) -> impl Iterator<Item = u32> {
+        (0..self.layer.len() as u32).filter(|row| !self.hidden.holds(*row))
+    }
+
+    /// Of rows numbered through all layers those of this one.
+    fn without(&self, rows: &[u32]) -> Vec<u32> {
+        let of_layer = rows.iter().filter_map(|row| row.checked_sub(self.first));
+        of_layer.filter(|row| (*row as usize) < self.layer.len()).collect()
+    }
+}
+
+impl Hidden {
+    fn new(layer: &Layer, mut rows: Vec<u32>) -> Self {
+        rows.sort_unstable();
+        rows.dedup();
+        let mut by_group: HashMap<Group, Vec<u32>> = HashMap::new();
+        for row in rows {
+            for group in layer.groups_of(row) {
+                by_group.entry(group).or_default().push(row);
+            }
+        }
+        Self { by_group }
+    }
+
+    fn of(&self, group: Group) -> &[u32] {
+        self.by_group.get(&group).map_or(&[], Vec::as_slice)
+    }
+
+    fn holds(&self, row: u32) -> bool {
+        self.of(Group::All).binary_search(&row).is_ok()
+    }
+}

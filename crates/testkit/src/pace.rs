@@ -1,0 +1,75 @@
+//! Requests at a steady pace, whatever becomes of the ones before: who waits for slow answers does not see them.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// One request and what came of it.
+#[derive(Debug, Clone)]
+pub struct Shot {
+    pub path: String,
+    /// When it should have been sent.
+    pub due: Instant,
+    pub answered: Instant,
+    /// None where no answer came.
+    pub status: Option<u16>,
+    pub etag: String,
+    pub body: Vec<u8>,
+}
+
+impl Shot {
+    pub fn latency(&self) -> Duration {
+        self.answered.duration_since(self.due)
+    }
+}
+
+/// Asks for these paths in turn, so many times a second for so long.
+pub async fn shoot(
+    http: &reqwest::Client,
+    address: &str,
+    key: &str,
+    paths: &[String],
+    rate: u32,
+    time: Duration,
+) -> Vec<Shot> {
+    let mut ticks = interval(Duration::from_secs(1) / rate);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (mut shots, mut done) = (JoinSet::new(), Vec::new());
+    let count = (time.as_secs_f64() * f64::from(rate)) as usize;
+    for path in paths.iter().cycle().take(count) {
+        let due = ticks.tick().await.into_std();
+        let request = http.get(format!("http://{address}{path}")).header("X-API-Key", key);
+        let path = path.clone();
+        shots.spawn(async move {
+            let answer = request.send().await;
+            let (status, etag, body) = match answer {
+                Ok(answer) => {
+                    let etag =
+                        answer.headers().get("etag").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
+                    let status = answer.status().as_u16();
+                    match answer.bytes().await {
+                        Ok(body) => (Some(status), etag, body.to_vec()),
+                        Err(_) => (None, etag, Vec::new()),
+                    }
+                }
+                Err(_) => (None, String::new(), Vec::new()),
+            };
+            Shot { path, due, answered: Instant::now(), status, etag, body }
+        });
+        while let Some(shot) = shots.try_join_next() {
+            done.extend(shot);
+        }
+    }
+    while let Some(shot) = shots.join_next().await {
+        done.extend(shot);
+    }
+    done
+}
+
+/// The latency that so many of a hundred do not exceed.
+pub fn percentile(shots: &[Shot], percent: usize) -> Duration {
+    let mut latencies: Vec<Duration> = shots.iter().map(Shot::latency).collect();
+    latencies.sort_unstable();
+    latencies.get((latencies.len() * percent / 100).min(latencies.len().saturating_sub(1))).copied().unwrap_or_default()
+}
