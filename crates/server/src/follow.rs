@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(2);
 /// Old usage is forgotten this often, a little at a time.
 const PRUNE: Duration = Duration::from_secs(3600);
-/// Between two snapshots: a burst of loads leads to few of them, and each load is seen soon enough.
+/// From one snapshot to the next: a burst of loads leads to few of them, and each load is seen soon enough.
 const BETWEEN_SNAPSHOTS: Duration = Duration::from_millis(1_100);
 /// Between two looks at whether layers of filings should become one.
 const BETWEEN_COMPACTIONS: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
             tracing::warn!(%error, "how the sources stand is not known");
         }
         if is_new {
-            sleep(BETWEEN_SNAPSHOTS).await;
+            sleep(BETWEEN_SNAPSHOTS.saturating_sub(began.elapsed())).await;
         }
         tokio::select! {
             () = bells.generations.notified() => {}

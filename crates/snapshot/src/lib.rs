@@ -25,6 +25,7 @@ pub use companies::{Companies, CompanyFilter};
 pub use filings::{FilingFilter, FilingView, Filings};
 pub use live::LiveSnapshot;
 pub use market::{FxRates, PairRates, SeriesValues};
+pub use query::Query;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {

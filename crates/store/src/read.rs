@@ -195,11 +195,13 @@ impl Reader {
         generation: i64,
         mut visit: impl FnMut(FilingRow<'_>, bool),
     ) -> Result<()> {
+        // Few rows of millions: without statistics, which a fresh load lacks, the planner would read them all.
+        sqlx::query("set local enable_seqscan = off").execute(&mut *self.transaction).await?;
         let mut rows = sqlx::query(
             "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
                     delivered_on, reference_date, version, protocol, url, absent
              from filing_version
-             where id in (select id from filing_version where generation > $1)
+             where id = any(array(select id from filing_version where generation > $1))
              order by id, known_at desc",
         )
         .bind(generation)
@@ -207,6 +209,8 @@ impl Reader {
         while let Some(row) = rows.try_next().await? {
             visit(filing(&row)?, row.try_get(13)?);
         }
+        drop(rows);
+        sqlx::query("set local enable_seqscan = on").execute(&mut *self.transaction).await?;
         Ok(())
     }
 }
