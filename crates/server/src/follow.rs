@@ -20,6 +20,8 @@ const BETWEEN_SNAPSHOTS: Duration = Duration::from_millis(1_100);
 const BETWEEN_COMPACTIONS: Duration = Duration::from_secs(5);
 /// Between two looks at whether the copy on disk is behind; what is newer than it comes from Postgres at a start.
 const BETWEEN_COPIES: Duration = Duration::from_secs(5);
+/// A full disk is not written to the brim again and again.
+const AFTER_A_FAILED_COPY: Duration = Duration::from_secs(300);
 /// Between tries while Postgres is away.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -112,7 +114,10 @@ pub async fn save_copy(app: Arc<App>) {
         match app.snapshot.save_copy().await {
             Ok(true) => tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "the copy on disk is new"),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "the copy on disk could not be written"),
+            Err(error) => {
+                tracing::warn!(%error, "the copy on disk could not be written");
+                sleep(AFTER_A_FAILED_COPY).await;
+            }
         }
         sleep(BETWEEN_COPIES).await;
     }

@@ -140,7 +140,7 @@ impl Companies {
         let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
         let weights = self.weights.clone();
         let adjust: Adjust = Arc::new(move |row, score| score + weights[row as usize]);
-        let scope = Scope { index: &self.index, from_row: 0, hidden: &[], without: &identified, adjust };
+        let scope = Scope { index: &self.index, from_row: 0, hidden: Arc::default(), without: &identified, adjust };
         let hits = search(&[scope], &Query::parse(query), called, offset.saturating_add(limit))?;
         rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| hit.row));
         Ok(Found { total: identified.len() + hits.total, rows })

@@ -236,7 +236,7 @@ pub struct Scope<'s> {
     /// Rows before this one are passed over.
     pub from_row: u32,
     /// Rows that are passed over, sorted.
-    pub hidden: &'s [u32],
+    pub hidden: Arc<[u32]>,
     /// A few more of them.
     pub without: &'s [u32],
     pub adjust: Adjust,
@@ -516,7 +516,8 @@ struct TopRowsOfSegment {
     top: usize,
     first_row: u32,
     from_row: u32,
-    hidden: Vec<u32>,
+    hidden: Arc<[u32]>,
+    without: Vec<u32>,
     adjust: Adjust,
     found: Top,
     least: u64,
@@ -539,18 +540,13 @@ impl Collector for TopRows<'_> {
     type Fruit = Top;
     type Child = TopRowsOfSegment;
 
-    fn for_segment(&self, _: SegmentOrdinal, segment: &SegmentReader) -> tantivy::Result<TopRowsOfSegment> {
-        let first_row = self.part.first_row;
-        let end = first_row + segment.max_doc();
-        let of_part = |row: &&u32| (first_row..end).contains(*row);
-        let mut hidden: Vec<u32> =
-            self.scope.hidden.iter().chain(self.scope.without).filter(of_part).copied().collect();
-        hidden.sort_unstable();
+    fn for_segment(&self, _: SegmentOrdinal, _: &SegmentReader) -> tantivy::Result<TopRowsOfSegment> {
         Ok(TopRowsOfSegment {
             top: self.top,
-            first_row,
+            first_row: self.part.first_row,
             from_row: self.scope.from_row,
-            hidden,
+            hidden: self.scope.hidden.clone(),
+            without: self.scope.without.to_vec(),
             adjust: self.scope.adjust.clone(),
             found: Top::default(),
             least: 0,
@@ -589,7 +585,8 @@ impl SegmentCollector for TopRowsOfSegment {
 
     fn collect(&mut self, document: DocId, score: Score) {
         let row = self.first_row + document;
-        if row < self.from_row || (!self.hidden.is_empty() && self.hidden.binary_search(&row).is_ok()) {
+        let is_hidden = !self.hidden.is_empty() && self.hidden.binary_search(&row).is_ok();
+        if row < self.from_row || is_hidden || self.without.contains(&row) {
             return;
         }
         self.found.total += 1;
@@ -625,7 +622,7 @@ mod tests {
     }
 
     fn whole(index: &SearchIndex) -> Scope<'_> {
-        Scope { index, from_row: 0, hidden: &[], without: &[], adjust: Arc::new(|_, score| score) }
+        Scope { index, from_row: 0, hidden: Arc::default(), without: &[], adjust: Arc::new(|_, score| score) }
     }
 
     fn find(scopes: &[Scope<'_>], query: &str, top: usize) -> Hits {
@@ -679,7 +676,7 @@ mod tests {
     #[test]
     fn rows_that_are_passed_over_do_not_count() {
         let index = index();
-        let scope = Scope { from_row: 10, hidden: &[5, 11, 13], without: &[20], ..whole(&index) };
+        let scope = Scope { from_row: 10, hidden: [5, 11, 13].into(), without: &[20], ..whole(&index) };
         let found = find(&[scope], "comunicado", 4);
         assert_eq!((found.total, rows(&found)), (489, vec![10, 12, 14, 15]));
     }

@@ -297,10 +297,10 @@ impl Layer {
         })
     }
 
-    /// The groups that a row is in.
-    pub fn groups_of(&self, row: u32) -> [Group; 4] {
+    /// The groups that a row is in, beside all.
+    pub fn groups_of(&self, row: u32) -> [Group; 3] {
         let (category, company) = (self.folded(row), self.columns.companies[row as usize]);
-        [Group::All, Group::Category(category), Group::Company(company), Group::Both(category, company)]
+        [Group::Category(category), Group::Company(company), Group::Both(category, company)]
     }
 
     pub fn rows(&self, group: Group) -> Rows<'_> {

@@ -63,6 +63,7 @@ struct Laid {
 /// Rows of a layer that are no more, sorted, also by each group that they were in.
 #[derive(Debug, Default)]
 struct Hidden {
+    all: Arc<[u32]>,
     by_group: HashMap<Group, Vec<u32>>,
 }
 
@@ -115,7 +116,7 @@ impl Filings {
                 Scope {
                     index: laid.layer.index(),
                     from_row: laid.layer.first_row_until(today),
-                    hidden: laid.hidden.of(Group::All),
+                    hidden: laid.hidden.all.clone(),
                     without,
                     adjust: Arc::new(move |row, score| layer.with_age(row, score)),
                 }
@@ -160,7 +161,7 @@ impl Filings {
 impl Laid {
     /// Those that are not hidden.
     fn len(&self) -> usize {
-        self.layer.len() - self.hidden.of(Group::All).len()
+        self.layer.len() - self.hidden.all.len()
     }
 
     fn is_latest(&self, row: u32) -> bool {
@@ -183,19 +184,22 @@ impl Hidden {
         rows.sort_unstable();
         rows.dedup();
         let mut by_group: HashMap<Group, Vec<u32>> = HashMap::new();
-        for row in rows {
-            for group in layer.groups_of(row) {
-                by_group.entry(group).or_default().push(row);
+        for row in &rows {
+            for group in layer.groups_of(*row) {
+                by_group.entry(group).or_default().push(*row);
             }
         }
-        Self { by_group }
+        Self { all: rows.into(), by_group }
     }
 
     fn of(&self, group: Group) -> &[u32] {
-        self.by_group.get(&group).map_or(&[], Vec::as_slice)
+        match group {
+            Group::All => &self.all,
+            _ => self.by_group.get(&group).map_or(&[], Vec::as_slice),
+        }
     }
 
     fn holds(&self, row: u32) -> bool {
-        self.of(Group::All).binary_search(&row).is_ok()
+        self.all.binary_search(&row).is_ok()
     }
 }

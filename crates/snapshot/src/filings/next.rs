@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::layer::{Document, Group, Layer, LayerBuilder};
+use super::layer::{Document, Layer, LayerBuilder};
 use super::{Filings, Hidden, Laid};
 use crate::Result;
 
@@ -103,7 +103,7 @@ impl Filings {
         // What happened to the rows meanwhile.
         for (before, now) in old.iter().zip(&self.layers[start..]) {
             let in_new = |row: u32| laid.layer.by_id(before.layer.get(row).id);
-            let newly_hidden = now.hidden.of(Group::All).iter().filter(|row| !before.hidden.holds(**row));
+            let newly_hidden = now.hidden.all.iter().filter(|row| !before.hidden.holds(**row));
             hidden.extend(newly_hidden.filter_map(|row| in_new(*row)));
             let changed = now.latest.iter().filter(|(row, is_latest)| before.is_latest(**row) != **is_latest);
             latest.extend(changed.filter_map(|(row, is_latest)| Some((in_new(*row)?, *is_latest))));
@@ -176,7 +176,7 @@ impl Compaction {
 
 impl Laid {
     fn hide(&mut self, rows: Vec<u32>) {
-        let all = self.hidden.of(Group::All).iter().copied().chain(rows).collect();
+        let all = self.hidden.all.iter().copied().chain(rows).collect();
         self.hidden = Arc::new(Hidden::new(&self.layer, all));
     }
 

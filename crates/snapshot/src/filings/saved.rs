@@ -8,7 +8,7 @@ use chrono::DateTime;
 use vintem_domain::Origin;
 use vintem_store::read::DatasetState;
 
-use super::layer::{FILE_BEGINNING, Group, Layer};
+use super::layer::{FILE_BEGINNING, Layer};
 use super::{Filings, Hidden, Laid};
 use crate::Result;
 use crate::copy::{CopyError, CopyReader, CopyWriter, remove_others};
@@ -27,7 +27,7 @@ impl Filings {
         copy.bytes(state.origin.id().as_bytes())?;
         copy.texts(&files)?;
         for laid in &self.layers {
-            copy.numbers(laid.hidden.of(Group::All))?;
+            copy.numbers(&laid.hidden.all)?;
             let (rows, latest): (Vec<u32>, Vec<u8>) =
                 laid.latest.iter().map(|(row, is_latest)| (*row, u8::from(*is_latest))).unzip();
             copy.numbers(&rows)?;
