@@ -12,6 +12,7 @@ use vintem_snapshot::Snapshot;
 use crate::App;
 use crate::caller::Caller;
 use crate::params::Page;
+use crate::routes::found::FacetsBody;
 use crate::routes::status;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -95,6 +96,8 @@ struct PageBody<Row> {
     total: usize,
     limit: usize,
     offset: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facets: Option<FacetsBody>,
 }
 
 /// A page of a list of rows: the rows, how many there are in all, and links to the pages beside it.
@@ -105,8 +108,20 @@ pub fn page_of<Row: Serialize>(
     total: usize,
     rows: impl FnOnce() -> Vec<Row>,
 ) -> Response {
+    page_with_facets(tag, public_url, page, total, None, rows)
+}
+
+/// The same of a search, with the counts where they were asked for.
+pub fn page_with_facets<Row: Serialize>(
+    tag: Tag<'_>,
+    public_url: &str,
+    page: Page,
+    total: usize,
+    facets: Option<FacetsBody>,
+    rows: impl FnOnce() -> Vec<Row>,
+) -> Response {
     let caller = tag.caller;
-    let response = tag.answer(|| PageBody { data: rows(), total, limit: page.limit, offset: page.offset });
+    let response = tag.answer(|| PageBody { data: rows(), total, limit: page.limit, offset: page.offset, facets });
     with_links(response, caller, public_url, page, total)
 }
 
@@ -116,7 +131,8 @@ fn cache_control(caller: &Caller) -> HeaderValue {
 }
 
 /// What a link to a neighbouring page repeats of the request; never what we do not know, such as a key put there.
-const KEPT_IN_LINKS: [&str; 9] = ["from", "to", "order", "numbers", "pair", "q", "status", "sector", "category"];
+const KEPT_IN_LINKS: [&str; 11] =
+    ["from", "to", "order", "numbers", "pair", "q", "status", "sector", "category", "facets", "highlight"];
 
 /// Adds `Link` with the next and the previous page.
 pub fn with_links(mut response: Response, caller: &Caller, public_url: &str, page: Page, total: usize) -> Response {

@@ -128,6 +128,15 @@ impl Query {
         }
     }
 
+    /// Whether something is asked for that is not given otherwise.
+    pub fn flag(&self, name: &'static str) -> Read<bool> {
+        match self.value(name)? {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => refuse(name, Text::new("be `true` or `false`", "ser `true` ou `false`")),
+        }
+    }
+
     pub fn pair(&self) -> Read<Pair> {
         let Some(text) = self.value("pair")? else { return Ok(Pair::DEFAULT) };
         Pair::parse(text).ok_or_else(|| Problem::UnknownPair { published: Pair::published_list() })

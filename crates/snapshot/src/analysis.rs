@@ -1,5 +1,7 @@
 //! How Portuguese text becomes words to search by: the same for documents and for queries.
 
+use std::collections::HashSet;
+
 use vintem_domain::text::fold;
 
 /// The words of a text, without case and accents, equal where people mean the same.
@@ -24,6 +26,25 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// The pieces of a text, each with whether it is one of these words: to be shown with what matched.
+pub fn matches<'t>(text: &'t str, sought: &HashSet<String>) -> Vec<(&'t str, bool)> {
+    let mut pieces: Vec<(&str, bool)> = Vec::new();
+    let mut shown = 0;
+    for (start, word) in word_spans(text) {
+        if words(word).iter().any(|word| sought.contains(word)) {
+            if shown < start {
+                pieces.push((&text[shown..start], false));
+            }
+            pieces.push((word, true));
+            shown = start + word.len();
+        }
+    }
+    if shown < text.len() {
+        pieces.push((&text[shown..], false));
+    }
+    pieces
+}
+
 /// `ações` and `ação`: with accents gone, the stemmers at hand never join them. The same for -ães and -ãos.
 fn singular(word: &str) -> String {
     for ending in ["oes", "aes", "aos"] {
@@ -46,7 +67,18 @@ fn word_spans(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::words;
+    use super::*;
+
+    #[test]
+    fn what_matched_is_told_piece_by_piece() {
+        let sought = ["acao", "serra"].map(str::to_owned).into();
+        assert_eq!(
+            matches("Ações da SERRA S.A.", &sought),
+            [("Ações", true), (" da ", false), ("SERRA", true), (" S.A.", false)]
+        );
+        assert_eq!(matches("nada", &sought), [("nada", false)]);
+        assert_eq!(matches("", &sought), []);
+    }
 
     #[test]
     fn plurals_in_oes_are_their_singulars() {

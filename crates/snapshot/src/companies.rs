@@ -9,10 +9,10 @@ use vintem_domain::text::fold;
 use vintem_domain::{Cnpj, Company, CompanyId};
 
 use crate::analysis::words;
-use crate::index::{Adjust, Entry, Scope, SearchIndex, build_parts, search};
+use crate::index::{Adjust, Entry, FacetsOf, NumberCounts, Scope, SearchIndex, build_parts, certainty, search};
 use crate::names::{called, of_company};
 use crate::query::Query;
-use crate::{Found, Result};
+use crate::{Counts, Found, Result, Searched, Wanted, sorted_counts};
 
 /// Shorter pieces of a CNPJ are in too many of them.
 const LEAST_FRAGMENT: usize = 5;
@@ -25,6 +25,28 @@ const REGISTERED_WEIGHT: f32 = 5.0;
 const YEAR_WEIGHT: f32 = 0.05;
 /// The status of a registration that is no more, folded.
 const CANCELLED: &str = "cancelada";
+
+/// By what a company may be meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clue {
+    Cnpj,
+    Code,
+    Ticker,
+    Name,
+}
+
+impl Clue {
+    pub const ALL: [Self; 4] = [Self::Cnpj, Self::Code, Self::Ticker, Self::Name];
+
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Cnpj => "cnpj",
+            Self::Code => "code",
+            Self::Ticker => "ticker",
+            Self::Name => "name",
+        }
+    }
+}
 
 /// Equality, blind to case and accents.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +67,10 @@ pub struct Companies {
     index: SearchIndex,
     /// What each counts beside what was asked for.
     weights: Arc<[f32]>,
+    /// What each is counted by: numbers of `statuses` and `sectors`.
+    facet_numbers: Arc<[[u32; 2]]>,
+    statuses: Vec<String>,
+    sectors: Vec<String>,
     /// Those that only filings name, by code.
     unregistered: Vec<Company>,
 }
@@ -94,7 +120,21 @@ impl Companies {
             })
         })?;
         let weights: Arc<[f32]> = rows.iter().map(weight).collect();
-        Ok(Self { rows, by_id, by_cnpj, by_filter, index, weights, unregistered })
+        let (mut statuses, mut sectors) = (Spellings::default(), Spellings::default());
+        let facet_numbers =
+            rows.iter().map(|company| [statuses.number(&company.status), sectors.number(&company.sector)]).collect();
+        Ok(Self {
+            rows,
+            by_id,
+            by_cnpj,
+            by_filter,
+            index,
+            weights,
+            facet_numbers,
+            statuses: statuses.texts,
+            sectors: sectors.texts,
+            unregistered,
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -123,6 +163,36 @@ impl Companies {
         self.identified(identifier).first().map(|row| self.get(*row))
     }
 
+    /// The company that is meant by a clue, with how sure that is, from 0 to 1.
+    pub fn resolve_by(&self, clue: Clue, text: &str) -> Result<Option<(u32, f32)>> {
+        let text = text.trim();
+        let sure = |row: Option<u32>| row.map(|row| (row, 1.0));
+        Ok(match clue {
+            Clue::Code => sure(parse_id(text).and_then(|id| self.by_id.get(&id)).copied()),
+            Clue::Cnpj => match Cnpj::parse(text).and_then(|cnpj| self.by_cnpj.get(&cnpj)) {
+                Some(rows) => sure(rows.first().copied()),
+                // A piece is as sure as it leaves few others.
+                None => {
+                    let found = self.with_fragment(text);
+                    found.first().map(|row| (*row, 1.0 / found.len() as f32))
+                }
+            },
+            Clue::Ticker => {
+                let has_ticker =
+                    |company: &Company| company.tickers.iter().any(|ticker| ticker.eq_ignore_ascii_case(text));
+                sure(self.rows.iter().position(has_ticker).map(|row| row as u32))
+            }
+            Clue::Name => {
+                let weights = self.weights.clone();
+                let adjust: Adjust = Arc::new(move |row, score| score + weights[row as usize]);
+                let hidden = Arc::default();
+                let scope = Scope { index: &self.index, from_row: 0, hidden, without: &[], adjust, facets: None };
+                let hits = search(&[scope], &Query::parse(text), called, 1)?;
+                hits.best.first().map(|hit| (hit.row, certainty(hit.score - self.weights[hit.row as usize])))
+            }
+        })
+    }
+
     /// The rows that a filter leaves, and how many there are.
     pub fn list(&self, filter: &CompanyFilter, offset: usize, limit: usize) -> Found {
         let wanted = (filter.status.as_deref().map(fold), filter.sector.as_deref().map(fold));
@@ -130,8 +200,23 @@ impl Companies {
         Found { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() }
     }
 
+    /// How many companies there are by status and by sector.
+    pub fn facets(&self) -> [Counts; 2] {
+        let mut counts = NumberCounts::default();
+        self.facet_numbers.iter().for_each(|numbers| add(&mut counts, *numbers));
+        self.counted(counts)
+    }
+
+    fn counted(&self, counts: NumberCounts) -> [Counts; 2] {
+        let [statuses, sectors] = counts;
+        [(statuses, &self.statuses), (sectors, &self.sectors)].map(|(counts, texts)| {
+            sorted_counts(counts.into_iter().map(|(number, count)| (texts[number as usize].clone(), count)).collect())
+        })
+    }
+
     /// Exact identifiers first, then by relevance.
-    pub fn search(&self, query: &str, offset: usize, limit: usize) -> Result<Found> {
+    pub fn search(&self, query: &str, wanted: Wanted) -> Result<Searched> {
+        let Wanted { offset, limit, .. } = wanted;
         let mut identified = self.identified(query.trim());
         identified.extend(self.with_fragment(query.trim()));
         let mut seen = HashSet::new();
@@ -140,10 +225,18 @@ impl Companies {
         let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
         let weights = self.weights.clone();
         let adjust: Adjust = Arc::new(move |row, score| score + weights[row as usize]);
-        let scope = Scope { index: &self.index, from_row: 0, hidden: Arc::default(), without: &identified, adjust };
+        let numbers = self.facet_numbers.clone();
+        let facets = wanted.facets.then(|| -> FacetsOf { Arc::new(move |row| numbers[row as usize]) });
+        let hidden = Arc::default();
+        let scope = Scope { index: &self.index, from_row: 0, hidden, without: &identified, adjust, facets };
         let hits = search(&[scope], &Query::parse(query), called, offset.saturating_add(limit))?;
         rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| hit.row));
-        Ok(Found { total: identified.len() + hits.total, rows })
+        let mut counts = hits.counts.into_iter().next().unwrap_or_default();
+        for row in identified.iter().filter(|_| wanted.facets) {
+            add(&mut counts, self.facet_numbers[*row as usize]);
+        }
+        let found = Found { total: identified.len() + hits.total, rows };
+        Ok(Searched { found, facets: self.counted(counts), words: hits.words })
     }
 
     /// By code or CNPJ.
@@ -173,6 +266,28 @@ impl Companies {
             (*at, company.cancelled_on.is_some(), *row)
         });
         found.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+/// Texts that differ in case and accents alone are one, as in the filter; it is spelled as it first comes.
+#[derive(Default)]
+struct Spellings {
+    numbers: HashMap<String, u32>,
+    texts: Vec<String>,
+}
+
+impl Spellings {
+    fn number(&mut self, text: &str) -> u32 {
+        *self.numbers.entry(fold(text)).or_insert_with(|| {
+            self.texts.push(text.to_owned());
+            self.texts.len() as u32 - 1
+        })
+    }
+}
+
+fn add(counts: &mut NumberCounts, numbers: [u32; 2]) {
+    for (counts, number) in counts.iter_mut().zip(numbers) {
+        *counts.entry(number).or_default() += 1;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Full-text search by Tantivy. Document number = row number, so that nothing needs to be stored in the index and
 //! equal scores fall back on the order of the rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +34,17 @@ const BEGINNING_SCORE: Score = 800.0;
 const FORMER_NAME_SCORE: Score = 150.0;
 const WHOLE_NAME_SCORE: Score = 200.0;
 const SAME_LETTERS_SCORE: Score = 1_100.0;
+/// How sure it is that a row is meant by a name, by what its words came to.
+pub fn certainty(score: Score) -> f32 {
+    match score {
+        score if score >= SAME_LETTERS_SCORE => 1.0,
+        score if score >= BEGINNING_SCORE + WHOLE_NAME_SCORE => 0.95,
+        score if score >= BEGINNING_SCORE + FORMER_NAME_SCORE => 0.9,
+        score if score >= BEGINNING_SCORE => 0.75,
+        _ => 0.5,
+    }
+}
+
 /// Of the words that begin as the last one does, and of those like a misspelled one, so many are looked for: the most
 /// frequent, and the most alike.
 const MOST_BEGUN: usize = 50;
@@ -240,13 +251,25 @@ pub struct Scope<'s> {
     /// A few more of them.
     pub without: &'s [u32],
     pub adjust: Adjust,
+    /// What a row is counted by, where it is.
+    pub facets: Option<FacetsOf>,
 }
+
+/// The two numbers that a row is counted by.
+pub type FacetsOf = Arc<dyn Fn(u32) -> [u32; 2] + Send + Sync>;
+
+/// How many rows have each number, for either of the two.
+pub type NumberCounts = [HashMap<u32, usize>; 2];
 
 /// What was found: how many in all, and of each scope the best, best first, equal ones in the order of the rows.
 #[derive(Debug, Default)]
 pub struct Hits {
     pub total: usize,
     pub best: Vec<Hit>,
+    /// By scope.
+    pub counts: Vec<NumberCounts>,
+    /// The words by which rows were found.
+    pub words: HashSet<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -316,20 +339,32 @@ fn search_for(
     let everywhere = Statistics { scopes, frequencies: Mutex::default() };
     let mut hits = Hits::default();
     for (place, scope) in scopes.iter().enumerate() {
-        let mut best: Vec<u64> = Vec::new();
+        let (mut best, mut counts): (Vec<u64>, NumberCounts) = Default::default();
         for part in &scope.index.parts {
             let collector = TopRows { top: top.min(scope.index.rows()), part, scope };
             let found = part.searcher.search_with_statistics_provider(&*query, &collector, &everywhere)?;
             hits.total += found.total;
             best.extend(found.best);
+            add_counts(&mut counts, found.counts);
         }
+        hits.counts.push(counts);
         if scope.index.parts.len() > 1 {
             best.sort_unstable_by(|one, other| other.cmp(one));
             best.truncate(top);
         }
         hits.best.extend(best.into_iter().map(|key| Hit { score: score_of(key), scope: place, row: row_of(key) }));
     }
+    let of_words = words.iter().flat_map(|word| std::iter::once(&word.typed).chain(&word.others));
+    hits.words = of_words.chain(phrases.iter().flatten()).cloned().collect();
     Ok(hits)
+}
+
+fn add_counts(sums: &mut NumberCounts, counts: NumberCounts) {
+    for (sums, counts) in sums.iter_mut().zip(counts) {
+        for (number, count) in counts {
+            *sums.entry(number).or_default() += count;
+        }
+    }
 }
 
 fn clause(words: &[Word], phrases: &[Vec<String>], called: &Called) -> Box<dyn Clause> {
@@ -510,6 +545,7 @@ struct TopRows<'s> {
 struct Top {
     total: usize,
     best: Vec<u64>,
+    counts: NumberCounts,
 }
 
 struct TopRowsOfSegment {
@@ -519,6 +555,7 @@ struct TopRowsOfSegment {
     hidden: Arc<[u32]>,
     without: Vec<u32>,
     adjust: Adjust,
+    facets: Option<FacetsOf>,
     found: Top,
     least: u64,
 }
@@ -548,6 +585,7 @@ impl Collector for TopRows<'_> {
             hidden: self.scope.hidden.clone(),
             without: self.scope.without.to_vec(),
             adjust: self.scope.adjust.clone(),
+            facets: self.scope.facets.clone(),
             found: Top::default(),
             least: 0,
         })
@@ -562,6 +600,7 @@ impl Collector for TopRows<'_> {
         for segment in segments {
             merged.total += segment.total;
             merged.best.extend(segment.best);
+            add_counts(&mut merged.counts, segment.counts);
         }
         merged.best.sort_unstable_by(|a, b| b.cmp(a));
         merged.best.truncate(self.top);
@@ -590,6 +629,11 @@ impl SegmentCollector for TopRowsOfSegment {
             return;
         }
         self.found.total += 1;
+        if let Some(facets) = &self.facets {
+            for (counts, number) in self.found.counts.iter_mut().zip(facets(row)) {
+                *counts.entry(number).or_default() += 1;
+            }
+        }
         let key = key((self.adjust)(row, score), row);
         if key > self.least && self.top > 0 {
             self.found.best.push(key);
@@ -622,7 +666,14 @@ mod tests {
     }
 
     fn whole(index: &SearchIndex) -> Scope<'_> {
-        Scope { index, from_row: 0, hidden: Arc::default(), without: &[], adjust: Arc::new(|_, score| score) }
+        Scope {
+            index,
+            from_row: 0,
+            hidden: Arc::default(),
+            without: &[],
+            adjust: Arc::new(|_, score| score),
+            facets: None,
+        }
     }
 
     fn find(scopes: &[Scope<'_>], query: &str, top: usize) -> Hits {

@@ -15,13 +15,14 @@ mod market;
 mod names;
 mod query;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vintem_domain::{Dataset, Origin, Series};
 use vintem_store::read::DatasetState;
 
-pub use companies::{Companies, CompanyFilter};
+pub use analysis::matches;
+pub use companies::{Clue, Companies, CompanyFilter};
 pub use filings::{FilingFilter, FilingView, Filings};
 pub use live::LiveSnapshot;
 pub use market::{FxRates, PairRates, SeriesValues};
@@ -41,11 +42,39 @@ pub enum SnapshotError {
 
 pub type Result<T> = std::result::Result<T, SnapshotError>;
 
-/// What a search found: how many in all, and the rows of the page asked for.
+/// What a list or a search found: how many in all, and the rows of the page asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     pub total: usize,
     pub rows: Vec<u32>,
+}
+
+/// What is asked of a search beside its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    pub offset: usize,
+    pub limit: usize,
+    /// Whether all that was found is counted by what it is.
+    pub facets: bool,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Searched {
+    pub found: Found,
+    /// Of companies by status and by sector, of filings by category and by year. Empty where nobody asked.
+    pub facets: [Counts; 2],
+    /// The words by which it was found.
+    pub words: HashSet<String>,
+}
+
+/// How often each value occurs, the most frequent first.
+pub type Counts = Vec<(String, usize)>;
+
+fn sorted_counts(counts: HashMap<String, usize>) -> Counts {
+    let mut counts: Counts = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+    counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    counts
 }
 
 /// Everything that is served at one moment. A part is `None` until its dataset was loaded once.

@@ -1,18 +1,21 @@
 //! Companies: list, search, look-up.
 
+use std::collections::HashSet;
+
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use http::{HeaderValue, header};
 use serde::Serialize;
-use vintem_domain::{Company, Dataset, Problem};
-use vintem_snapshot::{Companies, CompanyFilter, Found};
+use vintem_domain::{Company, Dataset, Problem, Text};
+use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Wanted, matches};
 
+use super::found::{HighlightBody, facets, highlight};
 use super::{AppState, Handlers, loaded, search_aside};
-use crate::answer::{Tag, page_of};
+use crate::answer::{Tag, page_of, page_with_facets};
 use crate::caller::Caller;
-use crate::params::{MOST_ROWS, Query};
+use crate::params::{MOST_ROWS, Query, refuse};
 use crate::problem::Refusal;
 
 #[derive(Serialize)]
@@ -36,6 +39,8 @@ pub struct CompanyBody<'s> {
     state: &'s str,
     auditor: &'s str,
     registered: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    highlight: Option<HighlightBody<'s>>,
 }
 
 impl<'s> From<&'s Company> for CompanyBody<'s> {
@@ -60,13 +65,37 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
             state: &company.state,
             auditor: &company.auditor,
             registered: company.registered,
+            highlight: None,
         }
+    }
+}
+
+/// What companies are counted by.
+const FACETS: [&str; 2] = ["status", "sector"];
+
+#[derive(Serialize)]
+struct ResolvedBody<'s> {
+    company: CompanyBody<'s>,
+    /// From 0 to 1: how sure it is that this one was meant.
+    score: f32,
+    matched_by: &'static str,
+}
+
+impl CompanyBody<'_> {
+    fn highlight(&mut self, words: &HashSet<String>) {
+        let mut texts = vec![("name", self.name), ("trade_name", self.trade_name), ("sector", self.sector)];
+        // The newest of those that matched.
+        let matched = |name: &&String| matches(name, words).iter().any(|(_, matched)| *matched);
+        texts.extend(self.former_names.iter().find(matched).map(|name| ("former_names", name.as_str())));
+        self.highlight = Some(highlight(&texts, words));
     }
 }
 
 pub fn handlers() -> Handlers {
     vec![
         ("list_companies", get(list_companies)),
+        ("count_companies", get(count_companies)),
+        ("resolve_company", get(resolve_company)),
         ("search_companies", get(search_companies)),
         ("get_company", get(get_company)),
     ]
@@ -82,18 +111,68 @@ async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> R
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
 }
 
+async fn count_companies(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
+    let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
+    Ok(tag.answer(|| facets(FACETS, companies.facets())))
+}
+
+async fn resolve_company(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (clue, text) = clue(&query)?;
+    let snapshot = app.snapshot()?;
+    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
+    let searched = snapshot.clone();
+    let resolved = search_aside(move || {
+        let companies = loaded(searched.companies(), Dataset::Companies)?;
+        Ok(companies.resolve_by(clue, &text)?)
+    })
+    .await?;
+    let (row, score) = resolved.ok_or(Problem::NoSuchCompany)?;
+    let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
+    Ok(tag.answer(|| ResolvedBody { company: companies.get(row).into(), score, matched_by: clue.id() }))
+}
+
+/// By what a company is to be found: exactly one of the ways.
+fn clue(query: &Query) -> Result<(Clue, String), Problem> {
+    let mut given = Vec::new();
+    for clue in Clue::ALL {
+        if let Some(text) = query.filter(clue.id())? {
+            given.push((clue, text));
+        }
+    }
+    let must = Text::new(
+        "be given, or one of `code`, `ticker` and `name`, and no two of them",
+        "ser informado, ou um de `code`, `ticker` e `name`, e nunca dois deles",
+    );
+    match given.pop() {
+        Some((clue, text)) if given.is_empty() && !text.trim().is_empty() => Ok((clue, text)),
+        _ => refuse("cnpj", must),
+    }
+}
+
 async fn search_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
+    let (with_facets, with_highlight) = (query.flag("facets")?, query.flag("highlight")?);
+    let wanted = Wanted { offset: page.offset, limit: page.limit, facets: with_facets };
     let snapshot = app.snapshot()?;
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let searched = snapshot.clone();
     let found = search_aside(move || {
         let companies = loaded(searched.companies(), Dataset::Companies)?;
-        Ok(companies.search(&q, page.offset, page.limit)?)
+        Ok(companies.search(&q, wanted)?)
     })
     .await?;
+    let Searched { found, facets: counts, words } = found;
     let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
-    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
+    let counts = with_facets.then(|| facets(FACETS, counts));
+    Ok(page_with_facets(tag, &app.settings.public_url, page, found.total, counts, || {
+        let mut rows = bodies(companies, &found);
+        if with_highlight {
+            rows.iter_mut().for_each(|row| row.highlight(&words));
+        }
+        rows
+    }))
 }
 
 async fn get_company(

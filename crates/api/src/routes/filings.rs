@@ -8,12 +8,13 @@ use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_domain::dates::sao_paulo_offset_seconds;
 use vintem_domain::{Dataset, DateRange, Problem};
-use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Snapshot};
+use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapshot, Wanted};
 use vintem_store::read::FilingRow;
 
+use super::found::{HighlightBody, facets, highlight};
 use super::{AppState, Handlers, loaded, search_aside, today};
 use crate::App;
-use crate::answer::{Tag, page_of};
+use crate::answer::{Tag, page_of, page_with_facets};
 use crate::caller::Caller;
 use crate::params::{MOST_ROWS, Page, Query};
 use crate::problem::Refusal;
@@ -35,6 +36,8 @@ pub struct FilingBody<'s> {
     protocol: &'s str,
     url: &'s str,
     source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    highlight: Option<HighlightBody<'s>>,
 }
 
 impl<'s> From<FilingView<'s>> for FilingBody<'s> {
@@ -54,6 +57,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             protocol: filing.protocol,
             url: filing.url,
             source: format!("CVM {}", filing.set.id().to_uppercase()),
+            highlight: None,
         }
     }
 }
@@ -63,6 +67,9 @@ struct RecentBody<'s> {
     data: Vec<FilingBody<'s>>,
 }
 
+/// What filings are counted by.
+const FACETS: [&str; 2] = ["category", "year"];
+
 /// How many the newest are.
 const RECENT: usize = 20;
 
@@ -70,6 +77,7 @@ pub fn handlers() -> Handlers {
     vec![
         ("list_company_filings", get(list_company_filings)),
         ("list_filings", get(list_filings)),
+        ("count_filings", get(count_filings)),
         ("search_filings", get(search_filings)),
         ("list_recent_filings", get(list_recent_filings)),
         ("get_filing", get(get_filing)),
@@ -105,18 +113,46 @@ async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Res
     Ok(tag.answer(|| RecentBody { data: bodies(filings, &found) }))
 }
 
+async fn count_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let counts = filings.facets(today(&app));
+    let total: usize = counts[1].iter().map(|(_, count)| count).sum();
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
+    Ok(tag.answer(|| facets(FACETS, counts)))
+}
+
 async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
+    let (with_facets, with_highlight) = (query.flag("facets")?, query.flag("highlight")?);
+    let wanted = Wanted { offset: page.offset, limit: page.limit, facets: with_facets };
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let searched = snapshot.clone();
     let found = search_aside(move || {
         let filings = loaded(searched.filings(), Dataset::Filings)?;
-        Ok(filings.search(&q, today, page.offset, page.limit)?)
+        Ok(filings.search(&q, today, wanted)?)
     })
     .await?;
+    let Searched { found, facets: counts, words } = found;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
-    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(filings, &found)))
+    let counts = with_facets.then(|| facets(FACETS, counts));
+    Ok(page_with_facets(tag, &app.settings.public_url, page, found.total, counts, || {
+        let mut rows = bodies(filings, &found);
+        if with_highlight {
+            for (body, row) in rows.iter_mut().zip(&found.rows) {
+                let filing = filings.get(*row).filing;
+                let texts = [
+                    ("description", filing.subject),
+                    ("company_name", filing.company_name),
+                    ("category", filing.category),
+                    ("type", filing.doc_type),
+                ];
+                body.highlight = Some(highlight(&texts, &words));
+            }
+        }
+        rows
+    }))
 }
 
 async fn get_filing(

@@ -2,6 +2,7 @@
 
 mod companies;
 mod filings;
+pub mod found;
 mod health;
 mod market;
 mod plans;

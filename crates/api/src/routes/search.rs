@@ -5,6 +5,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
 use vintem_domain::Dataset;
+use vintem_snapshot::Wanted;
 
 use super::companies::{self, CompanyBody};
 use super::filings::{self, FilingBody};
@@ -30,9 +31,10 @@ async fn search(caller: Caller, State(app): AppState, query: Query) -> Result<Re
     let all_companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let all_filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let searched = snapshot.clone();
+    let wanted = Wanted { offset: 0, limit, facets: false };
     let (found_companies, found_filings) = search_aside(move || {
-        let companies = loaded(searched.companies(), Dataset::Companies)?.search(&q, 0, limit)?;
-        let filings = loaded(searched.filings(), Dataset::Filings)?.search(&q, today, 0, limit)?;
+        let companies = loaded(searched.companies(), Dataset::Companies)?.search(&q, wanted)?.found;
+        let filings = loaded(searched.filings(), Dataset::Filings)?.search(&q, today, wanted)?.found;
         Ok((companies, filings))
     })
     .await?;

@@ -114,7 +114,7 @@ fn statuses(route: &Route) -> BTreeSet<u16> {
     if route.plan > Plan::Free {
         statuses.insert(403);
     }
-    if route.path.contains("{id}") {
+    if route.path.contains("{id}") || route.operation == "resolve_company" {
         statuses.insert(404);
     }
     // `/health` alone depends on nothing.
@@ -149,7 +149,12 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
         let path = ids.iter().fold(operation.path.clone(), |path, (place, id)| {
             if operation.path.starts_with(place) { path.replace("{id}", id) } else { path }
         });
-        let q = if operation.query.contains("q") { "q=companhia" } else { "" };
+        // What must be given.
+        let q = match operation.id.as_str() {
+            "resolve_company" => "name=companhia",
+            _ if operation.query.contains("q") => "q=companhia",
+            _ => "",
+        };
         for identity in &identities {
             let seen = replica.see(request(&replica, operation, &format!("{path}?{q}"), identity)).await?;
             evidence.plain.insert((operation.id.clone(), identity.name), (identity.plan, seen.status));

@@ -16,6 +16,7 @@ mod keys;
 mod killed;
 mod market;
 mod pages;
+mod search;
 mod slow_clients;
 mod snapshot;
 mod store;

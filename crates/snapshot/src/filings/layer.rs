@@ -297,6 +297,17 @@ impl Layer {
         })
     }
 
+    /// What a row is counted by: its folded category and the year of its delivery.
+    pub fn facets(&self, row: u32) -> [u32; 2] {
+        let day = NaiveDate::from_num_days_from_ce_opt(self.columns.delivered_on[row as usize]).unwrap_or_default();
+        [self.folded(row), day.year().unsigned_abs()]
+    }
+
+    /// The folded categories, by number.
+    pub fn folded_categories(&self) -> &[String] {
+        self.folded_categories.texts()
+    }
+
     /// The groups that a row is in, beside all.
     pub fn groups_of(&self, row: u32) -> [Group; 3] {
         let (category, company) = (self.folded(row), self.columns.companies[row as usize]);

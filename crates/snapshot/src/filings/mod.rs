@@ -19,9 +19,9 @@ use vintem_domain::text::fold;
 use vintem_domain::{CompanyId, DateRange};
 use vintem_store::read::FilingRow;
 
-use crate::index::{Called, Scope, search};
+use crate::index::{Called, FacetsOf, Scope, search};
 use crate::query::Query;
-use crate::{Found, Result};
+use crate::{Counts, Found, Result, Searched, Wanted, sorted_counts};
 use layer::{Group, Key, Layer};
 use run::Run;
 
@@ -102,8 +102,33 @@ impl Filings {
         run::page(&runs, offset, limit)
     }
 
+    /// How many filings there are until a day, by category and by year of delivery.
+    pub fn facets(&self, today: NaiveDate) -> [Counts; 2] {
+        let mut counts = FacetCounts::default();
+        for laid in &self.layers {
+            let delivered = laid.layer.first_row_until(today)..laid.layer.len() as u32;
+            let run = |group, days| {
+                let rows = laid.layer.rows(group).within(days);
+                Run::new(&laid.layer, laid.first, rows, laid.hidden.of(group)).len()
+            };
+            for (number, folded) in (0u32..).zip(laid.layer.folded_categories()) {
+                counts.add_category(laid, number, folded, run(Group::Category(number), delivered.clone()));
+            }
+            let mut start = delivered.start;
+            while start < delivered.end {
+                let [_, year] = laid.layer.facets(start);
+                let first_day = NaiveDate::from_ymd_opt(year.cast_signed(), 1, 1).unwrap_or_default();
+                let end = laid.layer.first_row_before(first_day).max(start + 1);
+                counts.add_year(year, run(Group::All, start..end));
+                start = end;
+            }
+        }
+        counts.sorted()
+    }
+
     /// An exact id first, then by relevance, then the newest.
-    pub fn search(&self, query: &str, today: NaiveDate, offset: usize, limit: usize) -> Result<Found> {
+    pub fn search(&self, query: &str, today: NaiveDate, wanted: Wanted) -> Result<Searched> {
+        let Wanted { offset, limit, .. } = wanted;
         let is_delivered = |row: &u32| self.get(*row).filing.delivered_on <= today;
         let identified: Vec<u32> = self.by_id(query.trim()).into_iter().filter(is_delivered).collect();
         let without: Vec<Vec<u32>> = self.layers.iter().map(|laid| laid.without(&identified)).collect();
@@ -119,6 +144,10 @@ impl Filings {
                     hidden: laid.hidden.all.clone(),
                     without,
                     adjust: Arc::new(move |row, score| layer.with_age(row, score)),
+                    facets: wanted.facets.then(|| -> FacetsOf {
+                        let layer = laid.layer.clone();
+                        Arc::new(move |row| layer.facets(row))
+                    }),
                 }
             })
             .collect();
@@ -132,7 +161,21 @@ impl Filings {
             hits.best.sort_by_key(|hit| Reverse((hit.score.to_bits(), order(hit.scope, hit.row))));
         }
         rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| self.layers[hit.scope].first + hit.row));
-        Ok(Found { total: identified.len() + hits.total, rows })
+        let mut counts = FacetCounts::default();
+        for (laid, [categories, years]) in self.layers.iter().zip(&hits.counts) {
+            for (number, count) in categories {
+                counts.add_category(laid, *number, &laid.layer.folded_categories()[*number as usize], *count);
+            }
+            years.iter().for_each(|(year, count)| counts.add_year(*year, *count));
+        }
+        for row in identified.iter().filter(|_| wanted.facets) {
+            let (laid, row) = self.place(*row);
+            let [number, year] = laid.layer.facets(row);
+            counts.add_category(laid, number, &laid.layer.folded_categories()[number as usize], 1);
+            counts.add_year(year, 1);
+        }
+        let found = Found { total: identified.len() + hits.total, rows };
+        Ok(Searched { found, facets: counts.sorted(), words: hits.words })
     }
 
     /// Every issuer with the name that its newest filing gives it.
@@ -155,6 +198,36 @@ impl Filings {
         let at = self.layers.partition_point(|laid| laid.first <= row) - 1;
         let laid = &self.layers[at];
         (laid, row - laid.first)
+    }
+}
+
+/// Counts that add up over layers. Categories that differ in case and accents alone are one, as in the filter.
+#[derive(Default)]
+struct FacetCounts {
+    /// By folded category: how it is spelled, and how often it occurs.
+    categories: HashMap<String, (String, usize)>,
+    years: HashMap<String, usize>,
+}
+
+impl FacetCounts {
+    fn add_category(&mut self, laid: &Laid, number: u32, folded: &str, count: usize) {
+        if count == 0 {
+            return;
+        }
+        // As its newest filing spells it.
+        let spelled = || {
+            let rows = laid.layer.rows(Group::Category(number));
+            laid.layer.get(rows.get(0)).category.to_owned()
+        };
+        self.categories.entry(folded.to_owned()).or_insert_with(|| (spelled(), 0)).1 += count;
+    }
+
+    fn add_year(&mut self, year: u32, count: usize) {
+        *self.years.entry(year.to_string()).or_default() += count;
+    }
+
+    fn sorted(self) -> [Counts; 2] {
+        [sorted_counts(self.categories.into_values().collect()), sorted_counts(self.years)]
     }
 }
 

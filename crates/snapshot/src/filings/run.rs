@@ -30,7 +30,7 @@ impl<'s> Run<'s> {
         Self { layer, first, rows, hidden }
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.rows.len() - self.hidden.len()
     }
 

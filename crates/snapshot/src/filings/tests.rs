@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chrono::{Days, NaiveDate};
+use chrono::{Datelike, Days, NaiveDate};
 use proptest::prelude::*;
 use vintem_domain::text::fold;
 use vintem_domain::{DateRange, FilingSet, Origin};
@@ -13,7 +13,7 @@ use vintem_store::read::{DatasetState, FilingRow};
 
 use super::next::Compacted;
 use super::{FilingFilter, Filings, LayerBuilder};
-use crate::Found;
+use crate::{Counts, Found, Searched, Wanted};
 
 const NAMES: [&str; 3] = ["CERÂMICA SERRA S.A.", "BANCO VALE", "SERRA AZUL S/A"];
 const CATEGORIES: [&str; 3] = ["Fato Relevante", "FATO RELEVANTE", "Assembleia"];
@@ -33,7 +33,7 @@ struct Model {
 }
 
 fn day(number: u64) -> NaiveDate {
-    NaiveDate::from_ymd_opt(2026, 1, 1).unwrap() + Days::new(number)
+    NaiveDate::from_ymd_opt(2025, 12, 29).unwrap() + Days::new(number)
 }
 
 impl Model {
@@ -153,6 +153,20 @@ fn ids<'f>(filings: &'f Filings, found: &Found) -> Vec<&'f str> {
     found.rows.iter().map(|row| filings.get(*row).filing.id).collect()
 }
 
+/// By category and by year, whatever their order and spelling.
+fn folded(facets: &[Counts; 2]) -> [BTreeMap<String, usize>; 2] {
+    facets.each_ref().map(|counts| counts.iter().map(|(value, count)| (fold(value), *count)).collect())
+}
+
+fn counted<'m>(rows: impl Iterator<Item = &'m Model>) -> [BTreeMap<String, usize>; 2] {
+    let mut counts: [BTreeMap<String, usize>; 2] = Default::default();
+    for row in rows {
+        *counts[0].entry(fold(CATEGORIES[row.category])).or_default() += 1;
+        *counts[1].entry(day(row.day).year().to_string()).or_default() += 1;
+    }
+    counts
+}
+
 fn filters() -> Vec<FilingFilter> {
     let mut filters = Vec::new();
     for category in [None, Some("fato relevante"), Some("ASSEMBLÉIA"), Some("nenhuma")] {
@@ -191,12 +205,15 @@ fn assert_same(filings: &Filings, held: &BTreeMap<String, Model>) {
     }
     for (query, subjects) in [("dividendos", &[0, 2][..]), ("reuniao", &[1, 2]), ("dividendos reuniões", &[2])] {
         let expected = held.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5).count();
-        let found = filings.search(query, day(5), 0, 100).unwrap();
+        let search = |offset, limit| filings.search(query, day(5), Wanted { offset, limit, facets: true }).unwrap();
+        let Searched { found, facets, .. } = search(0, 100);
         assert_eq!((found.total, found.rows.len()), (expected, expected), "{query}");
-        let pages: Vec<u32> =
-            (0..60).step_by(7).flat_map(|offset| filings.search(query, day(5), offset, 7).unwrap().rows).collect();
+        let pages: Vec<u32> = (0..60).step_by(7).flat_map(|offset| search(offset, 7).found.rows).collect();
         assert_eq!(pages, found.rows, "{query}");
+        let rows = held.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5);
+        assert_eq!(folded(&facets), counted(rows), "{query}");
     }
+    assert_eq!(folded(&filings.facets(day(5))), counted(held.values().filter(|row| row.day <= 5)));
     let issuers: Vec<(u32, &str)> = filings.issuers().into_iter().collect();
     let mut newest: BTreeMap<u32, &Model> = BTreeMap::new();
     for row in held.values() {
