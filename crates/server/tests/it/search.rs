@@ -9,6 +9,8 @@ use crate::{Outcome, ROOMY, friday};
 struct Served {
     replica: TestReplica,
     key: String,
+    /// Gone when it is dropped, and with it the keys that were not used yet.
+    _database: TestDatabase,
 }
 
 impl Served {
@@ -17,7 +19,7 @@ impl Served {
         let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
         let replica = TestReplica::start_with(&database, friday(), options).await?;
         let (_, key) = replica.create_key(Plan::Platinum).await?;
-        Ok(Self { replica, key })
+        Ok(Self { replica, key, _database: database })
     }
 
     async fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> anyhow::Result<(u16, Value)> {
