@@ -71,6 +71,11 @@ bench-ingest:
     cargo build --release -p vintem-testkit --bin bench-ingest
     checks/with-engines target/release/bench-ingest
 
+# What a search costs, beside a bare Tantivy and Postgres' full text over the same rows
+bench-search *ARGUMENTS:
+    cargo build --release -p vintem-testkit --bin bench-search
+    checks/with-engines target/release/bench-search {{ARGUMENTS}}
+
 # Let libFuzzer make up what comes from outside, MINUTES for each reader and parser
 fuzz MINUTES *TARGETS:
     checks/fuzz {{MINUTES}} {{TARGETS}}

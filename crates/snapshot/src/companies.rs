@@ -9,7 +9,7 @@ use vintem_domain::text::fold;
 use vintem_domain::{Cnpj, Company, CompanyId};
 
 use crate::analysis::words;
-use crate::index::{Adjust, Entry, FacetsOf, NumberCounts, Scope, SearchIndex, build_parts, certainty, search};
+use crate::index::{Entry, FacetsOf, NumberCounts, Scope, SearchIndex, build_parts, certainty, search};
 use crate::names::{called, of_company};
 use crate::query::Query;
 use crate::{Counts, Found, Result, Searched, Wanted, sorted_counts};
@@ -66,9 +66,9 @@ pub struct Companies {
     by_filter: HashMap<(Option<String>, Option<String>), Vec<u32>>,
     index: SearchIndex,
     /// What each counts beside what was asked for.
-    weights: Arc<[f32]>,
+    weights: Vec<f32>,
     /// What each is counted by: numbers of `statuses` and `sectors`.
-    facet_numbers: Arc<[[u32; 2]]>,
+    facet_numbers: Vec<[u32; 2]>,
     statuses: Vec<String>,
     sectors: Vec<String>,
     /// Those that only filings name, by code.
@@ -119,7 +119,7 @@ impl Companies {
                 names: of_company(company),
             })
         })?;
-        let weights: Arc<[f32]> = rows.iter().map(weight).collect();
+        let weights = rows.iter().map(weight).collect();
         let (mut statuses, mut sectors) = (Spellings::default(), Spellings::default());
         let facet_numbers =
             rows.iter().map(|company| [statuses.number(&company.status), sectors.number(&company.sector)]).collect();
@@ -183,11 +183,7 @@ impl Companies {
                 sure(self.rows.iter().position(has_ticker).map(|row| row as u32))
             }
             Clue::Name => {
-                let weights = self.weights.clone();
-                let adjust: Adjust = Arc::new(move |row, score| score + weights[row as usize]);
-                let hidden = Arc::default();
-                let scope = Scope { index: &self.index, from_row: 0, hidden, without: &[], adjust, facets: None };
-                let hits = search(&[scope], &Query::parse(text), called, 1)?;
+                let hits = search(&[self.scope(&[], false)], &Query::parse(text), called, 1)?;
                 hits.best.first().map(|hit| (hit.row, certainty(hit.score - self.weights[hit.row as usize])))
             }
         })
@@ -223,13 +219,12 @@ impl Companies {
         identified.retain(|row| seen.insert(*row));
         let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
         let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
-        let weights = self.weights.clone();
-        let adjust: Adjust = Arc::new(move |row, score| score + weights[row as usize]);
-        let numbers = self.facet_numbers.clone();
-        let facets = wanted.facets.then(|| -> FacetsOf { Arc::new(move |row| numbers[row as usize]) });
-        let hidden = Arc::default();
-        let scope = Scope { index: &self.index, from_row: 0, hidden, without: &identified, adjust, facets };
-        let hits = search(&[scope], &Query::parse(query), called, offset.saturating_add(limit))?;
+        let hits = search(
+            &[self.scope(&identified, wanted.facets)],
+            &Query::parse(query),
+            called,
+            offset.saturating_add(limit),
+        )?;
         rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| hit.row));
         let mut counts = hits.counts.into_iter().next().unwrap_or_default();
         for row in identified.iter().filter(|_| wanted.facets) {
@@ -237,6 +232,11 @@ impl Companies {
         }
         let found = Found { total: identified.len() + hits.total, rows };
         Ok(Searched { found, facets: self.counted(counts), words: hits.words })
+    }
+
+    fn scope<'s>(&'s self, without: &'s [u32], facets: bool) -> Scope<'s> {
+        let facets = facets.then(|| -> FacetsOf<'s> { Box::new(|row| self.facet_numbers[row as usize]) });
+        Scope { index: &self.index, from_row: 0, hidden: Arc::default(), without, weights: &self.weights, facets }
     }
 
     /// By code or CNPJ.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use vintem_domain::{Dataset, Origin, Series};
 use vintem_store::read::DatasetState;
 
-pub use analysis::matches;
+pub use analysis::{matches, words};
 pub use companies::{Clue, Companies, CompanyFilter};
 pub use filings::{FilingFilter, FilingView, Filings};
 pub use live::LiveSnapshot;

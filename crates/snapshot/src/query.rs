@@ -64,7 +64,7 @@ fn ends_in_a_word(text: &str) -> bool {
 }
 
 /// So many typing errors are forgiven in a word.
-pub fn forgiven(word: &str) -> usize {
+pub fn forgiven(word: &str) -> u8 {
     match word.chars().count() {
         0..5 => 0,
         5..8 => 1,

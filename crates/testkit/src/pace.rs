@@ -67,9 +67,9 @@ pub async fn shoot(
     done
 }
 
-/// The latency that so many of a hundred do not exceed.
-pub fn percentile(shots: &[Shot], percent: usize) -> Duration {
-    let mut latencies: Vec<Duration> = shots.iter().map(Shot::latency).collect();
-    latencies.sort_unstable();
-    latencies.get((latencies.len() * percent / 100).min(latencies.len().saturating_sub(1))).copied().unwrap_or_default()
+/// What so many of a hundred do not exceed.
+pub fn percentile(times: impl IntoIterator<Item = Duration>, percent: usize) -> Duration {
+    let mut times: Vec<Duration> = times.into_iter().collect();
+    times.sort_unstable();
+    times.get((times.len() * percent / 100).min(times.len().saturating_sub(1))).copied().unwrap_or_default()
 }

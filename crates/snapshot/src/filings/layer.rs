@@ -25,11 +25,6 @@ use crate::index::{Entry, SearchIndex, build_parts};
 /// No reference date: a day that no document names.
 const NO_DAY: i32 = i32::MIN;
 
-/// The first of 2000 in days since the year 1, and how much more a word counts with each day since then: two percent a
-/// year.
-const FIRST_DAY: i32 = 730_120;
-const GROWTH_A_DAY: f32 = 0.02 / 365.25;
-
 /// How the names of files begin that hold a layer.
 pub const FILE_BEGINNING: &str = "filings-";
 
@@ -250,12 +245,6 @@ impl Layer {
 
     pub fn key(&self, row: u32) -> Key<'_> {
         (self.columns.delivered_on[row as usize], self.columns.ids.get(row))
-    }
-
-    /// What the words of a filing come to: a newer one before an older one that says the same.
-    pub fn with_age(&self, row: u32, score: f32) -> f32 {
-        let days = (self.columns.delivered_on[row as usize] - FIRST_DAY).max(0);
-        score * (1.0 + days as f32 * GROWTH_A_DAY)
     }
 
     pub fn version(&self, row: u32) -> u16 {

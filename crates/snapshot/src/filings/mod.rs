@@ -136,19 +136,13 @@ impl Filings {
             .layers
             .iter()
             .zip(&without)
-            .map(|(laid, without)| {
-                let layer = laid.layer.clone();
-                Scope {
-                    index: laid.layer.index(),
-                    from_row: laid.layer.first_row_until(today),
-                    hidden: laid.hidden.all.clone(),
-                    without,
-                    adjust: Arc::new(move |row, score| layer.with_age(row, score)),
-                    facets: wanted.facets.then(|| -> FacetsOf {
-                        let layer = laid.layer.clone();
-                        Arc::new(move |row| layer.facets(row))
-                    }),
-                }
+            .map(|(laid, without)| Scope {
+                index: laid.layer.index(),
+                from_row: laid.layer.first_row_until(today),
+                hidden: laid.hidden.all.clone(),
+                without,
+                weights: &[],
+                facets: wanted.facets.then(|| -> FacetsOf<'_> { Box::new(|row| laid.layer.facets(row)) }),
             })
             .collect();
         let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();

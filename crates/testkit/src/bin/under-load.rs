@@ -62,12 +62,13 @@ async fn main() -> anyhow::Result<()> {
     let failed = quiet.iter().chain(&busy).filter(|shot| shot.status != Some(200)).count();
     let mixed = mixed(&busy, base);
     let unseen = slowest_to_be_seen(&busy, base, &loaded);
-    let (calm, under_load) = (percentile(&quiet, 99), percentile(&busy, 99));
+    let (calm, under_load) =
+        (percentile(quiet.iter().map(Shot::latency), 99), percentile(busy.iter().map(Shot::latency), 99));
     let ratio = under_load.as_secs_f64() / calm.as_secs_f64();
     println!("requests: {}", quiet.len() + busy.len());
     println!("loads: {}", loaded.len());
     println!("swaps: {swaps}");
-    println!("p50_milliseconds: {:.2}", percentile(&busy, 50).as_secs_f64() * 1e3);
+    println!("p50_milliseconds: {:.2}", percentile(busy.iter().map(Shot::latency), 50).as_secs_f64() * 1e3);
     println!("p99_milliseconds_without_loads: {:.2}", calm.as_secs_f64() * 1e3);
     println!("p99_milliseconds: {:.2}", under_load.as_secs_f64() * 1e3);
     println!("seconds_until_seen: {unseen:.2}");
