@@ -41,6 +41,11 @@ loads FILINGS="1500000" *ARGUMENTS:
 postgres-away SECONDS="60":
     VINTEM_AWAY_SECONDS={{SECONDS}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
 
+# Hold accumulated rates to a second implementation, in Python, and print what forty years of them cost
+accumulated REQUESTS="2000":
+    cargo build --profile ci -p vintem-server
+    checks/with-engines checks/accumulated target/ci/vintem {{REQUESTS}}
+
 # Hold openapi.yaml to a validator and a linter that are not ours
 description:
     checks/description

@@ -52,7 +52,7 @@ impl<'a> Tag<'a> {
         let loaded_at = datasets.iter().filter_map(|dataset| snapshot.state(*dataset)).map(|state| state.loaded_at);
         let as_of = loaded_at.min().and_then(|at| HeaderValue::from_str(&status::instant(at)).ok());
         let mut hasher = DefaultHasher::new();
-        (VERSION, stale).hash(&mut hasher);
+        (VERSION, stale, caller.lang).hash(&mut hasher);
         for dataset in datasets {
             // The time of the load as well: generations begin anew when demo data is taken away.
             let state = snapshot.state(*dataset).map(|state| (state.generation, state.loaded_at));
@@ -131,8 +131,21 @@ fn cache_control(caller: &Caller) -> HeaderValue {
 }
 
 /// What a link to a neighbouring page repeats of the request; never what we do not know, such as a key put there.
-const KEPT_IN_LINKS: [&str; 11] =
-    ["from", "to", "order", "numbers", "pair", "q", "status", "sector", "category", "facets", "highlight"];
+const KEPT_IN_LINKS: [&str; 13] = [
+    "from",
+    "to",
+    "order",
+    "numbers",
+    "pair",
+    "ids",
+    "align",
+    "q",
+    "status",
+    "sector",
+    "category",
+    "facets",
+    "highlight",
+];
 
 /// Adds `Link` with the next and the previous page.
 pub fn with_links(mut response: Response, caller: &Caller, public_url: &str, page: Page, total: usize) -> Response {

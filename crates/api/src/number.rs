@@ -1,16 +1,19 @@
 //! Decimals on the wire: exact JSON numbers, or the same characters as a string.
 
+use std::fmt::Display;
+
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use vintem_domain::Decimal;
 
+/// What is shown as the digits of a number.
 #[derive(Debug, Clone, Copy)]
-pub struct Number {
-    pub value: Decimal,
+pub struct Number<T = Decimal> {
+    pub value: T,
     pub as_text: bool,
 }
 
-impl Serialize for Number {
+impl<T: Display> Serialize for Number<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let characters = self.value.to_string();
         if self.as_text {

@@ -4,7 +4,8 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use percent_encoding::percent_decode;
 use vintem_domain::dates::parse_day;
-use vintem_domain::{DateRange, Pair, Problem, Text};
+use vintem_domain::decimal::parse_exact;
+use vintem_domain::{DateRange, Decimal, Pair, Problem, Text};
 
 use crate::problem::Refusal;
 
@@ -44,6 +45,16 @@ pub struct Page {
 pub enum Order {
     Ascending,
     Descending,
+}
+
+/// What a decimal must be.
+#[derive(Debug, Clone, Copy)]
+pub struct DecimalBounds {
+    pub least: i64,
+    pub most: i64,
+    pub decimals: u32,
+    /// The same in words.
+    pub must: Text,
 }
 
 impl Query {
@@ -109,6 +120,21 @@ impl Query {
             "ser uma data como AAAA-MM-DD, de 1900-01-01 a 2199-12-31",
         );
         parse_day(text).map_or_else(|| refuse(name, must), |day| Ok(Some(day)))
+    }
+
+    /// A day without which nothing can be answered.
+    pub fn required_day(&self, name: &'static str) -> Read<chrono::NaiveDate> {
+        let must = Text::new("be given: a date as YYYY-MM-DD", "ser informado: uma data como AAAA-MM-DD");
+        self.day(name)?.map_or_else(|| refuse(name, must), Ok)
+    }
+
+    /// A plain decimal between two bounds, both included, with so many decimals at most.
+    pub fn decimal(&self, name: &'static str, bounds: DecimalBounds) -> Read<Option<Decimal>> {
+        let Some(text) = self.value(name)? else { return Ok(None) };
+        let holds = |value: &Decimal| {
+            (bounds.least.into()..=bounds.most.into()).contains(value) && value.scale() <= bounds.decimals
+        };
+        parse_exact(text).filter(holds).map_or_else(|| refuse(name, bounds.must), |value| Ok(Some(value)))
     }
 
     pub fn order(&self) -> Read<Order> {

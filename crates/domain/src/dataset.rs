@@ -1,8 +1,7 @@
 //! What is loaded, versioned and swapped by itself: each series, the exchange rates, companies, filings.
 
-use chrono::{Datelike, Days, Months, NaiveDate, Weekday};
+use chrono::{Days, NaiveDate};
 
-use crate::dates::{LAST_DAY, month_end, weekdays_after};
 use crate::lang::Text;
 use crate::series::{Frequency, SERIES, Series};
 
@@ -77,17 +76,10 @@ impl Dataset {
 
     /// The day on which what follows `newest` is published.
     pub fn next_expected_on(self, newest: NaiveDate) -> NaiveDate {
-        let mut next = newest.succ_opt().unwrap_or(newest);
         match self {
-            Self::Series(Series { frequency: Frequency::Daily, .. }) | Self::Companies => next,
-            // The month after `newest`, on about the tenth of the month after that.
-            Self::Series(Series { frequency: Frequency::Monthly, .. }) => newest + Months::new(2) + Days::new(9),
-            Self::Series(_) | Self::Fx => {
-                while matches!(next.weekday(), Weekday::Sat | Weekday::Sun) {
-                    next = next.succ_opt().unwrap_or(LAST_DAY);
-                }
-                next
-            }
+            Self::Series(series) => series.frequency.next_expected_on(newest),
+            Self::Fx => Frequency::BusinessDaily.next_expected_on(newest),
+            Self::Companies => newest + Days::new(1),
             Self::Filings => newest + Days::new(7),
         }
     }
@@ -95,10 +87,8 @@ impl Dataset {
     /// Whether newer data is overdue, judged by the newest date that is held.
     pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
         match self {
-            // Published with a month's delay, on about the tenth.
-            Self::Series(Series { frequency: Frequency::Monthly, .. }) => (today - month_end(newest)).num_days() > 45,
-            // Published for every business day; four bridge any run of holidays.
-            Self::Series(_) | Self::Fx => weekdays_after(newest, today) > 4,
+            Self::Series(series) => series.frequency.is_stale(newest, today),
+            Self::Fx => Frequency::BusinessDaily.is_stale(newest, today),
             // The registry carries no date of its own that moves each day; its loads are judged, not its rows.
             Self::Companies => false,
             // The regulator's file is rewritten weekly, at times a week late.
@@ -126,6 +116,7 @@ mod tests {
         let dataset = |id| Dataset::from_id(id).unwrap();
         assert_eq!(dataset("selic").next_expected_on(day("2026-11-13")), day("2026-11-14"));
         assert_eq!(dataset("cdi").next_expected_on(day("2026-11-13")), day("2026-11-16"));
+        assert_eq!(dataset("cdi").next_expected_on(day("2026-11-19")), day("2026-11-23"));
         assert_eq!(dataset("ipca").next_expected_on(day("2026-10-01")), day("2026-12-10"));
     }
 

@@ -1,6 +1,6 @@
-//! Dates as they are asked for and served: ranges, São Paulo's day, weekdays.
+//! Dates as they are asked for and served: ranges, São Paulo's day, months.
 
-use chrono::{DateTime, Datelike, NaiveDate, Offset, TimeZone, Utc, Weekday};
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Offset, TimeZone, Utc};
 use chrono_tz::America::Sao_Paulo;
 
 /// The first and the last day that a parameter may name.
@@ -50,27 +50,14 @@ pub fn sao_paulo_offset_seconds(day: NaiveDate) -> i32 {
     local.offset().fix().local_minus_utc()
 }
 
-/// Monday to Friday after `from`, up to and including `to`. Holidays count: this serves staleness, not settlement.
-pub fn weekdays_after(from: NaiveDate, to: NaiveDate) -> i64 {
-    if to <= from {
-        return 0;
-    }
-    let days = (to - from).num_days();
-    let mut count = days / 7 * 5;
-    let mut day = from + chrono::Days::new(u64::try_from(days / 7 * 7).unwrap_or(0));
-    while day < to {
-        day = day.succ_opt().expect("far from the calendar's end");
-        if !matches!(day.weekday(), Weekday::Sat | Weekday::Sun) {
-            count += 1;
-        }
-    }
-    count
+/// The first day of the month that `day` lies in.
+pub fn month_start(day: NaiveDate) -> NaiveDate {
+    day.with_day(1).expect("every month has a first day")
 }
 
 /// The last day of the month that `day` lies in.
 pub fn month_end(day: NaiveDate) -> NaiveDate {
-    let (year, month) = if day.month() == 12 { (day.year() + 1, 1) } else { (day.year(), day.month() + 1) };
-    NaiveDate::from_ymd_opt(year, month, 1).and_then(|first| first.pred_opt()).expect("far from the calendar's end")
+    month_start(day) + Months::new(1) - Days::new(1)
 }
 
 #[cfg(test)]
@@ -109,14 +96,6 @@ mod tests {
     fn the_offset_follows_daylight_saving() {
         assert_eq!(sao_paulo_offset_seconds(day("2026-02-11")), -3 * 3600);
         assert_eq!(sao_paulo_offset_seconds(day("2018-11-04")), -2 * 3600);
-    }
-
-    #[test]
-    fn weekdays_are_counted_over_weekends() {
-        assert_eq!(weekdays_after(day("2026-11-13"), day("2026-11-16")), 1);
-        assert_eq!(weekdays_after(day("2026-11-13"), day("2026-11-20")), 5);
-        assert_eq!(weekdays_after(day("2026-11-13"), day("2026-11-13")), 0);
-        assert_eq!(weekdays_after(day("2026-01-01"), day("2026-12-31")), 260);
     }
 
     #[test]

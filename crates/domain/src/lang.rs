@@ -1,7 +1,7 @@
 //! The two languages in which we speak to people.
 
 /// English unless the reader asks for Portuguese.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Lang {
     #[default]
     En,

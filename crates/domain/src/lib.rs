@@ -4,7 +4,9 @@
 //! upstream's text to the reader's, so binary floating point is refused in this crate.
 #![deny(clippy::float_arithmetic)]
 
+pub mod accumulation;
 pub mod address;
+pub mod calendar;
 pub mod clock;
 pub mod cnpj;
 pub mod company;
@@ -24,6 +26,7 @@ pub mod text;
 pub mod usage;
 
 pub use address::AddressBucket;
+pub use calendar::Calendar;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cnpj::Cnpj;
 pub use company::{Company, CompanyId};

@@ -49,7 +49,9 @@ impl Code {
                 403,
                 "the plan does not include this; with `current_plan`, `required_plan` and `upgrade_url`",
             ),
-            Self::NotFound => ("not_found", 404, "no such company, filing, series or path"),
+            Self::NotFound => {
+                ("not_found", 404, "no such company, filing, series or path, or no value as old as asked for")
+            }
             Self::MethodNotAllowed => ("method_not_allowed", 405, "the path takes other methods: see `Allow`"),
             Self::RateLimited => {
                 ("rate_limited", 429, "too many requests, or too many new keys for a day; with `retry_after`")
@@ -106,6 +108,10 @@ pub enum Problem {
     NoSuchCompany,
     NoSuchFiling,
     NoSuchSeries,
+    /// Nothing is as old as the day asked for; when the first is.
+    NothingUntil {
+        first: String,
+    },
     MethodNotAllowed,
     RateLimited {
         retry_after_seconds: u64,
@@ -135,7 +141,11 @@ impl Problem {
             Self::KeyRequired => Code::Unauthorized,
             Self::InvalidKey => Code::InvalidApiKey,
             Self::UpgradeRequired { .. } => Code::UpgradeRequired,
-            Self::NoSuchPath | Self::NoSuchCompany | Self::NoSuchFiling | Self::NoSuchSeries => Code::NotFound,
+            Self::NoSuchPath
+            | Self::NoSuchCompany
+            | Self::NoSuchFiling
+            | Self::NoSuchSeries
+            | Self::NothingUntil { .. } => Code::NotFound,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::RateLimited { .. } | Self::TooManyPages { .. } | Self::TooManyRegistrations { .. } => {
                 Code::RateLimited
@@ -190,6 +200,7 @@ impl Problem {
             Self::NoSuchPath => "There is nothing at this path. The reference is at /docs.".into(),
             Self::NoSuchCompany => "No company has this code or CNPJ. Find it by /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
+            Self::NothingUntil { first } => format!("There is no value on or before this day; the first is of {first}."),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
             Self::RateLimited { retry_after_seconds } => {
@@ -231,6 +242,7 @@ impl Problem {
             Self::NoSuchPath => "Não há nada neste caminho. A referência está em /docs.".into(),
             Self::NoSuchCompany => "Nenhuma companhia tem este código ou CNPJ. Procure em /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
+            Self::NothingUntil { first } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first}."),
             Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
             Self::RateLimited { retry_after_seconds } => {

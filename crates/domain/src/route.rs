@@ -27,6 +27,7 @@ pub enum Feature {
     /// Open to everybody and no reason to choose a plan: pages, plans, health.
     Service,
     Market,
+    Calendar,
     Companies,
     Search,
     Filings,
@@ -34,15 +35,18 @@ pub enum Feature {
 
 impl Feature {
     /// In the order in which they are listed.
-    pub const SOLD: [Self; 4] = [Self::Market, Self::Companies, Self::Search, Self::Filings];
+    pub const SOLD: [Self; 5] = [Self::Market, Self::Calendar, Self::Companies, Self::Search, Self::Filings];
 
     pub const fn sentence(self) -> Text {
         match self {
             Self::Service => Text::new("Plans, status and documentation", "Planos, situação e documentação"),
             Self::Market => Text::new(
-                "Market data with its whole history: Selic, CDI, IPCA and exchange rates",
-                "Dados de mercado com todo o histórico: Selic, CDI, IPCA e câmbio",
+                "Market data with its whole history: Selic, CDI, IPCA and exchange rates, also accumulated between two days",
+                "Dados de mercado com todo o histórico: Selic, CDI, IPCA e câmbio, também acumulados entre dois dias",
             ),
+            Self::Calendar => {
+                Text::new("Business days of banks and of the exchange", "Dias úteis dos bancos e da bolsa")
+            }
             Self::Companies => Text::new(
                 "Companies: list, filters, search and look-up by code or CNPJ",
                 "Companhias: lista, filtros, busca e consulta por código ou CNPJ",
@@ -61,6 +65,7 @@ impl Feature {
         match self {
             Self::Service => Text::new("No service", "Sem serviço"),
             Self::Market => Text::new("No market data", "Sem dados de mercado"),
+            Self::Calendar => Text::new("No business days", "Sem dias úteis"),
             Self::Companies => Text::new("No companies", "Sem companhias"),
             Self::Search => Text::new("No search", "Sem busca"),
             Self::Filings => Text::new("No filings", "Sem documentos"),
@@ -114,12 +119,23 @@ pub const ROUTES: &[Route] = &[
     get("get_cdi", "/api/v1/market/cdi/current", Plan::Free, Feature::Market),
     get("list_ipca", "/api/v1/market/ipca", Plan::Free, Feature::Market),
     get("get_ipca", "/api/v1/market/ipca/current", Plan::Free, Feature::Market),
+    get("accumulate_selic", "/api/v1/market/selic/accumulated", Plan::Free, Feature::Market),
+    get("accumulate_cdi", "/api/v1/market/cdi/accumulated", Plan::Free, Feature::Market),
+    get("accumulate_ipca", "/api/v1/market/ipca/accumulated", Plan::Free, Feature::Market),
+    get("accumulate_fx", "/api/v1/market/fx/accumulated", Plan::Free, Feature::Market),
     get("list_series", "/api/v1/market/series", Plan::Free, Feature::Market),
     get("list_observations", "/api/v1/market/series/{id}", Plan::Free, Feature::Market),
     get("get_observation", "/api/v1/market/series/{id}/current", Plan::Free, Feature::Market),
+    get("get_coverage", "/api/v1/market/series/{id}/coverage", Plan::Free, Feature::Market),
+    get("compare_series", "/api/v1/market/compare", Plan::Free, Feature::Market),
     get("list_fx", "/api/v1/market/fx", Plan::Free, Feature::Market),
     get("get_fx", "/api/v1/market/fx/current", Plan::Free, Feature::Market),
+    get("list_latest_fx", "/api/v1/market/fx/latest", Plan::Free, Feature::Market),
+    get("list_bulletins", "/api/v1/market/fx/bulletins", Plan::Free, Feature::Market),
     get("get_overview", "/api/v1/market/overview", Plan::Free, Feature::Market),
+    get("list_business_days", "/api/v1/calendar/business-days", Plan::Free, Feature::Calendar),
+    get("add_business_days", "/api/v1/calendar/add", Plan::Free, Feature::Calendar),
+    get("check_day", "/api/v1/calendar/check", Plan::Free, Feature::Calendar),
     get("list_companies", "/api/v1/companies", Plan::Bronze, Feature::Companies),
     get("count_companies", "/api/v1/companies/facets", Plan::Bronze, Feature::Companies),
     get("resolve_company", "/api/v1/companies/resolve", Plan::Bronze, Feature::Companies),
@@ -213,6 +229,6 @@ mod tests {
             restrictions(Plan::Free, Lang::En),
             ["No companies (from Bronze on)", "No search (from Bronze on)", "No filings (from Gold on)"]
         );
-        assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 3);
+        assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 4);
     }
 }

@@ -3,14 +3,16 @@
 //! A test binary of its own, as the files are not part of the project: `just real-data DIR`. Without the directory it
 //! fails.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use vintem_domain::series::{CHECK_SERIES, SERIES};
-use vintem_domain::{Currency, Dataset, Filing, FilingSet, ManualClock, Origin, Plan};
+use vintem_domain::series::{self, CHECK_SERIES, SERIES};
+use vintem_domain::{
+    Calendar, Currency, Dataset, DateRange, Decimal, Filing, FilingSet, ManualClock, Origin, Plan, Series,
+};
 use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_ingest::read::{ptax, registry};
 use vintem_ingest::run::Ingestor;
@@ -48,10 +50,7 @@ async fn every_value_of_every_series_is_served_as_it_was_published() -> Outcome 
     let (directory, database) = (directory()?, TestDatabase::empty().await?);
     let (ingestor, mut files) = (ingestor(&database)?, Vec::new());
     for series in SERIES.iter().chain(&CHECK_SERIES) {
-        let path = directory.join(format!("sgs/{}.json", series.code));
-        if let Ok(bytes) = std::fs::read(&path) {
-            let report = ingestor.load_file(Source::Series(series), "file", &bytes, now()).await?;
-            assert_eq!(report.set_aside, 0, "{}", series.id);
+        if let Some(bytes) = load_series(&ingestor, &directory, series).await? {
             files.push((series, bytes));
         }
     }
@@ -84,6 +83,86 @@ async fn every_value_of_every_series_is_served_as_it_was_published() -> Outcome 
     println!("values_compared: {compared}");
     println!("differences: {}", differences.len());
     assert!(differences.is_empty(), "{differences:#?}");
+    Ok(())
+}
+
+/// The bytes of the file of a series, if there is one, after they were loaded.
+async fn load_series(
+    ingestor: &Ingestor,
+    directory: &Path,
+    series: &'static Series,
+) -> anyhow::Result<Option<Vec<u8>>> {
+    let code = series.code.expect("it is published");
+    let Ok(bytes) = std::fs::read(directory.join(format!("sgs/{code}.json"))) else { return Ok(None) };
+    let report = ingestor.load_file(Source::Series(series), "file", &bytes, now()).await?;
+    assert_eq!(report.set_aside, 0, "{}", series.id);
+    Ok(Some(bytes))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_years_accumulate_to_the_published_figures() -> Outcome {
+    let (directory, database) = (directory()?, TestDatabase::empty().await?);
+    let ingestor = ingestor(&database)?;
+    for id in ["cdi-daily", "selic-daily", "ipca"] {
+        let series = series::by_id(id).expect("in the table of series");
+        assert!(load_series(&ingestor, &directory, series).await?.is_some(), "there is no file of {id}");
+    }
+    let replica = served(&database).await?;
+    let accumulated = async |path: String| -> anyhow::Result<Value> {
+        Ok(replica.get(&format!("/api/v1/market/{path}&numbers=string")).await?.json().await?)
+    };
+    for (year, percent, expected) in [
+        (2022, 100, "1.12390989"),
+        (2023, 100, "1.13039435"),
+        (2024, 100, "1.10875983"),
+        (2025, 100, "1.14324227"),
+        (2024, 110, "1.12026360"),
+        (2025, 110, "1.15864501"),
+    ] {
+        let next = year + 1;
+        let path = format!("cdi/accumulated?from={year}-01-01&to={next}-01-01&percent={percent}");
+        let body = accumulated(path).await?;
+        println!("cdi_{year}_at_{percent}: {}", text(&body["factor"]));
+        assert_eq!(text(&body["factor"]), expected, "{body}");
+        assert_eq!(body["missing_total"], 0);
+    }
+    for (year, expected) in [(2023, "4.62"), (2024, "4.83"), (2025, "4.26")] {
+        let next = year + 1;
+        let body = accumulated(format!("ipca/accumulated?from={year}-01-01&to={next}-01-01")).await?;
+        let change: Decimal = text(&body["change_percent"]).parse()?;
+        println!("ipca_{year}: {change}");
+        assert_eq!(change.round_dp(2).to_string(), expected, "{body}");
+    }
+    // All inflation since 1980, and all that money earned since 1986.
+    for path in ["ipca/accumulated?from=1980-01-01", "selic/accumulated?from=1986-06-04"] {
+        let body = accumulated(path.to_owned()).await?;
+        println!("{path}: {}", text(&body["factor"]));
+        let factor: Decimal = text(&body["factor"]).parse()?;
+        assert!(factor > Decimal::from(900_000_000_000_i64), "{body}");
+    }
+    Ok(())
+}
+
+#[test]
+fn business_days_are_the_days_of_the_daily_rates() -> Outcome {
+    let directory = directory()?;
+    for (code, rows) in [(12, 2_508), (11, 10_062)] {
+        let published: Vec<Value> =
+            serde_json::from_slice(&std::fs::read(directory.join(format!("sgs/{code}.json")))?)?;
+        let day = |row: &Value| NaiveDate::parse_from_str(&text(&row["data"]), "%d/%m/%Y").expect("a day");
+        let published: Vec<NaiveDate> = published.iter().map(day).collect();
+        let range = DateRange { from: published[0], to: published[published.len() - 1] };
+        let expected: Vec<NaiveDate> = Calendar::Settlement.days(range).collect();
+        let differing = expected.iter().filter(|day| !published.contains(day)).count()
+            + published.iter().filter(|day| !expected.contains(day)).count();
+        println!(
+            "days_of_series_{code}: {}, from {} to {}, differences {differing}",
+            published.len(),
+            range.from,
+            range.to
+        );
+        assert_eq!((published.len(), differing), (rows, 0));
+    }
     Ok(())
 }
 

@@ -25,7 +25,7 @@ pub use analysis::{matches, words};
 pub use companies::{Clue, Companies, CompanyFilter};
 pub use filings::{FilingFilter, FilingView, Filings};
 pub use live::LiveSnapshot;
-pub use market::{FxRates, PairRates, SeriesValues};
+pub use market::{Bulletin, FxRates, PairRates, SeriesValues};
 pub use query::Query;
 
 #[derive(Debug, thiserror::Error)]

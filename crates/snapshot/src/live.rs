@@ -8,7 +8,7 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use chrono::NaiveDate;
 use vintem_domain::decimal::annualised;
-use vintem_domain::series::{self, SERIES};
+use vintem_domain::series::{self, DERIVED, Dated, SERIES, Series};
 use vintem_domain::{Company, Currency, Dataset};
 use vintem_store::Store;
 use vintem_store::load::Observation;
@@ -18,7 +18,7 @@ use vintem_store::sources::SourceState;
 use crate::companies::Companies;
 use crate::copy::CopyError;
 use crate::filings::{Filings, LayerBuilder};
-use crate::market::{FxRates, SeriesValues};
+use crate::market::{Bulletin, FxRates, SeriesValues};
 use crate::{Result, Snapshot, SnapshotError};
 
 /// What all requests read. Empty until the first snapshot stands; an empty database is a snapshot.
@@ -163,6 +163,14 @@ async fn build(store: &Store, served: &Snapshot, kept_layers: usize) -> Result<S
             next.series.insert(series.id, Arc::new(values));
         }
     }
+    for series in &DERIVED {
+        let inputs = series.made_of();
+        if inputs.iter().all(|input| unchanged(&next, Dataset::Series(input))) {
+            next.series.extend(served.series.get_key_value(series.id).map(|(id, values)| (*id, values.clone())));
+        } else {
+            next.series.extend(computed(&next, series).map(|values| (series.id, Arc::new(values))));
+        }
+    }
     if unchanged(&next, Dataset::Fx) {
         next.fx.clone_from(&served.fx);
     } else if is_loaded(&next, Dataset::Fx) {
@@ -214,6 +222,15 @@ async fn companies(
     tokio::task::spawn_blocking(build).await?
 }
 
+/// A series by its formula; nothing while one of its inputs was never loaded.
+fn computed(snapshot: &Snapshot, series: &Series) -> Option<SeriesValues> {
+    let formula = series.formula.as_ref()?;
+    let values = |id: &&str| snapshot.series.get(*id).map(|values| values.rows().collect());
+    let inputs: Vec<Vec<Dated>> = formula.inputs.iter().map(values).collect::<Option<_>>()?;
+    let rows = (formula.compute)(&inputs).into_iter().map(|(date, value)| Observation { date, value });
+    Some(SeriesValues::new(rows.collect(), Vec::new()))
+}
+
 /// What the daily rates make of the days that the annual series lacks.
 fn derived(published: &[Observation], daily: &[Observation]) -> Vec<Observation> {
     let days: HashSet<NaiveDate> = published.iter().map(|row| row.date).collect();
@@ -222,11 +239,12 @@ fn derived(published: &[Observation], daily: &[Observation]) -> Vec<Observation>
 }
 
 async fn read_fx(reader: &mut Reader) -> Result<FxRates> {
-    let mut currencies: [_; Currency::ALL.len()] = Default::default();
+    let mut bulletins: [Vec<Bulletin>; Currency::ALL.len()] = Default::default();
     for currency in Currency::ALL {
-        currencies[currency as usize] = reader.closing_quotes(currency).await?;
+        let of_currency = &mut bulletins[currency as usize];
+        reader.for_each_bulletin(currency, |row| of_currency.push(Bulletin::from(row))).await?;
     }
-    Ok(FxRates::new(currencies))
+    Ok(FxRates::new(bulletins))
 }
 
 async fn read_filings(reader: &mut Reader) -> Result<Filings> {

@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use chrono::NaiveDate;
+use chrono::{NaiveDate, NaiveDateTime};
+use vintem_domain::series::Dated;
 use vintem_domain::{Currency, DateRange, Decimal, Pair, Quote};
-use vintem_store::load::Observation;
+use vintem_store::load::{BulletinKind, Observation};
+use vintem_store::read::BulletinRow;
 
 /// One series, oldest first.
 #[derive(Debug, Default)]
@@ -45,25 +47,90 @@ impl SeriesValues {
         range_of(self.dates.len(), |at| self.dates[at], days)
     }
 
-    pub fn get(&self, at: usize) -> (NaiveDate, Decimal) {
+    pub fn get(&self, at: usize) -> Dated {
         (self.dates[at], self.values[at])
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = Dated> {
+        (0..self.len()).map(|at| self.get(at))
     }
 }
 
 /// Of two currencies the places of the days on which both were quoted.
 type CommonDays = Vec<(u32, u32)>;
 
-/// The closing rates of every currency, oldest first.
+/// A bulletin of one currency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bulletin {
+    pub date: NaiveDate,
+    /// Brasília's time, as published.
+    pub published_at: NaiveDateTime,
+    pub kind: BulletinKind,
+    pub quote: Quote,
+    quote_currency: [u8; 3],
+}
+
+impl From<BulletinRow<'_>> for Bulletin {
+    fn from(row: BulletinRow<'_>) -> Self {
+        let BulletinRow { date, published_at, kind, quote_currency, quote } = row;
+        Self {
+            date,
+            published_at,
+            kind,
+            quote,
+            quote_currency: quote_currency.as_bytes().try_into().unwrap_or(*b"???"),
+        }
+    }
+}
+
+impl Bulletin {
+    /// Before the real that of its day.
+    pub fn quote_currency(&self) -> &str {
+        std::str::from_utf8(&self.quote_currency).unwrap_or_default()
+    }
+
+    fn is_days_rate(&self) -> bool {
+        self.kind == BulletinKind::Closing && self.quote_currency == *b"BRL"
+    }
+}
+
+/// The bulletins of every currency, and of them the closing rates in reais, oldest first.
 #[derive(Debug, Default)]
 pub struct FxRates {
+    bulletins: [Vec<Bulletin>; Currency::ALL.len()],
     currencies: [Vec<(NaiveDate, Quote)>; Currency::ALL.len()],
     /// For each cross the days on which both sides were quoted, found when it is first asked for.
     crosses: [[OnceLock<CommonDays>; Currency::ALL.len()]; Currency::ALL.len()],
 }
 
 impl FxRates {
-    pub(crate) fn new(currencies: [Vec<(NaiveDate, Quote)>; Currency::ALL.len()]) -> Self {
-        Self { currencies, crosses: Default::default() }
+    /// Of each currency in the order of publication.
+    pub(crate) fn new(bulletins: [Vec<Bulletin>; Currency::ALL.len()]) -> Self {
+        let closing = |bulletins: &Vec<Bulletin>| {
+            let mut rates: Vec<(NaiveDate, Quote)> = Vec::new();
+            for bulletin in bulletins.iter().filter(|bulletin| bulletin.is_days_rate()) {
+                // A day may keep two closes of different moments: the later one rules.
+                rates.pop_if(|(date, _)| *date == bulletin.date);
+                rates.push((bulletin.date, bulletin.quote));
+            }
+            rates
+        };
+        Self { currencies: bulletins.each_ref().map(closing), bulletins, crosses: Default::default() }
+    }
+
+    /// All bulletins of a day, in the order of publication.
+    pub fn bulletins(&self, currency: Currency, date: NaiveDate) -> &[Bulletin] {
+        let of_currency = &self.bulletins[currency as usize];
+        let start = of_currency.partition_point(|bulletin| bulletin.date < date);
+        let end = of_currency.partition_point(|bulletin| bulletin.date <= date);
+        &of_currency[start..end]
+    }
+
+    /// The last day until this one that has a bulletin.
+    pub fn last_bulletins_on(&self, currency: Currency, until: NaiveDate) -> Option<NaiveDate> {
+        let of_currency = &self.bulletins[currency as usize];
+        let end = of_currency.partition_point(|bulletin| bulletin.date <= until);
+        of_currency[..end].last().map(|bulletin| bulletin.date)
     }
 
     /// All published rates.
@@ -183,6 +250,11 @@ mod tests {
         Quote { buy: Decimal::from(value), sell: Decimal::from(value + 1) }
     }
 
+    fn closing(date: NaiveDate, hour: u32, quote: Quote) -> Bulletin {
+        let published_at = date.and_hms_opt(hour, 0, 0).unwrap();
+        Bulletin { date, published_at, kind: BulletinKind::Closing, quote, quote_currency: *b"BRL" }
+    }
+
     #[test]
     fn a_range_holds_both_its_ends() {
         let observations = [2, 3, 5, 9].map(|number| Observation { date: day(number), value: Decimal::ONE });
@@ -196,10 +268,17 @@ mod tests {
 
     #[test]
     fn a_cross_takes_the_same_day_on_both_sides() {
-        let mut currencies: [Vec<(NaiveDate, Quote)>; 10] = Default::default();
-        currencies[Currency::Eur as usize] = vec![(day(2), quote(6)), (day(4), quote(8))];
-        currencies[Currency::Usd as usize] = vec![(day(1), quote(4)), (day(3), quote(5)), (day(4), quote(3))];
-        let fx = FxRates::new(currencies);
+        let mut bulletins: [Vec<Bulletin>; 10] = Default::default();
+        bulletins[Currency::Eur as usize] = vec![closing(day(2), 13, quote(6)), closing(day(4), 13, quote(8))];
+        bulletins[Currency::Usd as usize] = vec![
+            closing(day(1), 13, quote(4)),
+            closing(day(3), 13, quote(5)),
+            closing(day(4), 13, quote(9)),
+            closing(day(4), 14, quote(3)),
+        ];
+        let fx = FxRates::new(bulletins);
+        assert_eq!(fx.bulletins(Currency::Usd, day(4)).len(), 2);
+        assert_eq!(fx.last_bulletins_on(Currency::Eur, day(3)), Some(day(2)));
         let cross = fx.pair(Pair::Cross(Currency::Eur, Currency::Usd));
         assert_eq!(cross.len(), 1);
         let (date, rate) = cross.get(0).unwrap();

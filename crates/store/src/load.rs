@@ -112,7 +112,13 @@ pub enum BulletinKind {
 }
 
 impl BulletinKind {
-    const fn id(self) -> &'static str {
+    pub const ALL: [Self; 4] = [Self::Opening, Self::Intermediate, Self::Closing, Self::Interbank];
+
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.id() == id)
+    }
+
+    pub const fn id(self) -> &'static str {
         match self {
             Self::Opening => "opening",
             Self::Intermediate => "intermediate",

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Postgres, Row, Transaction};
 use vintem_domain::decimal::parse_exact;
 use vintem_domain::{Cnpj, Company, Currency, Dataset, Decimal, FilingSet, Origin, Quote, Series};
 
-use crate::load::Observation;
+use crate::load::{BulletinKind, Observation};
 use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
 
 /// How far a dataset has come.
@@ -38,6 +38,17 @@ pub struct FilingRow<'r> {
     pub version: u16,
     pub protocol: &'r str,
     pub url: &'r str,
+}
+
+/// One bulletin of exchange rates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BulletinRow<'r> {
+    pub date: NaiveDate,
+    /// Brasília's time, as published.
+    pub published_at: NaiveDateTime,
+    pub kind: BulletinKind,
+    pub quote_currency: &'r str,
+    pub quote: Quote,
 }
 
 /// A view of the database at one moment.
@@ -83,18 +94,32 @@ impl Reader {
         rows.into_iter().map(|(date, value)| Ok(Observation { date, value: exact(&value)? })).collect()
     }
 
-    /// The closing rates in reais of one currency, oldest first, each date once.
-    pub async fn closing_quotes(&mut self, currency: Currency) -> Result<Vec<(NaiveDate, Quote)>> {
-        let rows: Vec<(NaiveDate, String, String)> = sqlx::query_as(
-            "select distinct on (ref_date) ref_date, buy::text, sell::text
+    /// Every bulletin of one currency as it was last known, in the order of publication.
+    pub async fn for_each_bulletin(
+        &mut self,
+        currency: Currency,
+        mut visit: impl FnMut(BulletinRow<'_>),
+    ) -> Result<()> {
+        let mut rows = sqlx::query(
+            "select distinct on (ref_date, published_at, bulletin) ref_date, published_at, bulletin, quote_currency,
+                    buy::text, sell::text
              from fx_bulletin
-             where currency = $1 and bulletin = 'closing' and quote_currency = 'BRL'
-             order by ref_date, published_at desc, known_at desc",
+             where currency = $1
+             order by ref_date, published_at, bulletin, known_at desc",
         )
         .bind(currency.code())
-        .fetch_all(&mut *self.transaction)
-        .await?;
-        rows.into_iter().map(|(date, buy, sell)| Ok((date, Quote { buy: exact(&buy)?, sell: exact(&sell)? }))).collect()
+        .fetch(&mut *self.transaction);
+        while let Some(row) = rows.try_next().await? {
+            let kind: &str = row.try_get(2)?;
+            visit(BulletinRow {
+                date: row.try_get(0)?,
+                published_at: row.try_get(1)?,
+                kind: BulletinKind::from_id(kind).ok_or_else(|| StoreError::Foreign(format!("bulletin {kind}")))?,
+                quote_currency: row.try_get(3)?,
+                quote: Quote { buy: exact(row.try_get(4)?)?, sell: exact(row.try_get(5)?)? },
+            });
+        }
+        Ok(())
     }
 
     /// The registry's companies with the names that earlier versions gave them.

@@ -24,6 +24,8 @@ pub struct Operation {
     pub path: String,
     pub plan: String,
     pub query: BTreeSet<String>,
+    /// What must be given, as the file's own examples: `from=2024-01-01&to=…`.
+    pub required: String,
     pub statuses: BTreeSet<u16>,
 }
 
@@ -64,18 +66,27 @@ impl Description {
             for (method, operation) in methods.as_object().context("methods")? {
                 let text = |name: &str| operation[name].as_str().unwrap_or_default().to_owned();
                 let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
-                let query = parameters
+                let query: Vec<&Value> = parameters
                     .iter()
                     .map(|parameter| self.resolved(parameter))
                     .filter(|parameter| parameter["in"] == "query")
-                    .filter_map(|parameter| parameter["name"].as_str().map(str::to_owned));
+                    .collect();
+                let name = |parameter: &&Value| parameter["name"].as_str().map(str::to_owned);
+                let given = |parameter: &&Value| {
+                    let example = &parameter["example"];
+                    let example = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
+                    format!("{}={}", parameter["name"].as_str().unwrap_or_default(), example.replace(' ', "%20"))
+                };
+                let required: Vec<String> =
+                    query.iter().filter(|parameter| parameter["required"] == true).map(given).collect();
                 let statuses = operation["responses"].as_object().context("responses")?.keys();
                 operations.push(Operation {
                     id: text("operationId"),
                     method: method.to_uppercase(),
                     path: path.clone(),
                     plan: text("x-required-plan"),
-                    query: query.collect(),
+                    query: query.iter().filter_map(name).collect(),
+                    required: required.join("&"),
                     statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 });
             }

@@ -1,5 +1,6 @@
 //! One file a resource: its parameters, its bodies, its handlers.
 
+mod calendar;
 mod companies;
 mod filings;
 pub mod found;
@@ -26,6 +27,7 @@ type Handlers = Vec<(&'static str, MethodRouter<Arc<App>>)>;
 
 pub fn handlers() -> Handlers {
     let files = [
+        calendar::handlers(),
         companies::handlers(),
         filings::handlers(),
         health::handlers(),

@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 
-use chrono::{Datelike, Days, Months, NaiveDate, Weekday};
+use chrono::{Datelike, Days, Months, NaiveDate};
 use rust_decimal::Decimal;
 use vintem_domain::fx::REAL_SINCE;
 use vintem_domain::series::Frequency;
-use vintem_domain::{Currency, Series, series};
+use vintem_domain::{Calendar, Currency, Series, series};
 use vintem_store::load::{Bulletin, BulletinKind, Observation};
 
 use super::random::Random;
@@ -30,10 +30,9 @@ pub fn observations(series: &Series, until: NaiveDate) -> Vec<Observation> {
     rows.into_iter().map(in_decimals).collect()
 }
 
-/// Monday to Friday but for the holidays that fall on the same day each year.
+/// A day on which banks settle.
 pub fn is_business_day(day: NaiveDate) -> bool {
-    const HOLIDAYS: [(u32, u32); 8] = [(1, 1), (4, 21), (5, 1), (9, 7), (10, 12), (11, 2), (11, 15), (12, 25)];
-    !matches!(day.weekday(), Weekday::Sat | Weekday::Sun) && !HOLIDAYS.contains(&(day.month(), day.day()))
+    Calendar::Settlement.is_business_day(day)
 }
 
 /// Every day of the calendar, both ends included.

@@ -73,9 +73,9 @@ async fn load_window(
     report: &mut PartReport,
 ) -> Result<bool, PartError> {
     let (from, to) = window;
+    let code = series.code.expect("a source is made of published series alone");
     let path = format!(
-        "/dados/serie/bcdata.sgs.{}/dados?formato=json&dataInicial={}&dataFinal={}",
-        series.code,
+        "/dados/serie/bcdata.sgs.{code}/dados?formato=json&dataInicial={}&dataFinal={}",
         from.format("%d/%m/%Y"),
         to.format("%d/%m/%Y")
     );

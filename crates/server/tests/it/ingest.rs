@@ -221,8 +221,8 @@ async fn three_days_without_upstreams_are_said_and_end_with_them() -> Outcome {
     let ask = |path: &'static str| replica.get_with(path, &key);
     let as_of = ask("/api/v1/market/cdi").await?.headers()["x-data-as-of"].clone();
     world.upstreams.set_fault("/", Some(Fault::Unavailable { retry_after: Some("1".into()) }));
-    // From Friday to the Friday after, so that five business days have no rate.
-    for _ in 0..7 {
+    // From a Friday to the second Monday after, so that five business days have no rate: the Friday between is none.
+    for _ in 0..10 {
         world.let_pass(1);
         replica.clock.set(vintem_domain::Clock::now(&*world.clock));
         let report = world.ingest(&["cdi", "companies"]).await?;

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bad_upstreams;
+mod calendar;
 mod contract;
 mod data;
 mod decisions;

@@ -1,11 +1,241 @@
-//! Market data keeps every character of its decimals.
+//! Market data: every character of its decimals, the value of a day, what rates come to, and how far they reach.
 
 use rust_decimal::Decimal;
-use vintem_domain::{Dataset, Origin, series};
-use vintem_store::load::{Fetch, Observation};
-use vintem_testkit::{TestDatabase, TestReplica};
+use serde_json::{Value, json};
+use vintem_domain::{Currency, Dataset, Origin, series};
+use vintem_store::load::{Bulletin, BulletinKind, Fetch, Observation};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
-use crate::{Outcome, friday};
+use crate::{Outcome, ROOMY, friday};
+
+/// A database with a few values of a few series.
+async fn with_values(values: &[(&str, &[(&str, &str)])]) -> anyhow::Result<TestDatabase> {
+    let database = TestDatabase::empty().await?;
+    for (id, rows) in values {
+        let series = series::by_id(id).expect("in the table of series");
+        let rows = rows.iter().map(|(date, value)| -> anyhow::Result<Observation> {
+            Ok(Observation { date: date.parse()?, value: value.parse()? })
+        });
+        let fetch = Fetch::made_here(format!("test:{id}"), friday(), [1; 32]);
+        let mut load = database.store()?.begin_load(Dataset::Series(series), Origin::Real, &fetch).await?;
+        load.append_observations(series, &rows.collect::<Result<Vec<_>, _>>()?).await?;
+        load.commit().await?;
+    }
+    Ok(database)
+}
+
+async fn with_bulletins(rows: &[(Currency, &str, BulletinKind, &str, &str, &str)]) -> anyhow::Result<TestDatabase> {
+    let database = TestDatabase::empty().await?;
+    let fetch = Fetch::made_here("test:fx".into(), friday(), [1; 32]);
+    let rows =
+        rows.iter().map(|(currency, published_at, kind, quote_currency, buy, sell)| -> anyhow::Result<Bulletin> {
+            let published_at: chrono::NaiveDateTime = published_at.parse()?;
+            Ok(Bulletin {
+                currency: *currency,
+                date: published_at.date(),
+                kind: *kind,
+                published_at,
+                quote_currency: (*quote_currency).to_owned(),
+                buy: buy.parse()?,
+                sell: sell.parse()?,
+            })
+        });
+    let mut load = database.store()?.begin_load(Dataset::Fx, Origin::Real, &fetch).await?;
+    load.append_bulletins(&rows.collect::<Result<Vec<_>, _>>()?).await?;
+    load.commit().await?;
+    Ok(database)
+}
+
+async fn served(database: &TestDatabase) -> anyhow::Result<TestReplica> {
+    TestReplica::start_with(database, friday(), TestReplicaOptions { flags: &ROOMY, redis_prefix: None }).await
+}
+
+async fn read(replica: &TestReplica, path: &str) -> anyhow::Result<Value> {
+    let answer = replica.get(&format!("/api/v1/market/{path}")).await?;
+    anyhow::ensure!(answer.status() == 200, "{path}: {} {}", answer.status(), answer.text().await?);
+    Ok(answer.json().await?)
+}
+
+#[tokio::test]
+async fn the_value_on_a_day_is_the_newest_until_then_with_its_own_date() -> Outcome {
+    let database = with_values(&[("cdi", &[("2026-11-10", "14.90"), ("2026-11-13", "14.65")])]).await?;
+    let replica = served(&database).await?;
+    for (on, date) in [("2026-11-10", "2026-11-10"), ("2026-11-12", "2026-11-10"), ("2027-01-01", "2026-11-13")] {
+        for path in ["cdi/current", "series/cdi/current"] {
+            assert_eq!(read(&replica, &format!("{path}?on={on}")).await?["date"], date, "{path} {on}");
+        }
+    }
+    let before = replica.get("/api/v1/market/cdi/current?on=2026-11-09").await?;
+    assert_eq!(before.status(), 404);
+    let body: Value = before.json().await?;
+    assert!(body["message"].as_str().unwrap_or_default().contains("2026-11-10"), "{body}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_pairs_come_in_one_answer_and_all_bulletins_of_a_day_in_their_currency() -> Outcome {
+    use BulletinKind::{Closing, Opening};
+    let database = with_bulletins(&[
+        (Currency::Usd, "1994-06-30T18:00:00", Closing, "CRR", "2747.00", "2750.00"),
+        (Currency::Usd, "2026-11-12T10:08:18.114", Opening, "BRL", "5.41", "5.42"),
+        (Currency::Usd, "2026-11-12T13:03:25.555", Closing, "BRL", "5.4321", "5.4327"),
+        (Currency::Eur, "2026-11-11T13:03:25.555", Closing, "BRL", "6.2001", "6.2010"),
+    ])
+    .await?;
+    let replica = served(&database).await?;
+    let latest = read(&replica, "fx/latest").await?;
+    let pairs: Vec<(&Value, &Value)> =
+        latest["data"].as_array().expect("rows").iter().map(|row| (&row["pair"], &row["date"])).collect();
+    assert_eq!(pairs, [(&json!("EUR/BRL"), &json!("2026-11-11")), (&json!("USD/BRL"), &json!("2026-11-12"))]);
+    assert_eq!(read(&replica, "fx/latest?on=2026-11-11").await?["total"], 1);
+    let bulletins = read(&replica, "fx/bulletins").await?;
+    assert_eq!((&bulletins["date"], &bulletins["total"]), (&json!("2026-11-12"), &json!(2)));
+    assert_eq!(
+        bulletins["data"][1],
+        json!({"bulletin": "closing", "published_at": "2026-11-12T13:03:25.555-03:00", "quote_currency": "BRL",
+               "buy": 5.4321, "sell": 5.4327})
+    );
+    let before_the_real = read(&replica, "fx/bulletins?date=1994-06-30").await?;
+    assert_eq!(before_the_real["data"][0]["quote_currency"], "CRR");
+    assert_eq!(read(&replica, "fx/bulletins?date=2026-11-14").await?["total"], 0);
+    assert_eq!(replica.get("/api/v1/market/fx/bulletins?pair=EUR/USD").await?.status(), 400);
+    Ok(())
+}
+
+#[tokio::test]
+async fn rates_accumulate_from_one_day_until_another_and_a_missing_day_is_named() -> Outcome {
+    let days = [("2026-11-09", "0.053400"), ("2026-11-10", "0.053400"), ("2026-11-12", "0.055131")];
+    let database = with_values(&[("cdi-daily", &days)]).await?;
+    let replica = served(&database).await?;
+    let two = read(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-11&amount=1000&detail=true").await?;
+    assert_eq!((&two["factor"], &two["result"]), (&json!(1.00106829), &json!(1001.07)));
+    assert_eq!((&two["business_days"], &two["observations"]), (&json!(2), &json!(2)));
+    assert_eq!(two["series"]["code"], "12");
+    assert_eq!(two["detail"][0], json!({"date": "2026-11-09", "value": 0.0534, "factor": 1.000534}));
+    let texts = read(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-11&percent=110&spread=2.5&numbers=string");
+    let texts = texts.await?;
+    assert_eq!(texts["index_factor"], "1.00117515");
+    assert_eq!(texts["spread_factor"], "1.000195992");
+    assert_eq!(texts["factor"], "1.001371372");
+    assert_eq!(texts["change_percent"], "0.1371372");
+    let gap = read(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-13&amount=5").await?;
+    assert_eq!((&gap["missing"], &gap["missing_total"]), (&json!(["2026-11-11"]), &json!(1)));
+    assert!(gap.get("factor").is_none() && gap.get("result").is_none(), "{gap}");
+    // A weekend earns nothing, and neither does no time at all.
+    for path in ["cdi/accumulated?from=2026-11-07&to=2026-11-09", "cdi/accumulated?from=2026-11-10&to=2026-11-10"] {
+        let nothing = read(&replica, &format!("{path}&numbers=string")).await?;
+        assert_eq!((&nothing["factor"], &nothing["observations"]), (&json!("1.00000000"), &json!(0)));
+    }
+    for bad in ["", "?from=2026-11-10&to=2026-11-09", "?from=2026-11-09&percent=1001", "?from=2026-11-09&spread=1e2"] {
+        assert_eq!(replica.get(&format!("/api/v1/market/cdi/accumulated{bad}")).await?.status(), 400, "{bad}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn inflation_accumulates_by_whole_months_and_exchange_rates_close_against_close() -> Outcome {
+    let months = [("2026-08-01", "-0.11"), ("2026-09-01", "0.48"), ("2026-10-01", "0.09")];
+    let database = with_values(&[("ipca", &months)]).await?;
+    let replica = served(&database).await?;
+    let two = read(&replica, "ipca/accumulated?from=2026-08-20&to=2026-10-02&numbers=string").await?;
+    assert_eq!(
+        (&two["from"], &two["to"], &two["observations"]),
+        (&json!("2026-08-01"), &json!("2026-10-01"), &json!(2))
+    );
+    assert_eq!(two["factor"], "1.00369472");
+    assert_eq!(read(&replica, "ipca/accumulated?from=2026-09-30").await?["to"], "2026-11-01");
+
+    use BulletinKind::Closing;
+    let database = with_bulletins(&[
+        (Currency::Usd, "2026-11-06T13:00:00", Closing, "BRL", "4.9995", "5.0000"),
+        (Currency::Usd, "2026-11-09T13:00:00", Closing, "BRL", "5.0995", "5.1000"),
+        (Currency::Usd, "2026-11-11T13:00:00", Closing, "BRL", "5.2495", "5.2500"),
+    ])
+    .await?;
+    let replica = served(&database).await?;
+    // From a Sunday, which has Friday's close.
+    let fx =
+        read(&replica, "fx/accumulated?from=2026-11-08&to=2026-11-11&amount=100&numbers=string&detail=true").await?;
+    assert_eq!((&fx["factor"], &fx["result"]), (&json!("1.05000000"), &json!("105.00")));
+    assert_eq!(fx["detail"][1]["factor"], "1.0294117647058823");
+    let missing = read(&replica, "fx/accumulated?from=2026-11-10&to=2026-11-11").await?;
+    assert_eq!(missing["missing"], json!(["2026-11-10"]));
+    assert!(missing.get("factor").is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_catalogue_says_what_each_series_is_and_is_not_in_both_languages() -> Outcome {
+    let database = with_values(&[
+        ("selic", &[("2026-10-31", "14.75"), ("2026-11-13", "14.75")]),
+        ("ipca", &[("2026-01-01", "0.33"), ("2026-02-01", "0.70")]),
+        ("ipca-12m", &[("2026-10-01", "4.68")]),
+    ])
+    .await?;
+    let replica = served(&database).await?;
+    let catalogue = read(&replica, "series").await?;
+    assert_eq!(catalogue["total"], series::served().count());
+    let ids: Vec<&str> =
+        catalogue["data"].as_array().expect("series").iter().filter_map(|row| row["id"].as_str()).collect();
+    assert!(ids.ends_with(&["ipca-ytd", "real-selic"]), "{ids:?}");
+    let of_cdi = |catalogue: &Value| {
+        let rows = catalogue["data"].as_array().cloned().unwrap_or_default();
+        rows.into_iter().find(|row| row["id"] == "cdi").expect("it is listed")
+    };
+    let cdi = of_cdi(&catalogue);
+    assert_eq!(cdi["names"], json!({"en": "CDI, annualised", "pt": "CDI, anualizado"}));
+    assert!(cdi["is_not"].as_str().unwrap_or_default().contains("CDB"), "{cdi}");
+    let in_portuguese = replica.http.get(replica.url("/api/v1/market/series")).header("Accept-Language", "pt-BR");
+    let in_portuguese: Value = replica.send(in_portuguese).await?.json().await?;
+    assert_eq!(of_cdi(&in_portuguese)["unit"], "% a.a.");
+    let real = read(&replica, "series/real-selic").await?;
+    assert_eq!(real["data"], json!([{"date": "2026-10-01", "value": 9.62, "derived": true}]));
+    assert!(real["series"]["formula"].as_str().unwrap_or_default().contains("ipca-12m"), "{real}");
+    assert_eq!(read(&replica, "series/ipca-ytd/current").await?["value"], 1.03);
+    Ok(())
+}
+
+#[tokio::test]
+async fn series_side_by_side_carry_their_last_value_and_say_so() -> Outcome {
+    let database = with_values(&[
+        ("cdi", &[("2026-10-30", "14.90"), ("2026-11-12", "14.65"), ("2026-11-13", "14.65")]),
+        ("ipca", &[("2026-10-01", "0.09"), ("2026-11-01", "0.20")]),
+    ])
+    .await?;
+    let replica = served(&database).await?;
+    let by_day = read(&replica, "compare?ids=cdi,ipca&order=asc").await?;
+    assert_eq!(by_day["total"], 5);
+    assert_eq!(by_day["data"][0]["values"], json!({"ipca": {"value": 0.09, "date": "2026-10-01", "carried": false}}));
+    assert_eq!(by_day["data"][2]["values"]["cdi"], json!({"value": 14.90, "date": "2026-10-30", "carried": true}));
+    let by_month = read(&replica, "compare?ids=cdi,ipca&align=month").await?;
+    assert_eq!(by_month["total"], 2);
+    assert_eq!(by_month["data"][0]["date"], "2026-11-01");
+    assert_eq!(by_month["data"][0]["values"]["cdi"], json!({"value": 14.65, "date": "2026-11-13", "carried": false}));
+    for bad in ["", "?ids=", "?ids=cdi,nothing", "?ids=cdi&align=year"] {
+        assert_eq!(replica.get(&format!("/api/v1/market/compare{bad}")).await?.status(), 400, "{bad}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn coverage_names_every_gap_between_the_first_value_and_the_last() -> Outcome {
+    // The second is All Souls', a holiday; the fifteenth a Sunday.
+    let days = ["2026-10-29", "2026-10-30", "2026-11-02", "2026-11-05", "2026-11-06", "2026-11-10"];
+    let rows = days.map(|day| (day, "0.053400"));
+    let database = with_values(&[("cdi-daily", &rows)]).await?;
+    let replica = served(&database).await?;
+    let coverage = read(&replica, "series/cdi-daily/coverage").await?;
+    let count = |name: &str| coverage[name].as_u64().unwrap_or(u64::MAX);
+    assert_eq!((count("expected"), count("stored"), count("missing"), count("unexpected")), (8, 6, 3, 1), "{coverage}");
+    assert_eq!(
+        coverage["gaps"],
+        json!([{"from": "2026-11-03", "to": "2026-11-04", "missing": 2},
+               {"from": "2026-11-09", "to": "2026-11-09", "missing": 1}])
+    );
+    let narrow = read(&replica, "series/cdi-daily/coverage?from=2026-11-05&to=2026-11-06").await?;
+    assert_eq!((&narrow["expected"], &narrow["missing"]), (&json!(2), &json!(0)));
+    Ok(())
+}
 
 #[tokio::test]
 async fn every_value_keeps_its_characters_from_load_to_answer() -> Outcome {

@@ -1,6 +1,7 @@
 //! Brazil's bank days, as far as the upstreams keep to them.
 
-use chrono::{Datelike, Days, NaiveDate, Weekday};
+use chrono::{Datelike, Days, NaiveDate};
+use vintem_domain::Calendar;
 
 /// How far what is generated reaches; a stand-in's day may lie anywhere before.
 pub const HORIZON: NaiveDate = day(2040, 12, 31);
@@ -15,15 +16,7 @@ pub fn days(from: NaiveDate, to: NaiveDate) -> impl Iterator<Item = NaiveDate> {
 }
 
 pub fn is_business_day(date: NaiveDate) -> bool {
-    const FIXED: [(u32, u32); 8] = [(1, 1), (4, 21), (5, 1), (9, 7), (10, 12), (11, 2), (11, 15), (12, 25)];
-    /// Carnival's Monday and Tuesday, Good Friday, Corpus Christi.
-    const AFTER_EASTER: [i64; 4] = [-48, -47, -2, 60];
-    let is_weekend = matches!(date.weekday(), Weekday::Sat | Weekday::Sun);
-    let is_fixed = FIXED.contains(&(date.month(), date.day()));
-    // A holiday of the nation since 2024: on that day of 2023 there were quotes.
-    let is_new = date.year() >= 2024 && (date.month(), date.day()) == (11, 20);
-    let is_movable = AFTER_EASTER.contains(&(date - easter(date.year())).num_days());
-    !(is_weekend || is_fixed || is_new || is_movable)
+    Calendar::Settlement.is_business_day(date)
 }
 
 pub fn business_day_from(date: NaiveDate) -> NaiveDate {
@@ -33,18 +26,6 @@ pub fn business_day_from(date: NaiveDate) -> NaiveDate {
 /// The Sunday on or before: the regulator rewrites its archives on Sundays.
 pub fn last_sunday(date: NaiveDate) -> NaiveDate {
     date - Days::new(date.weekday().num_days_from_sunday().into())
-}
-
-/// By the rule of Meeus, Jones and Butcher.
-fn easter(year: i32) -> NaiveDate {
-    let (a, b, c) = (year % 19, year / 100, year % 100);
-    let g = (8 * b + 13) / 25;
-    let h = (19 * a + b - b / 4 - g + 15) % 30;
-    let l = (32 + 2 * (b % 4) + 2 * (c / 4) - h - c % 4) % 7;
-    let m = (a + 11 * h + 19 * l) / 433;
-    let month = (h + l - 7 * m + 90) / 25;
-    let date = (h + l - 7 * m + 33 * month + 19) % 32;
-    day(year, month.unsigned_abs(), date.unsigned_abs())
 }
 
 #[cfg(test)]

@@ -1,0 +1,124 @@
+//! Exchange rates: of a pair, of all pairs at once, and every bulletin of a day.
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use chrono::NaiveDate;
+use serde::Serialize;
+use vintem_domain::dates::sao_paulo_offset_seconds;
+use vintem_domain::{Currency, Dataset, Pair, Problem, Text};
+use vintem_snapshot::Bulletin;
+
+use super::source::{FxRateBody, SeriesBody, Source, fx_source};
+use super::{AppState, CurrentParams, Handlers, ListParams, as_of, current, list, today};
+use crate::answer::Tag;
+use crate::caller::Caller;
+use crate::number::Number;
+use crate::params::{Query, refuse};
+use crate::problem::Refusal;
+use crate::routes::loaded;
+
+#[derive(Serialize)]
+struct LatestBody {
+    as_of: String,
+    stale: bool,
+    total: usize,
+    data: Vec<FxRateBody>,
+}
+
+#[derive(Serialize)]
+struct BulletinsBody {
+    series: SeriesBody,
+    date: NaiveDate,
+    total: usize,
+    data: Vec<BulletinBody>,
+}
+
+#[derive(Serialize)]
+struct BulletinBody {
+    bulletin: &'static str,
+    published_at: String,
+    /// Before the real that of its day.
+    quote_currency: String,
+    buy: Number,
+    sell: Number,
+}
+
+pub fn handlers() -> Handlers {
+    vec![
+        ("list_fx", get(list_fx)),
+        ("get_fx", get(get_fx)),
+        ("list_latest_fx", get(list_latest_fx)),
+        ("list_bulletins", get(list_bulletins)),
+    ]
+}
+
+async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (pair, params) = (query.pair()?, ListParams::read(&query)?);
+    let snapshot = app.snapshot()?;
+    Ok(list(&caller, &app, &params, &snapshot, &fx_source(&snapshot, pair)?))
+}
+
+async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (pair, asked) = (query.pair()?, CurrentParams::read(&caller, &query, today(&app))?);
+    let snapshot = app.snapshot()?;
+    let body = current(&fx_source(&snapshot, pair)?, &asked, today(&app))?;
+    Ok(Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale)).answer(|| body))
+}
+
+/// Every published pair with its newest rate, each with its own day.
+async fn list_latest_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let asked = CurrentParams::read(&caller, &query, today(&app))?;
+    let (snapshot, today) = (app.snapshot()?, today(&app));
+    let sources = Currency::ALL.map(|currency| fx_source(&snapshot, Pair::Published(currency)));
+    let mut data = Vec::new();
+    let (mut stale, mut loaded_at) = (false, String::new());
+    for source in sources {
+        let source = source?;
+        data.extend(source.newest(asked.day).and_then(|at| source.row(at, asked.as_text)));
+        stale |= source.is_stale(today);
+        loaded_at = as_of(&snapshot, &source);
+    }
+    if data.is_empty() {
+        return Err(fx_source(&snapshot, Pair::DEFAULT)?.nothing_until(today));
+    }
+    let days: Vec<NaiveDate> = data.iter().map(|row| row.date).collect();
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (days, stale));
+    Ok(tag.answer(|| LatestBody { as_of: loaded_at, stale, total: data.len(), data }))
+}
+
+/// Also those of before the real, each in the currency of its day.
+async fn list_bulletins(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (pair, as_text, today) = (query.pair()?, query.numbers_as_text()?, today(&app));
+    let Pair::Published(currency) = pair else {
+        let must = Text::new(
+            "be a published pair such as USD/BRL: only those have bulletins",
+            "ser um par publicado, como USD/BRL: só esses têm boletins",
+        );
+        return Ok(refuse("pair", must)?);
+    };
+    let asked = query.day("date")?;
+    let snapshot = app.snapshot()?;
+    let rates = loaded(snapshot.fx(), Dataset::Fx)?;
+    let never = Refusal(Problem::NeverLoaded { dataset: Dataset::Fx.id() });
+    let date = asked.or_else(|| rates.last_bulletins_on(currency, today)).ok_or(never)?;
+    let bulletins = if date > today { &[] } else { rates.bulletins(currency, date) };
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
+    let source = fx_source(&snapshot, pair)?;
+    Ok(tag.answer(|| {
+        let data: Vec<BulletinBody> = bulletins.iter().map(|bulletin| bulletin_body(bulletin, as_text)).collect();
+        BulletinsBody { series: source.describe(caller.lang), date, total: data.len(), data }
+    }))
+}
+
+fn bulletin_body(bulletin: &Bulletin, as_text: bool) -> BulletinBody {
+    let hours = sao_paulo_offset_seconds(bulletin.date) / 3600;
+    let number = |value| Number { value, as_text };
+    BulletinBody {
+        bulletin: bulletin.kind.id(),
+        published_at: format!("{}{hours:+03}:00", bulletin.published_at.format("%Y-%m-%dT%H:%M:%S%.f")),
+        quote_currency: bulletin.quote_currency().to_owned(),
+        buy: number(bulletin.quote.buy),
+        sell: number(bulletin.quote.sell),
+    }
+}

@@ -1,0 +1,219 @@
+//! Market data: each series and the exchange rates, as history and as the value of a day.
+
+mod accumulated;
+mod catalogue;
+mod compare;
+mod fx;
+mod source;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::get;
+use chrono::NaiveDate;
+use serde::Serialize;
+use vintem_domain::{DateRange, Lang, Pair, Problem};
+use vintem_snapshot::Snapshot;
+
+use super::status::instant;
+use super::{AppState, Handlers, today};
+use crate::App;
+use crate::answer::{Tag, with_links};
+use crate::caller::Caller;
+use crate::params::{MOST_OBSERVATIONS, Order, Page, Query};
+use crate::problem::Refusal;
+use source::{FxRateBody, RateBody, SeriesBody, Source, fx_source, series_source};
+
+#[derive(Serialize)]
+struct ListBody<Row> {
+    series: SeriesBody,
+    as_of: String,
+    stale: bool,
+    total: usize,
+    limit: usize,
+    offset: usize,
+    data: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct CurrentBody<Row> {
+    #[serde(flatten)]
+    row: Row,
+    unit: String,
+    series: SeriesBody,
+    stale: bool,
+}
+
+/// What a list can be asked for, whatever it lists.
+struct ListParams {
+    days: DateRange,
+    page: Page,
+    order: Order,
+    as_text: bool,
+}
+
+impl ListParams {
+    fn read(query: &Query) -> Result<Self, Problem> {
+        Ok(Self {
+            days: query.days()?,
+            page: query.page(MOST_OBSERVATIONS)?,
+            order: query.order()?,
+            as_text: query.numbers_as_text()?,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct OverviewBody {
+    selic: CurrentBody<RateBody>,
+    cdi: CurrentBody<RateBody>,
+    ipca: CurrentBody<RateBody>,
+    fx: CurrentBody<FxRateBody>,
+}
+
+pub fn handlers() -> Handlers {
+    let mut handlers: Handlers = vec![
+        ("list_selic", get(list_selic)),
+        ("get_selic", get(get_selic)),
+        ("list_cdi", get(list_cdi)),
+        ("get_cdi", get(get_cdi)),
+        ("list_ipca", get(list_ipca)),
+        ("get_ipca", get(get_ipca)),
+        ("list_observations", get(list_observations)),
+        ("get_observation", get(get_observation)),
+        ("get_overview", get(get_overview)),
+    ];
+    for further in [accumulated::handlers(), catalogue::handlers(), compare::handlers(), fx::handlers()] {
+        handlers.extend(further);
+    }
+    handlers
+}
+
+async fn list_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, "selic")
+}
+
+async fn get_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, "selic")
+}
+
+async fn list_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, "cdi")
+}
+
+async fn get_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, "cdi")
+}
+
+async fn list_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, "ipca")
+}
+
+async fn get_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, "ipca")
+}
+
+async fn list_observations(
+    caller: Caller,
+    State(app): AppState,
+    Path(id): Path<String>,
+    query: Query,
+) -> Result<Response, Refusal> {
+    observations(&caller, &app, &query, &id)
+}
+
+async fn get_observation(
+    caller: Caller,
+    State(app): AppState,
+    Path(id): Path<String>,
+    query: Query,
+) -> Result<Response, Refusal> {
+    observation(&caller, &app, &query, &id)
+}
+
+async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let as_text = query.numbers_as_text()?;
+    let (snapshot, today) = (app.snapshot()?, today(&app));
+    let asked = CurrentParams { day: today, as_text, lang: caller.lang };
+    let series = |id: &str| series_source(&snapshot, id);
+    let (selic, cdi, ipca) = (series("selic")?, series("cdi")?, series("ipca")?);
+    let fx = fx_source(&snapshot, Pair::DEFAULT)?;
+    let body = OverviewBody {
+        selic: current(&selic, &asked, today)?,
+        cdi: current(&cdi, &asked, today)?,
+        ipca: current(&ipca, &asked, today)?,
+        fx: current(&fx, &asked, today)?,
+    };
+    let datasets = [selic.datasets(), cdi.datasets(), ipca.datasets(), fx.datasets()].concat();
+    let days = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
+    let stale = (body.selic.stale, body.cdi.stale, body.ipca.stale, body.fx.stale);
+    let further = cdi.further_generation(&snapshot);
+    Ok(Tag::new(&caller, &app, &snapshot, &datasets, (days, stale, further)).answer(|| body))
+}
+
+fn observations(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+    let params = ListParams::read(query)?;
+    let snapshot = app.snapshot()?;
+    Ok(list(caller, app, &params, &snapshot, &series_source(&snapshot, id)?))
+}
+
+fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+    let asked = CurrentParams::read(caller, query, today(app))?;
+    let snapshot = app.snapshot()?;
+    let source = series_source(&snapshot, id)?;
+    let body = current(&source, &asked, today(app))?;
+    let further = source.further_generation(&snapshot);
+    let tag = Tag::new(caller, app, &snapshot, &source.datasets(), (body.row.date, body.stale, further));
+    Ok(tag.answer(|| body))
+}
+
+/// The newest N of a range, or the oldest N in ascending order.
+fn list<S: Source>(caller: &Caller, app: &App, params: &ListParams, snapshot: &Snapshot, source: &S) -> Response {
+    let ListParams { days, page, order, as_text } = *params;
+    let today = today(app);
+    let served = source.range(days.until(today));
+    let stale = source.is_stale(today);
+    let total = served.len();
+    // The newest that is served moves without a load where days ahead are stored.
+    let newest = served.clone().last().and_then(|at| source.date(at));
+    let datasets = source.datasets();
+    let tag = Tag::new(caller, app, snapshot, &datasets, (newest, stale, source.further_generation(snapshot)));
+    let response = tag.answer(|| {
+        let rows = |at: usize| source.row(at, as_text);
+        let data = match order {
+            Order::Descending => served.rev().skip(page.offset).take(page.limit).filter_map(rows).collect(),
+            Order::Ascending => served.skip(page.offset).take(page.limit).filter_map(rows).collect(),
+        };
+        let as_of = as_of(snapshot, source);
+        let series = source.describe(caller.lang);
+        ListBody { series, as_of, stale, total, limit: page.limit, offset: page.offset, data }
+    });
+    with_links(response, caller, &app.settings.public_url, page, total)
+}
+
+/// When what a source serves was loaded; of several datasets the first.
+fn as_of<S: Source>(snapshot: &Snapshot, source: &S) -> String {
+    let state = source.datasets().into_iter().find_map(|dataset| snapshot.state(dataset));
+    state.map(|state| instant(state.loaded_at)).unwrap_or_default()
+}
+
+/// What a single value can be asked for.
+struct CurrentParams {
+    /// The newest value on or before this day is meant.
+    day: NaiveDate,
+    as_text: bool,
+    lang: Lang,
+}
+
+impl CurrentParams {
+    fn read(caller: &Caller, query: &Query, today: NaiveDate) -> Result<Self, Problem> {
+        let day = query.day("on")?.map_or(today, |on| on.min(today));
+        Ok(Self { day, as_text: query.numbers_as_text()?, lang: caller.lang })
+    }
+}
+
+fn current<S: Source>(source: &S, asked: &CurrentParams, today: NaiveDate) -> Result<CurrentBody<S::Row>, Refusal> {
+    let row = source.newest(asked.day).and_then(|at| source.row(at, asked.as_text));
+    let row = row.ok_or_else(|| source.nothing_until(today))?;
+    let series = source.describe(asked.lang);
+    Ok(CurrentBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
+}

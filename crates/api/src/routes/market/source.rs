@@ -1,0 +1,213 @@
+//! What lists and values are made from: a series, or a pair of currencies.
+
+use std::ops::Range;
+
+use chrono::NaiveDate;
+use serde::Serialize;
+use vintem_domain::series::{self, Frequency};
+use vintem_domain::{Dataset, DateRange, Lang, Pair, Problem, Series, Text};
+use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
+
+use crate::number::Number;
+use crate::problem::Refusal;
+use crate::routes::loaded;
+
+/// Which series it is, so that nobody has to guess.
+#[derive(Serialize)]
+pub struct SeriesBody {
+    pub id: &'static str,
+    source: &'static str,
+    code: String,
+    name: &'static str,
+    pub unit: String,
+    basis: &'static str,
+    frequency: &'static str,
+    /// Only where it is so: computed by us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    derived: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    formula: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub struct RateBody {
+    pub date: NaiveDate,
+    pub value: Number,
+    /// Only where it is so: computed from daily rates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    derived: Option<bool>,
+}
+
+#[derive(Serialize)]
+pub struct FxRateBody {
+    pub date: NaiveDate,
+    pub pair: String,
+    buy: Number,
+    pub sell: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    derived: Option<bool>,
+}
+
+/// Rows with a day each.
+pub trait Source {
+    type Row: Serialize;
+
+    /// Those that the rows are made of.
+    fn datasets(&self) -> Vec<Dataset>;
+    fn frequency(&self) -> Frequency;
+
+    /// That of a further dataset from which single rows may follow.
+    fn further_generation(&self, _: &Snapshot) -> i64 {
+        0
+    }
+
+    fn describe(&self, lang: Lang) -> SeriesBody;
+    /// The places of the rows within these days, oldest first.
+    fn range(&self, days: DateRange) -> Range<usize>;
+    fn row(&self, at: usize, as_text: bool) -> Option<Self::Row>;
+    fn date(&self, at: usize) -> Option<NaiveDate>;
+
+    /// The place of the newest row until a day.
+    fn newest(&self, until: NaiveDate) -> Option<usize> {
+        self.range(DateRange::ALL.until(until)).last()
+    }
+
+    /// Whether a newer row is overdue.
+    fn is_stale(&self, today: NaiveDate) -> bool {
+        let newest = self.newest(today).and_then(|at| self.date(at));
+        newest.is_none_or(|newest| self.frequency().is_stale(newest, today))
+    }
+
+    /// What is answered where there is no row until a day: when the first one is, if there is any.
+    fn nothing_until(&self, today: NaiveDate) -> Refusal {
+        let first = self.range(DateRange::ALL.until(today)).next().and_then(|at| self.date(at));
+        Refusal(match first {
+            Some(first) => Problem::NothingUntil { first: first.to_string() },
+            None => Problem::NeverLoaded { dataset: self.datasets()[0].id() },
+        })
+    }
+}
+
+pub struct SeriesSource<'s> {
+    pub series: &'static Series,
+    pub values: &'s SeriesValues,
+}
+
+pub fn series_source<'s>(snapshot: &'s Snapshot, id: &str) -> Result<SeriesSource<'s>, Refusal> {
+    let series = series::by_id(id).ok_or(Problem::NoSuchSeries)?;
+    let values = snapshot.series(series).ok_or(Problem::NeverLoaded { dataset: series.id })?;
+    Ok(SeriesSource { series, values })
+}
+
+/// The datasets that a series is made of.
+pub fn datasets_of(series: &Series) -> Vec<Dataset> {
+    series.made_of().into_iter().map(Dataset::Series).collect()
+}
+
+pub fn describe(series: &'static Series, lang: Lang) -> SeriesBody {
+    SeriesBody {
+        id: series.id,
+        source: series.code.map_or("Vintém", |_| Dataset::Series(series).source()),
+        code: series.code.map_or_else(|| series.id.to_owned(), |code| code.to_string()),
+        name: series.name.in_lang(lang),
+        unit: series.unit.in_lang(lang).to_owned(),
+        basis: series.basis.in_lang(lang),
+        frequency: series.frequency.id(),
+        derived: series.formula.is_some().then_some(true),
+        formula: series.formula.as_ref().map(|formula| formula.text.in_lang(lang)),
+    }
+}
+
+impl Source for SeriesSource<'_> {
+    type Row = RateBody;
+
+    fn further_generation(&self, snapshot: &Snapshot) -> i64 {
+        let base = self.series.derived_from.and_then(series::by_id);
+        base.map_or(0, |base| snapshot.generation(Dataset::Series(base)))
+    }
+
+    fn datasets(&self) -> Vec<Dataset> {
+        datasets_of(self.series)
+    }
+
+    fn frequency(&self) -> Frequency {
+        self.series.frequency
+    }
+
+    fn describe(&self, lang: Lang) -> SeriesBody {
+        describe(self.series, lang)
+    }
+
+    fn range(&self, days: DateRange) -> Range<usize> {
+        self.values.range(days)
+    }
+
+    fn row(&self, at: usize, as_text: bool) -> Option<RateBody> {
+        let (date, value) = self.values.get(at);
+        let derived = (self.series.formula.is_some() || self.values.is_derived(at)).then_some(true);
+        Some(RateBody { date, value: Number { value, as_text }, derived })
+    }
+
+    fn date(&self, at: usize) -> Option<NaiveDate> {
+        Some(self.values.get(at).0)
+    }
+}
+
+pub struct FxSource<'s> {
+    pub pair: Pair,
+    pub rates: PairRates<'s>,
+}
+
+pub fn fx_source(snapshot: &Snapshot, pair: Pair) -> Result<FxSource<'_>, Refusal> {
+    Ok(FxSource { pair, rates: loaded(snapshot.fx(), Dataset::Fx)?.pair(pair) })
+}
+
+impl Source for FxSource<'_> {
+    type Row = FxRateBody;
+
+    fn datasets(&self) -> Vec<Dataset> {
+        vec![Dataset::Fx]
+    }
+
+    fn frequency(&self) -> Frequency {
+        Frequency::BusinessDaily
+    }
+
+    fn describe(&self, lang: Lang) -> SeriesBody {
+        let pair = self.pair.to_string();
+        let (base, quote) = pair.split_at(3);
+        let per = Text::new("per", "por").in_lang(lang);
+        SeriesBody {
+            id: Dataset::Fx.id(),
+            source: Dataset::Fx.source(),
+            unit: format!("{} {per} {base}", &quote[1..]),
+            name: Dataset::Fx.name().in_lang(lang),
+            basis: Text::new("closing bulletin", "boletim de fechamento").in_lang(lang),
+            frequency: self.frequency().id(),
+            derived: self.pair.is_derived().then_some(true),
+            formula: None,
+            code: pair,
+        }
+    }
+
+    fn range(&self, days: DateRange) -> Range<usize> {
+        self.rates.range(days)
+    }
+
+    fn row(&self, at: usize, as_text: bool) -> Option<FxRateBody> {
+        let (date, quote) = self.rates.get(at)?;
+        let number = |value| Number { value, as_text };
+        let derived = self.pair.is_derived().then_some(true);
+        Some(FxRateBody {
+            date,
+            pair: self.pair.to_string(),
+            buy: number(quote.buy),
+            sell: number(quote.sell),
+            derived,
+        })
+    }
+
+    fn date(&self, at: usize) -> Option<NaiveDate> {
+        self.rates.get(at).map(|(date, _)| date)
+    }
+}

@@ -1,0 +1,222 @@
+//! What rates come to one after the other, to the last digit: by the rule of the market for daily rates (B3's book of
+//! formulas), for monthly ones alike.
+//!
+//! Each factor is cut to sixteen decimals, and so is the running product at each step; the whole is rounded half-up to
+//! eight. Since the product depends on where it began, nothing can be precomputed; ten thousand steps of whole numbers
+//! take a fraction of a millisecond.
+
+use std::fmt;
+
+use num_bigint::BigInt;
+use rust_decimal::Decimal;
+
+/// Sixteen decimals.
+const ONE: u128 = 10_u128.pow(16);
+const BUSINESS_DAYS_A_YEAR: u32 = 252;
+
+/// A factor with sixteen decimals, wide enough for all inflation since 1980.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Factor(u128);
+
+impl Factor {
+    pub const ONE: Self = Self(ONE);
+
+    /// 1 + rate × percent, both in percent, cut to sixteen decimals. Nothing where that is negative or beyond all
+    /// numbers.
+    pub fn of_rate(rate: Decimal, percent: Decimal) -> Option<Self> {
+        let growth = rate.mantissa().checked_mul(percent.mantissa())?;
+        // In units of 10^-scale, of which two decimals each make a percentage.
+        let scale = rate.scale() + percent.scale() + 4;
+        let growth = match scale.checked_sub(16) {
+            None | Some(0) => growth.checked_mul(10_i128.checked_pow(16 - scale)?)?,
+            Some(further) => growth.div_euclid(10_i128.checked_pow(further)?),
+        };
+        u128::try_from(ONE.cast_signed().checked_add(growth)?).ok().map(Self)
+    }
+
+    /// 1 + (one price against another − 1) × percent, the quotient and the whole cut to sixteen decimals. Nothing where
+    /// there is no such quotient.
+    pub fn of_prices(first: Decimal, second: Decimal, percent: Decimal) -> Option<Self> {
+        if first <= Decimal::ZERO {
+            return None;
+        }
+        let scaled = BigInt::from(second.mantissa()) * power_of_ten(16 + first.scale());
+        let ratio: BigInt = scaled / (BigInt::from(first.mantissa()) * power_of_ten(second.scale()));
+        let growth = i128::try_from(ratio).ok()?.checked_sub(ONE.cast_signed())?;
+        let growth = growth.checked_mul(percent.mantissa())?.div_euclid(10_i128.checked_pow(percent.scale() + 2)?);
+        u128::try_from(ONE.cast_signed().checked_add(growth)?).ok().map(Self)
+    }
+
+    /// Both multiplied, cut to sixteen decimals.
+    pub fn then(self, next: Self) -> Option<Self> {
+        let (whole, rest) = (self.0 / ONE, self.0 % ONE);
+        let of_rest = rest.checked_mul(next.0)? / ONE;
+        whole.checked_mul(next.0)?.checked_add(of_rest).map(Self)
+    }
+
+    /// Half-up to so many decimals, of which there are at most sixteen.
+    pub fn rounded(self, decimals: u32) -> Fixed {
+        let unit = 10_u128.pow(16 - decimals);
+        Fixed { units: (self.0 + unit / 2) / unit, decimals }
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Fixed { units: self.0, decimals: 16 }.fmt(f)
+    }
+}
+
+/// A number that is not negative, with so many decimals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fixed {
+    units: u128,
+    decimals: u32,
+}
+
+impl Fixed {
+    /// Both multiplied, half-up to so many decimals.
+    pub fn times(self, other: Self, decimals: u32) -> Option<Self> {
+        let product = BigInt::from(self.units) * BigInt::from(other.units);
+        let dropped = (self.decimals + other.decimals).checked_sub(decimals)?;
+        let units = divided_half_up(&product, dropped);
+        Some(Self { units: units.try_into().ok()?, decimals })
+    }
+
+    /// Nothing of a negative number.
+    pub fn from_decimal(value: Decimal) -> Option<Self> {
+        Some(Self { units: u128::try_from(value.mantissa()).ok()?, decimals: value.scale() })
+    }
+
+    /// What is gained by it, in percent: two decimals fewer than it has.
+    pub fn gain_percent(self) -> String {
+        let one = 10_u128.pow(self.decimals);
+        let sign = if self.units < one { "-" } else { "" };
+        let gained = Self { units: self.units.abs_diff(one), decimals: self.decimals - 2 };
+        format!("{sign}{gained}")
+    }
+}
+
+impl fmt::Display for Fixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = 10_u128.pow(self.decimals);
+        match self.decimals {
+            0 => write!(f, "{}", self.units),
+            decimals => write!(f, "{}.{:0width$}", self.units / one, self.units % one, width = decimals as usize),
+        }
+    }
+}
+
+/// (1 + spread/100)^(days/252), half-up to nine decimals: a spread in percent a year, over so many business days.
+///
+/// By logarithm and exponential in sixty decimals, of which at least fifty are right; to half a unit of the last, so that
+/// a power that comes out even is not taken for a little less.
+pub fn spread_factor(spread: Decimal, days: u32) -> Option<Fixed> {
+    const DECIMALS: u32 = 60;
+    let one = power_of_ten(DECIMALS);
+    let hundred = BigInt::from(100) * power_of_ten(spread.scale());
+    let spread = BigInt::from(spread.mantissa());
+    if spread <= -hundred.clone() {
+        return None;
+    }
+    // ln(1 + x) = 2 artanh(x / (2 + x)), for every x above −1.
+    let ratio: BigInt = &spread * &one / (hundred * 2 + &spread);
+    let square = &ratio * &ratio / &one;
+    let (mut power, mut logarithm, mut divisor) = (ratio.clone(), ratio, 1);
+    while power != BigInt::ZERO {
+        power = power * &square / &one;
+        divisor += 2;
+        logarithm += &power / divisor;
+    }
+    let exponent = logarithm * 2 * days / BUSINESS_DAYS_A_YEAR;
+    // e^y = (e^(y / 2^16))^(2^16): the series of a small number is short.
+    let small = &exponent >> 16;
+    let (mut term, mut sum, mut number) = (one.clone(), one.clone(), 1);
+    while term != BigInt::ZERO {
+        term = term * &small / &one / number;
+        sum += &term;
+        number += 1;
+    }
+    for _ in 0..16 {
+        sum = &sum * &sum / &one;
+    }
+    let even = power_of_ten(DECIMALS - 40);
+    let units = divided_half_up(&(sum + even), DECIMALS - 9);
+    Some(Fixed { units: units.try_into().ok()?, decimals: 9 })
+}
+
+/// Of a number that is not negative, without so many of its decimals.
+fn divided_half_up(number: &BigInt, decimals: u32) -> BigInt {
+    let unit = power_of_ten(decimals);
+    (number * 2 + &unit) / (unit * 2)
+}
+
+fn power_of_ten(exponent: u32) -> BigInt {
+    BigInt::from(10).pow(exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_rate_becomes_a_factor() {
+        let factor = |rate, percent| Factor::of_rate(decimal(rate), decimal(percent)).map(|factor| factor.to_string());
+        assert_eq!(factor("0.053400", "100").as_deref(), Some("1.0005340000000000"));
+        assert_eq!(factor("0.053400", "110.5").as_deref(), Some("1.0005900700000000"));
+        assert_eq!(factor("-0.23", "100").as_deref(), Some("0.9977000000000000"));
+        assert_eq!(factor("0.12345678", "33.33333333").as_deref(), Some("1.0004115225999588"));
+        assert_eq!(factor("-0.12345678", "33.33333333").as_deref(), Some("0.9995884774000411"), "cut, not rounded");
+        assert_eq!(factor("-100.01", "100"), None);
+    }
+
+    #[test]
+    fn prices_become_a_factor() {
+        let factor = |first, second, percent| {
+            let factor = Factor::of_prices(decimal(first), decimal(second), decimal(percent));
+            factor.map(|factor| factor.to_string())
+        };
+        assert_eq!(factor("4.8413", "5.5805", "100").as_deref(), Some("1.1526862619544337"));
+        assert_eq!(factor("5.5805", "4.8413", "100").as_deref(), Some("0.8675387510079741"));
+        assert_eq!(factor("4", "5", "110").as_deref(), Some("1.2750000000000000"));
+        assert_eq!(factor("0", "5", "100"), None);
+    }
+
+    #[test]
+    fn a_product_is_cut_at_each_step_and_rounded_at_the_end() {
+        let third = Factor(ONE / 3);
+        assert_eq!(third.then(third).unwrap().to_string(), "0.1111111111111110");
+        assert_eq!(Factor(1_123_909_885_000_000_000 / 100).rounded(8).to_string(), "1.12390989");
+        assert_eq!(Factor(11_239_098_849_999_999).rounded(8).to_string(), "1.12390988");
+        let large = Factor(ONE * 10_u128.pow(14));
+        assert_eq!(large.then(Factor(ONE * 3 / 2)).unwrap().to_string(), "150000000000000.0000000000000000");
+        assert_eq!(Factor(u128::MAX).then(Factor(2 * ONE)), None);
+    }
+
+    #[test]
+    fn a_spread_is_a_power_of_its_share_of_a_year() {
+        let factor = |spread, days| spread_factor(decimal(spread), days).map(|factor| factor.to_string());
+        assert_eq!(factor("2.5", 252).as_deref(), Some("1.025000000"));
+        assert_eq!(factor("21", 126).as_deref(), Some("1.100000000"));
+        assert_eq!(factor("2.5", 1).as_deref(), Some("1.000097991"));
+        assert_eq!(factor("100", 10_080).as_deref(), Some("1099511627776.000000000"));
+        assert_eq!(factor("0", 500).as_deref(), Some("1.000000000"));
+        assert_eq!(factor("-50", 252).as_deref(), Some("0.500000000"));
+        assert_eq!(factor("-100", 252), None);
+        // 1.00005^2 = 1.0001000025: its tenth decimal is a tie that comes out even.
+        assert_eq!(factor("0.005", 504).as_deref(), Some("1.000100003"));
+    }
+
+    #[test]
+    fn an_amount_is_multiplied_half_up() {
+        let fixed = |text| Fixed::from_decimal(decimal(text)).unwrap();
+        assert_eq!(fixed("10000").times(fixed("1.12026360"), 2).unwrap().to_string(), "11202.64");
+        assert_eq!(fixed("1.04620000").gain_percent(), "4.620000");
+        assert_eq!(fixed("0.99770000").gain_percent(), "-0.230000");
+        assert_eq!(Fixed::from_decimal(decimal("-1")), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! Business days: by rule, and by what the rules did not foresee.
+
+use std::sync::LazyLock;
+
+use bdays::HolidayCalendar;
+use bdays::calendars::WeekendsOnly;
+use bdays::calendars::brazil::{BRSettlement, BrazilExchange};
+use chrono::{Days, NaiveDate};
+
+use crate::dates::{DateRange, FIRST_DAY, LAST_DAY, parse_day};
+
+/// Days that were no business days although the rules say so, or were although they say not: found by comparing the rules
+/// with the days that have a Selic. They concern banks; what the exchange did on them is not known to us.
+const OVERRIDES: &str = include_str!("overrides.csv");
+
+/// Whose business days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calendar {
+    /// Banks: the days that have a Selic, a CDI and an exchange rate.
+    Settlement,
+    /// The exchange, B3.
+    Exchange,
+}
+
+/// What a day is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Business,
+    Weekend,
+    Holiday,
+}
+
+impl Kind {
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Business => "business-day",
+            Self::Weekend => "weekend",
+            Self::Holiday => "holiday",
+        }
+    }
+}
+
+impl Calendar {
+    pub const ALL: [Self; 2] = [Self::Settlement, Self::Exchange];
+
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Settlement => "settlement",
+            Self::Exchange => "exchange",
+        }
+    }
+
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|calendar| calendar.id() == id)
+    }
+
+    pub fn kind(self, day: NaiveDate) -> Kind {
+        match (self.table().is_business_day(day), WeekendsOnly.is_bday(day)) {
+            (true, _) => Kind::Business,
+            (false, true) => Kind::Holiday,
+            (false, false) => Kind::Weekend,
+        }
+    }
+
+    pub fn is_business_day(self, day: NaiveDate) -> bool {
+        self.table().is_business_day(day)
+    }
+
+    /// How many there are from `from` on and before `to`.
+    pub fn count(self, from: NaiveDate, to: NaiveDate) -> u32 {
+        let table = self.table();
+        table.before(to).saturating_sub(table.before(from))
+    }
+
+    /// Those within these days, in order.
+    pub fn days(self, range: DateRange) -> impl Iterator<Item = NaiveDate> {
+        let table = self.table();
+        let end = table.before(range.to.succ_opt().unwrap_or(range.to));
+        (table.before(range.from)..end).map(|number| table.days[number as usize])
+    }
+
+    /// The so-manieth business day after a day, or before it; for none the day itself, or the next business day. Nothing
+    /// where that lies beyond the days that we know.
+    pub fn add(self, day: NaiveDate, days: i64) -> Option<NaiveDate> {
+        let table = self.table();
+        let from = i64::from(table.before(if days > 0 { day.succ_opt()? } else { day }));
+        let number = if days > 0 { from + days - 1 } else { from + days };
+        table.days.get(usize::try_from(number).ok()?).copied()
+    }
+
+    fn table(self) -> &'static Table {
+        static SETTLEMENT: LazyLock<Table> = LazyLock::new(|| Table::new(&BRSettlement, OVERRIDES));
+        static EXCHANGE: LazyLock<Table> = LazyLock::new(|| Table::new(&BrazilExchange, ""));
+        match self {
+            Self::Settlement => &SETTLEMENT,
+            Self::Exchange => &EXCHANGE,
+        }
+    }
+}
+
+/// All business days that a parameter may name.
+struct Table {
+    days: Vec<NaiveDate>,
+    /// How many business days there are before each day since the first, one more than there are days.
+    before: Vec<u32>,
+}
+
+impl Table {
+    fn new(rules: &impl HolidayCalendar<NaiveDate>, overrides: &str) -> Self {
+        let overrides: Vec<(NaiveDate, bool)> = overrides.lines().skip(1).map(override_of).collect();
+        let mut table = Self { days: Vec::new(), before: vec![0] };
+        let mut day = FIRST_DAY;
+        while day <= LAST_DAY {
+            let overridden = overrides.iter().find(|(date, _)| *date == day).map(|(_, is_open)| *is_open);
+            if overridden.unwrap_or_else(|| rules.is_bday(day)) {
+                table.days.push(day);
+            }
+            table.before.push(table.days.len() as u32);
+            day = day + Days::new(1);
+        }
+        table
+    }
+
+    /// How many there are before a day.
+    fn before(&self, day: NaiveDate) -> u32 {
+        let at = (day - FIRST_DAY).num_days().clamp(0, self.before.len() as i64 - 1);
+        self.before[at as usize]
+    }
+
+    fn is_business_day(&self, day: NaiveDate) -> bool {
+        day.succ_opt().is_some_and(|next| self.before(next) > self.before(day))
+    }
+}
+
+fn override_of(line: &str) -> (NaiveDate, bool) {
+    let mut columns = line.split(',');
+    let date = columns.next().and_then(parse_day).expect("each line begins with a day");
+    (date, columns.next() == Some("open"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(text: &str) -> NaiveDate {
+        parse_day(text).unwrap()
+    }
+
+    #[test]
+    fn every_override_contradicts_the_rules_and_says_why() {
+        let lines: Vec<&str> = OVERRIDES.lines().skip(1).collect();
+        assert_eq!(lines.len(), 39);
+        for line in lines {
+            let (date, is_open) = override_of(line);
+            assert_eq!(BRSettlement.is_bday(date), !is_open, "{line}");
+            assert_eq!(Calendar::Settlement.is_business_day(date), is_open, "{line}");
+            let columns: Vec<&str> = line.split(',').collect();
+            assert!(columns.len() == 4 && columns.iter().all(|column| !column.is_empty()), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_twentieth_of_november_is_a_holiday_since_2024() {
+        for (date, kind) in [
+            ("2023-11-20", Kind::Business),
+            ("2024-11-20", Kind::Holiday),
+            ("2026-02-16", Kind::Holiday),
+            ("2026-11-14", Kind::Weekend),
+            ("2026-11-16", Kind::Business),
+            ("1994-07-01", Kind::Holiday),
+        ] {
+            assert_eq!(Calendar::Settlement.kind(day(date)), kind, "{date}");
+        }
+        assert_eq!(Calendar::Exchange.kind(day("2026-12-24")), Kind::Holiday);
+        assert_eq!(Calendar::Settlement.kind(day("2026-12-24")), Kind::Business);
+    }
+
+    #[test]
+    fn days_are_counted_from_one_inclusive_to_the_other_exclusive() {
+        let count = |from, to| Calendar::Settlement.count(day(from), day(to));
+        assert_eq!(count("2026-11-13", "2026-11-13"), 0);
+        assert_eq!(count("2026-11-13", "2026-11-16"), 1);
+        assert_eq!(count("2024-01-01", "2025-01-01"), 253);
+        assert_eq!(count("2026-11-16", "2026-11-13"), 0);
+        assert_eq!(count("1900-01-01", "2199-12-31") as usize, Calendar::Settlement.days(DateRange::ALL).count() - 1);
+    }
+
+    #[test]
+    fn the_nth_business_day_is_after_or_before() {
+        let add = |date, days| Calendar::Settlement.add(day(date), days).map(|day| day.to_string());
+        let some = |date: &str| Some(date.to_owned());
+        assert_eq!(add("2026-11-13", 1), some("2026-11-16"));
+        assert_eq!(add("2026-11-14", 1), some("2026-11-16"));
+        assert_eq!(add("2026-11-16", 4), some("2026-11-23"));
+        assert_eq!(add("2026-11-14", 0), some("2026-11-16"));
+        assert_eq!(add("2026-11-13", 0), some("2026-11-13"));
+        assert_eq!(add("2026-11-16", -1), some("2026-11-13"));
+        assert_eq!(add("2026-11-15", -1), some("2026-11-13"));
+        assert_eq!(add("2199-12-31", 1), None);
+        assert_eq!(add("1900-01-02", -5), None);
+    }
+}
