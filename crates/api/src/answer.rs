@@ -131,7 +131,7 @@ fn cache_control(caller: &Caller) -> HeaderValue {
 }
 
 /// What a link to a neighbouring page repeats of the request; never what we do not know, such as a key put there.
-const KEPT_IN_LINKS: [&str; 13] = [
+const KEPT_IN_LINKS: [&str; 15] = [
     "from",
     "to",
     "order",
@@ -145,6 +145,8 @@ const KEPT_IN_LINKS: [&str; 13] = [
     "category",
     "facets",
     "highlight",
+    "provenance",
+    "updated_since",
 ];
 
 /// Adds `Link` with the next and the previous page.

@@ -1,11 +1,13 @@
 //! Query parameters, read one by one and refused by name.
 
 use axum::extract::FromRequestParts;
+use chrono::{DateTime, NaiveTime};
 use http::request::Parts;
 use percent_encoding::percent_decode;
 use vintem_domain::dates::parse_day;
 use vintem_domain::decimal::parse_exact;
 use vintem_domain::{DateRange, Decimal, Pair, Problem, Text};
+use vintem_store::read::Known;
 
 use crate::problem::Refusal;
 
@@ -135,6 +137,18 @@ impl Query {
             (bounds.least.into()..=bounds.most.into()).contains(value) && value.scale() <= bounds.decimals
         };
         parse_exact(text).filter(holds).map_or_else(|| refuse(name, bounds.must), |value| Ok(Some(value)))
+    }
+
+    /// From which second on what we learned is wanted.
+    pub fn updated_since(&self) -> Read<Option<u32>> {
+        let Some(text) = self.value("updated_since")? else { return Ok(None) };
+        let of_day = parse_day(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
+        let instant = of_day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|instant| instant.to_utc()));
+        let must = Text::new(
+            "be a date as YYYY-MM-DD, from midnight UTC, or an instant as 2026-11-13T18:00:00Z",
+            "ser uma data como AAAA-MM-DD, desde a meia-noite UTC, ou um instante como 2026-11-13T18:00:00Z",
+        );
+        instant.map_or_else(|| refuse("updated_since", must), |instant| Ok(Some(Known::second(instant))))
     }
 
     pub fn order(&self) -> Read<Order> {

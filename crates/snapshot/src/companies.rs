@@ -7,6 +7,7 @@ use chrono::Datelike;
 use vintem_domain::company::parse_id;
 use vintem_domain::text::fold;
 use vintem_domain::{Cnpj, Company, CompanyId};
+use vintem_store::read::Known;
 
 use crate::analysis::words;
 use crate::index::{Entry, FacetsOf, NumberCounts, Scope, SearchIndex, build_parts, certainty, search};
@@ -53,6 +54,8 @@ impl Clue {
 pub struct CompanyFilter {
     pub status: Option<String>,
     pub sector: Option<String>,
+    /// Only what we know since this second or later.
+    pub known_since: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -73,14 +76,19 @@ pub struct Companies {
     sectors: Vec<String>,
     /// Those that only filings name, by code.
     unregistered: Vec<Company>,
+    /// Since when we know each, and which fetch brought it; of one that only filings name, of the newest when this was
+    /// built.
+    known: Vec<Known>,
 }
 
 impl Companies {
     /// `unregistered` are those that only filings name, by code.
-    pub(crate) fn build(registered: Vec<Company>, unregistered: Vec<Company>) -> Result<Self> {
+    pub(crate) fn build(registered: Vec<(Company, Known)>, unregistered: Vec<(Company, Known)>) -> Result<Self> {
         let mut rows = registered;
         rows.extend(unregistered.iter().cloned());
-        rows.sort_by_cached_key(|company| (fold(&company.name), company.id));
+        rows.sort_by_cached_key(|(company, _)| (fold(&company.name), company.id));
+        let (rows, known): (Vec<Company>, Vec<Known>) = rows.into_iter().unzip();
+        let unregistered = unregistered.into_iter().map(|(company, _)| company).collect();
         let mut by_id = HashMap::with_capacity(rows.len());
         let mut by_cnpj: HashMap<Cnpj, Vec<u32>> = HashMap::with_capacity(rows.len());
         let mut by_filter: HashMap<(Option<String>, Option<String>), Vec<u32>> = HashMap::new();
@@ -134,6 +142,7 @@ impl Companies {
             statuses: statuses.texts,
             sectors: sectors.texts,
             unregistered,
+            known,
         })
     }
 
@@ -150,8 +159,14 @@ impl Companies {
     }
 
     /// Those of the registry, by name.
-    pub(crate) fn registered(&self) -> impl Iterator<Item = Company> {
-        self.rows.iter().filter(|company| company.registered).cloned()
+    pub(crate) fn registered(&self) -> impl Iterator<Item = (Company, Known)> {
+        let registered = self.rows.iter().zip(&self.known).filter(|(company, _)| company.registered);
+        registered.map(|(company, known)| (company.clone(), *known))
+    }
+
+    /// Since when we know a company as it is, and which fetch brought it.
+    pub fn known(&self, row: u32) -> Known {
+        self.known[row as usize]
     }
 
     pub(crate) fn unregistered(&self) -> &[Company] {
@@ -159,8 +174,8 @@ impl Companies {
     }
 
     /// By code, with or without zeros, or by CNPJ in any spelling.
-    pub fn resolve(&self, identifier: &str) -> Option<&Company> {
-        self.identified(identifier).first().map(|row| self.get(*row))
+    pub fn resolve(&self, identifier: &str) -> Option<u32> {
+        self.identified(identifier).first().copied()
     }
 
     /// The company that is meant by a clue, with how sure that is, from 0 to 1.
@@ -193,7 +208,15 @@ impl Companies {
     pub fn list(&self, filter: &CompanyFilter, offset: usize, limit: usize) -> Found {
         let wanted = (filter.status.as_deref().map(fold), filter.sector.as_deref().map(fold));
         let rows = self.by_filter.get(&wanted).map_or(&[][..], Vec::as_slice);
-        Found { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() }
+        let page =
+            |rows: &[u32]| Found { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() };
+        match filter.known_since {
+            None => page(rows),
+            Some(second) => {
+                let is_known = |row: &u32| self.known(*row).at >= second;
+                page(&rows.iter().copied().filter(is_known).collect::<Vec<_>>())
+            }
+        }
     }
 
     /// How many companies there are by status and by sector.

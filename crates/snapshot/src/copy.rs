@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crc32fast::Hasher;
 
 /// To be raised with every change of what is written, and of how texts become words. A file of another number is none.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 const MAGIC: &[u8; 8] = b"vintem\x1a\n";
 const CHECKSUM_BYTES: u64 = 4;
 const BUFFER_BYTES: usize = 1 << 20;

@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vintem_domain::{Dataset, Origin, Series};
-use vintem_store::read::DatasetState;
+use vintem_store::read::{DatasetState, FetchRow, Known};
 
 pub use analysis::{matches, words};
 pub use companies::{Clue, Companies, CompanyFilter};
@@ -85,6 +85,8 @@ pub struct Snapshot {
     fx: Option<Arc<FxRates>>,
     companies: Option<Arc<Companies>>,
     filings: Option<Arc<Filings>>,
+    /// What was fetched, by number.
+    fetches: Arc<HashMap<u32, FetchRow>>,
 }
 
 impl Snapshot {
@@ -104,6 +106,11 @@ impl Snapshot {
     /// Whether anything that is served was made up for a demonstration.
     pub fn is_synthetic(&self) -> bool {
         self.states.values().any(|state| state.origin == Origin::Synthetic)
+    }
+
+    /// The fetch that brought a row.
+    pub fn fetch(&self, known: Known) -> Option<&FetchRow> {
+        self.fetches.get(&known.fetch)
     }
 
     pub fn series(&self, series: &Series) -> Option<&SeriesValues> {

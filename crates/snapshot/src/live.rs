@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use chrono::NaiveDate;
+use vintem_domain::dates::month_end;
 use vintem_domain::decimal::annualised;
 use vintem_domain::series::{self, DERIVED, Dated, SERIES, Series};
-use vintem_domain::{Company, Currency, Dataset};
+use vintem_domain::{Company, Currency, Dataset, DateRange};
 use vintem_store::Store;
 use vintem_store::load::Observation;
-use vintem_store::read::{DatasetState, FilingRow, Reader};
+use vintem_store::read::{DatasetState, FetchRow, FilingRow, Known, Reader};
 use vintem_store::sources::SourceState;
 
 use crate::companies::Companies;
@@ -147,6 +148,7 @@ async fn build(store: &Store, served: &Snapshot, kept_layers: usize) -> Result<S
     let is_loaded = |next: &Snapshot, dataset| next.states.contains_key(&dataset);
     let unchanged = |next: &Snapshot, dataset| next.states.get(&dataset) == served.states.get(&dataset);
 
+    next.fetches = read_fetches(&mut reader, served, &next).await?;
     for series in &SERIES {
         let dataset = Dataset::Series(series);
         let base = series.derived_from.and_then(series::by_id);
@@ -197,6 +199,19 @@ async fn build(store: &Store, served: &Snapshot, kept_layers: usize) -> Result<S
     Ok(next)
 }
 
+/// What was fetched: with what is served, what came since. Anew where a dataset is another than before.
+async fn read_fetches(reader: &mut Reader, served: &Snapshot, next: &Snapshot) -> Result<Arc<HashMap<u32, FetchRow>>> {
+    let is_followed = |(dataset, state): (&Dataset, &DatasetState)| {
+        next.states.get(dataset).is_some_and(|next| next.lineage == state.lineage)
+    };
+    let mut fetches = if served.states.iter().all(is_followed) { served.fetches.clone() } else { Arc::default() };
+    let newer = reader.fetches(fetches.keys().max().copied().unwrap_or(0)).await?;
+    if !newer.is_empty() {
+        Arc::make_mut(&mut fetches).extend(newer);
+    }
+    Ok(fetches)
+}
+
 /// The generation of filings from which on only what changed needs to be read.
 fn followed_from(served: &Snapshot, state: &DatasetState) -> Option<i64> {
     let served = served.states.get(&Dataset::Filings)?;
@@ -206,7 +221,7 @@ fn followed_from(served: &Snapshot, state: &DatasetState) -> Option<i64> {
 /// The companies, shared with what is served where neither the registry nor the issuers beside it changed.
 async fn companies(
     served: &Snapshot,
-    registered: Option<Vec<Company>>,
+    registered: Option<Vec<(Company, Known)>>,
     filings: Option<Arc<Filings>>,
 ) -> Result<Option<Arc<Companies>>> {
     let served = served.companies.clone();
@@ -215,7 +230,10 @@ async fn companies(
         let registered = registered.unwrap_or_else(|| served.iter().flat_map(|served| served.registered()).collect());
         let issuers = unregistered_issuers(&registered, filings.as_deref());
         match held {
-            Some(held) if held.unregistered() == issuers => Ok(Some(held.clone())),
+            // That a further filing names them changes nothing.
+            Some(held) if held.unregistered().iter().eq(issuers.iter().map(|(company, _)| company)) => {
+                Ok(Some(held.clone()))
+            }
             _ => Ok(Some(Arc::new(Companies::build(registered, issuers)?))),
         }
     };
@@ -227,15 +245,26 @@ fn computed(snapshot: &Snapshot, series: &Series) -> Option<SeriesValues> {
     let formula = series.formula.as_ref()?;
     let values = |id: &&str| snapshot.series.get(*id).map(|values| values.rows().collect());
     let inputs: Vec<Vec<Dated>> = formula.inputs.iter().map(values).collect::<Option<_>>()?;
-    let rows = (formula.compute)(&inputs).into_iter().map(|(date, value)| Observation { date, value });
+    let sources: Vec<&Arc<SeriesValues>> = formula.inputs.iter().filter_map(|id| snapshot.series.get(*id)).collect();
+    // As new as the newest of all that it may follow from: rather too much than too little.
+    let known = |date: NaiveDate| {
+        let days = DateRange::ALL.until(month_end(date));
+        let until = sources.iter().flat_map(|source| source.range(days).map(|at| source.known(at)));
+        until.max_by_key(|known| known.at).unwrap_or_default()
+    };
+    let rows = (formula.compute)(&inputs).into_iter();
+    let rows = rows.map(|(date, value)| (Observation { date, value }, known(date)));
     Some(SeriesValues::new(rows.collect(), Vec::new()))
 }
 
 /// What the daily rates make of the days that the annual series lacks.
-fn derived(published: &[Observation], daily: &[Observation]) -> Vec<Observation> {
-    let days: HashSet<NaiveDate> = published.iter().map(|row| row.date).collect();
-    let missing = daily.iter().filter(|row| !days.contains(&row.date));
-    missing.filter_map(|row| Some(Observation { date: row.date, value: annualised(row.value)? })).collect()
+fn derived(published: &[(Observation, Known)], daily: &[(Observation, Known)]) -> Vec<(Observation, Known)> {
+    let days: HashSet<NaiveDate> = published.iter().map(|(row, _)| row.date).collect();
+    let missing = daily.iter().filter(|(row, _)| !days.contains(&row.date));
+    let annual = |(row, known): &(Observation, Known)| {
+        Some((Observation { date: row.date, value: annualised(row.value)? }, *known))
+    };
+    missing.filter_map(annual).collect()
 }
 
 async fn read_fx(reader: &mut Reader) -> Result<FxRates> {
@@ -274,8 +303,8 @@ async fn read_changed_filings(
 }
 
 /// The issuers that are not in the registry, as companies, by rising code.
-fn unregistered_issuers(registered: &[Company], filings: Option<&Filings>) -> Vec<Company> {
-    let registered: HashSet<u32> = registered.iter().map(|company| company.id).collect();
+fn unregistered_issuers(registered: &[(Company, Known)], filings: Option<&Filings>) -> Vec<(Company, Known)> {
+    let registered: HashSet<u32> = registered.iter().map(|(company, _)| company.id).collect();
     let issuers = filings.into_iter().flat_map(Filings::issuers).filter(|(id, _)| !registered.contains(id));
-    issuers.map(|(id, name)| Company { id, name: name.to_owned(), ..Company::default() }).collect()
+    issuers.map(|(id, (name, known))| (Company { id, name: name.to_owned(), ..Company::default() }, known)).collect()
 }

@@ -7,27 +7,38 @@ use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::series::Dated;
 use vintem_domain::{Currency, DateRange, Decimal, Pair, Quote};
 use vintem_store::load::{BulletinKind, Observation};
-use vintem_store::read::BulletinRow;
+use vintem_store::read::{BulletinRow, Known};
 
 /// One series, oldest first.
 #[derive(Debug, Default)]
 pub struct SeriesValues {
     dates: Vec<NaiveDate>,
     values: Vec<Decimal>,
+    known: Vec<Known>,
     /// The days whose values were computed from another series, sorted.
     derived: Vec<NaiveDate>,
 }
 
 impl SeriesValues {
     /// `derived` fills the days that the series itself lacks.
-    pub(crate) fn new(mut observations: Vec<Observation>, derived: Vec<Observation>) -> Self {
-        let days = derived.iter().map(|row| row.date).collect();
+    pub(crate) fn new(mut rows: Vec<(Observation, Known)>, derived: Vec<(Observation, Known)>) -> Self {
+        let days = derived.iter().map(|(row, _)| row.date).collect();
         if !derived.is_empty() {
-            observations.extend(derived);
-            observations.sort_by_key(|row| row.date);
+            rows.extend(derived);
+            rows.sort_by_key(|(row, _)| row.date);
         }
-        let (dates, values) = observations.into_iter().map(|row| (row.date, row.value)).unzip();
-        Self { dates, values, derived: days }
+        let mut values = Self { derived: days, ..Self::default() };
+        for (row, known) in rows {
+            values.dates.push(row.date);
+            values.values.push(row.value);
+            values.known.push(known);
+        }
+        values
+    }
+
+    /// Since when we know a value, and which fetch brought it; of a computed one what it follows from.
+    pub fn known(&self, at: usize) -> Known {
+        self.known[at]
     }
 
     pub fn is_derived(&self, at: usize) -> bool {
@@ -56,6 +67,9 @@ impl SeriesValues {
     }
 }
 
+/// The rate of a day at its close, and since when we know it.
+type Close = (NaiveDate, Quote, Known);
+
 /// Of two currencies the places of the days on which both were quoted.
 type CommonDays = Vec<(u32, u32)>;
 
@@ -67,19 +81,15 @@ pub struct Bulletin {
     pub published_at: NaiveDateTime,
     pub kind: BulletinKind,
     pub quote: Quote,
+    pub known: Known,
     quote_currency: [u8; 3],
 }
 
 impl From<BulletinRow<'_>> for Bulletin {
     fn from(row: BulletinRow<'_>) -> Self {
-        let BulletinRow { date, published_at, kind, quote_currency, quote } = row;
-        Self {
-            date,
-            published_at,
-            kind,
-            quote,
-            quote_currency: quote_currency.as_bytes().try_into().unwrap_or(*b"???"),
-        }
+        let BulletinRow { date, published_at, kind, quote_currency, quote, known } = row;
+        let quote_currency = quote_currency.as_bytes().try_into().unwrap_or(*b"???");
+        Self { date, published_at, kind, quote, known, quote_currency }
     }
 }
 
@@ -98,7 +108,7 @@ impl Bulletin {
 #[derive(Debug, Default)]
 pub struct FxRates {
     bulletins: [Vec<Bulletin>; Currency::ALL.len()],
-    currencies: [Vec<(NaiveDate, Quote)>; Currency::ALL.len()],
+    currencies: [Vec<Close>; Currency::ALL.len()],
     /// For each cross the days on which both sides were quoted, found when it is first asked for.
     crosses: [[OnceLock<CommonDays>; Currency::ALL.len()]; Currency::ALL.len()],
 }
@@ -107,11 +117,11 @@ impl FxRates {
     /// Of each currency in the order of publication.
     pub(crate) fn new(bulletins: [Vec<Bulletin>; Currency::ALL.len()]) -> Self {
         let closing = |bulletins: &Vec<Bulletin>| {
-            let mut rates: Vec<(NaiveDate, Quote)> = Vec::new();
+            let mut rates: Vec<Close> = Vec::new();
             for bulletin in bulletins.iter().filter(|bulletin| bulletin.is_days_rate()) {
                 // A day may keep two closes of different moments: the later one rules.
-                rates.pop_if(|(date, _)| *date == bulletin.date);
-                rates.push((bulletin.date, bulletin.quote));
+                rates.pop_if(|(date, ..)| *date == bulletin.date);
+                rates.push((bulletin.date, bulletin.quote, bulletin.known));
             }
             rates
         };
@@ -143,7 +153,7 @@ impl FxRates {
     }
 
     pub fn newest(&self) -> Option<NaiveDate> {
-        self.currencies.iter().filter_map(|quotes| quotes.last()).map(|(day, _)| *day).max()
+        self.currencies.iter().filter_map(|quotes| quotes.last()).map(|(day, ..)| *day).max()
     }
 
     pub fn pair(&self, pair: Pair) -> PairRates<'_> {
@@ -160,7 +170,7 @@ impl FxRates {
         }
     }
 
-    fn quotes(&self, currency: Currency) -> &[(NaiveDate, Quote)] {
+    fn quotes(&self, currency: Currency) -> &[Close] {
         &self.currencies[currency as usize]
     }
 }
@@ -169,8 +179,8 @@ impl FxRates {
 #[derive(Debug)]
 pub struct PairRates<'s> {
     pair: Pair,
-    first: &'s [(NaiveDate, Quote)],
-    second: &'s [(NaiveDate, Quote)],
+    first: &'s [Close],
+    second: &'s [Close],
     /// Of a cross: the places in both columns.
     days: Option<&'s [(u32, u32)]>,
 }
@@ -197,6 +207,14 @@ impl PairRates<'_> {
         Some((self.date(at), self.pair.quote(first, second)?))
     }
 
+    /// Since when we know a rate, and which fetch brought it; of a cross both of its legs.
+    pub fn known(&self, at: usize) -> Vec<Known> {
+        match self.days {
+            None => vec![self.first[at].2],
+            Some(days) => vec![self.first[days[at].0 as usize].2, self.second[days[at].1 as usize].2],
+        }
+    }
+
     fn date(&self, at: usize) -> NaiveDate {
         match self.days {
             None => self.first[at].0,
@@ -205,10 +223,10 @@ impl PairRates<'_> {
     }
 }
 
-fn common_days(first: &[(NaiveDate, Quote)], second: &[(NaiveDate, Quote)]) -> CommonDays {
+fn common_days(first: &[Close], second: &[Close]) -> CommonDays {
     let mut days = Vec::new();
     let mut other = 0;
-    for (at, (day, _)) in first.iter().enumerate() {
+    for (at, (day, ..)) in first.iter().enumerate() {
         while other < second.len() && second[other].0 < *day {
             other += 1;
         }
@@ -252,13 +270,21 @@ mod tests {
 
     fn closing(date: NaiveDate, hour: u32, quote: Quote) -> Bulletin {
         let published_at = date.and_hms_opt(hour, 0, 0).unwrap();
-        Bulletin { date, published_at, kind: BulletinKind::Closing, quote, quote_currency: *b"BRL" }
+        Bulletin {
+            date,
+            published_at,
+            kind: BulletinKind::Closing,
+            quote,
+            known: Known::default(),
+            quote_currency: *b"BRL",
+        }
     }
 
     #[test]
     fn a_range_holds_both_its_ends() {
-        let observations = [2, 3, 5, 9].map(|number| Observation { date: day(number), value: Decimal::ONE });
-        let series = SeriesValues::new(observations.to_vec(), Vec::new());
+        let rows =
+            [2, 3, 5, 9].map(|number| (Observation { date: day(number), value: Decimal::ONE }, Known::default()));
+        let series = SeriesValues::new(rows.to_vec(), Vec::new());
         let range = |from, to| series.range(DateRange { from: day(from), to: day(to) });
         assert_eq!(range(3, 5), 1..3);
         assert_eq!(range(1, 31), 0..4);

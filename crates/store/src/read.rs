@@ -22,6 +22,39 @@ pub struct DatasetState {
     pub origin: Origin,
 }
 
+/// Since when we know a row, and which fetch brought it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Known {
+    /// Seconds since 1970.
+    pub at: u32,
+    /// The number of the fetch.
+    pub fetch: u32,
+}
+
+impl Known {
+    fn new(known_at: DateTime<Utc>, fetch_id: i64) -> Result<Self> {
+        let fetch = u32::try_from(fetch_id).map_err(|_| StoreError::Foreign(format!("the fetch {fetch_id}")))?;
+        Ok(Self { at: Self::second(known_at), fetch })
+    }
+
+    /// The second of an instant, as rows count them.
+    pub fn second(instant: DateTime<Utc>) -> u32 {
+        u32::try_from(instant.timestamp().max(0)).unwrap_or(u32::MAX)
+    }
+
+    pub fn instant(self) -> DateTime<Utc> {
+        DateTime::from_timestamp(self.at.into(), 0).unwrap_or_default()
+    }
+}
+
+/// What was fetched, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchRow {
+    pub address: String,
+    pub fetched_at: DateTime<Utc>,
+    pub sha256: [u8; 32],
+}
+
 /// One filing, borrowed from where it is kept, so that millions of them cost no allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilingRow<'r> {
@@ -38,6 +71,7 @@ pub struct FilingRow<'r> {
     pub version: u16,
     pub protocol: &'r str,
     pub url: &'r str,
+    pub known: Known,
 }
 
 /// One bulletin of exchange rates.
@@ -49,6 +83,7 @@ pub struct BulletinRow<'r> {
     pub kind: BulletinKind,
     pub quote_currency: &'r str,
     pub quote: Quote,
+    pub known: Known,
 }
 
 /// A view of the database at one moment.
@@ -80,10 +115,29 @@ impl Reader {
         states(&mut self.transaction).await
     }
 
+    /// What was fetched after the fetch of this number, by number.
+    pub async fn fetches(&mut self, after: u32) -> Result<HashMap<u32, FetchRow>> {
+        let rows: Vec<(i64, String, DateTime<Utc>, Vec<u8>)> = sqlx::query_as(
+            "select id, address, fetched_at, sha256
+             from raw_fetch
+             where id > $1",
+        )
+        .bind(i64::from(after))
+        .fetch_all(&mut *self.transaction)
+        .await?;
+        let row = |(id, address, fetched_at, sha256): (i64, String, DateTime<Utc>, Vec<u8>)| {
+            let known = Known::new(fetched_at, id)?;
+            let sha256 =
+                sha256.try_into().map_err(|_| StoreError::Foreign(format!("the checksum of the fetch {id}")))?;
+            Ok((known.fetch, FetchRow { address, fetched_at, sha256 }))
+        };
+        rows.into_iter().map(row).collect()
+    }
+
     /// Oldest first, each date once.
-    pub async fn observations(&mut self, series: &Series) -> Result<Vec<Observation>> {
-        let rows: Vec<(NaiveDate, String)> = sqlx::query_as(
-            "select distinct on (ref_date) ref_date, value::text
+    pub async fn observations(&mut self, series: &Series) -> Result<Vec<(Observation, Known)>> {
+        let rows: Vec<(NaiveDate, String, DateTime<Utc>, i64)> = sqlx::query_as(
+            "select distinct on (ref_date) ref_date, value::text, known_at, fetch_id
              from observation
              where series = $1
              order by ref_date, known_at desc",
@@ -91,7 +145,10 @@ impl Reader {
         .bind(series.id)
         .fetch_all(&mut *self.transaction)
         .await?;
-        rows.into_iter().map(|(date, value)| Ok(Observation { date, value: exact(&value)? })).collect()
+        let row = |(date, value, known_at, fetch_id): (NaiveDate, String, DateTime<Utc>, i64)| {
+            Ok((Observation { date, value: exact(&value)? }, Known::new(known_at, fetch_id)?))
+        };
+        rows.into_iter().map(row).collect()
     }
 
     /// Every bulletin of one currency as it was last known, in the order of publication.
@@ -102,7 +159,7 @@ impl Reader {
     ) -> Result<()> {
         let mut rows = sqlx::query(
             "select distinct on (ref_date, published_at, bulletin) ref_date, published_at, bulletin, quote_currency,
-                    buy::text, sell::text
+                    buy::text, sell::text, known_at, fetch_id
              from fx_bulletin
              where currency = $1
              order by ref_date, published_at, bulletin, known_at desc",
@@ -117,13 +174,14 @@ impl Reader {
                 kind: BulletinKind::from_id(kind).ok_or_else(|| StoreError::Foreign(format!("bulletin {kind}")))?,
                 quote_currency: row.try_get(3)?,
                 quote: Quote { buy: exact(row.try_get(4)?)?, sell: exact(row.try_get(5)?)? },
+                known: Known::new(row.try_get(6)?, row.try_get(7)?)?,
             });
         }
         Ok(())
     }
 
     /// The registry's companies with the names that earlier versions gave them.
-    pub async fn companies(&mut self) -> Result<Vec<Company>> {
+    pub async fn companies(&mut self) -> Result<Vec<(Company, Known)>> {
         let rows = sqlx::query(
             "select company.*,
                     array(
@@ -140,14 +198,16 @@ impl Reader {
                         where former.cvm_code = company.cvm_code
                           and former.trade_name not in ('', company.trade_name)
                     ) as former_trade_names,
-                    coalesce(traded.tickers, '{}') as current_tickers
+                    coalesce(traded.tickers, '{}') as current_tickers,
+                    greatest(company.known_at, traded.known_at) as last_known_at
              from (
                  select distinct on (cvm_code) *
                  from company_version
                  order by cvm_code, known_at desc
              ) company
              left join (
-                 select security.cnpj, array_agg(distinct security.ticker order by security.ticker) as tickers
+                 select security.cnpj, array_agg(distinct security.ticker order by security.ticker) as tickers,
+                        max(security.known_at) as known_at
                  from (
                      select distinct on (document_id, ticker) *
                      from security_version
@@ -168,7 +228,8 @@ impl Reader {
         .await?;
         let mut companies = Vec::with_capacity(rows.len());
         for row in rows {
-            companies.push(Company {
+            let known = Known::new(row.try_get("last_known_at")?, row.try_get("fetch_id")?)?;
+            let company = Company {
                 id: positive(row.try_get("cvm_code")?)?,
                 name: row.try_get("name")?,
                 cnpj: Cnpj::parse(row.try_get("cnpj")?),
@@ -189,7 +250,8 @@ impl Reader {
                 state: row.try_get("state")?,
                 auditor: row.try_get("auditor")?,
                 registered: true,
-            });
+            };
+            companies.push((company, known));
         }
         Ok(companies)
     }
@@ -198,7 +260,7 @@ impl Reader {
     pub async fn for_each_filing(&mut self, mut visit: impl FnMut(FilingRow<'_>)) -> Result<()> {
         let mut rows = sqlx::query(
             "select id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on,
-                    reference_date, version, protocol, url
+                    reference_date, version, protocol, url, known_at, fetch_id
              from filing_version
              where not absent
                and not exists (
@@ -224,7 +286,7 @@ impl Reader {
         sqlx::query("set local enable_seqscan = off").execute(&mut *self.transaction).await?;
         let mut rows = sqlx::query(
             "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
-                    delivered_on, reference_date, version, protocol, url, absent
+                    delivered_on, reference_date, version, protocol, url, known_at, fetch_id, absent
              from filing_version
              where id = any(array(select id from filing_version where generation > $1))
              order by id, known_at desc",
@@ -232,7 +294,7 @@ impl Reader {
         .bind(generation)
         .fetch(&mut *self.transaction);
         while let Some(row) = rows.try_next().await? {
-            visit(filing(&row)?, row.try_get(13)?);
+            visit(filing(&row)?, row.try_get(15)?);
         }
         drop(rows);
         sqlx::query("set local enable_seqscan = on").execute(&mut *self.transaction).await?;
@@ -256,6 +318,7 @@ fn filing(row: &PgRow) -> Result<FilingRow<'_>> {
         version: u16::try_from(row.try_get::<i16, _>(10)?).unwrap_or(0),
         protocol: row.try_get(11)?,
         url: row.try_get(12)?,
+        known: Known::new(row.try_get(13)?, row.try_get(14)?)?,
     })
 }
 

@@ -9,9 +9,10 @@ use chrono::NaiveDate;
 use http::{HeaderValue, header};
 use serde::Serialize;
 use vintem_domain::{Company, Dataset, Problem, Text};
-use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Wanted, matches};
+use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Snapshot, Wanted, matches};
 
 use super::found::{HighlightBody, facets, highlight};
+use super::provenance::{ProvenanceBody, provenance};
 use super::{AppState, Handlers, loaded, search_aside};
 use crate::answer::{Tag, page_of, page_with_facets};
 use crate::caller::Caller;
@@ -41,6 +42,8 @@ pub struct CompanyBody<'s> {
     registered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     highlight: Option<HighlightBody<'s>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<Vec<ProvenanceBody>>,
 }
 
 impl<'s> From<&'s Company> for CompanyBody<'s> {
@@ -66,6 +69,7 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
             auditor: &company.auditor,
             registered: company.registered,
             highlight: None,
+            provenance: None,
         }
     }
 }
@@ -103,12 +107,30 @@ pub fn handlers() -> Handlers {
 
 async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let page = query.page(MOST_ROWS)?;
-    let filter = CompanyFilter { status: query.filter("status")?, sector: query.filter("sector")? };
+    let filter = CompanyFilter {
+        status: query.filter("status")?,
+        sector: query.filter("sector")?,
+        known_since: query.updated_since()?,
+    };
+    let with_provenance = query.flag("provenance")?;
     let snapshot = app.snapshot()?;
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let found = companies.list(&filter, page.offset, page.limit);
     let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
-    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(companies, &found)))
+    Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
+        let mut rows = bodies(companies, &found);
+        if with_provenance {
+            for (body, row) in rows.iter_mut().zip(&found.rows) {
+                body.provenance = Some(provenance_of(&snapshot, companies, *row));
+            }
+        }
+        rows
+    }))
+}
+
+/// Of an issuer that only filings name, that of a filing.
+fn provenance_of(snapshot: &Snapshot, companies: &Companies, row: u32) -> Vec<ProvenanceBody> {
+    provenance(snapshot, Dataset::Companies.source(), &[companies.known(row)])
 }
 
 async fn count_companies(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
@@ -178,15 +200,20 @@ async fn search_companies(caller: Caller, State(app): AppState, query: Query) ->
 async fn get_company(
     caller: Caller,
     State(app): AppState,
+    query: Query,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
 ) -> Result<Response, Refusal> {
+    let with_provenance = query.flag("provenance")?;
     let snapshot = app.snapshot()?;
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     // What is no UTF-8 is no company's code.
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
-    let company = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
-    let canonical = format!("/api/v1/companies/{}", company.id);
-    let mut response = Tag::new(&caller, &app, &snapshot, &DATASETS, ()).answer(|| CompanyBody::from(company));
+    let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
+    let canonical = format!("/api/v1/companies/{}", companies.get(row).id);
+    let mut response = Tag::new(&caller, &app, &snapshot, &DATASETS, ()).answer(|| {
+        let provenance = with_provenance.then(|| provenance_of(&snapshot, companies, row));
+        CompanyBody { provenance, ..CompanyBody::from(companies.get(row)) }
+    });
     if let Ok(canonical) = HeaderValue::from_str(&canonical) {
         response.headers_mut().insert(header::CONTENT_LOCATION, canonical);
     }

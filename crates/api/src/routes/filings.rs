@@ -1,5 +1,7 @@
 //! Filings: list, search, the newest, by company, by id.
 
+use std::sync::Arc;
+
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -12,6 +14,7 @@ use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapsh
 use vintem_store::read::FilingRow;
 
 use super::found::{HighlightBody, facets, highlight};
+use super::provenance::{ProvenanceBody, provenance};
 use super::{AppState, Handlers, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Tag, page_of, page_with_facets};
@@ -38,6 +41,8 @@ pub struct FilingBody<'s> {
     source: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     highlight: Option<HighlightBody<'s>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<Vec<ProvenanceBody>>,
 }
 
 impl<'s> From<FilingView<'s>> for FilingBody<'s> {
@@ -58,6 +63,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             url: filing.url,
             source: format!("CVM {}", filing.set.id().to_uppercase()),
             highlight: None,
+            provenance: None,
         }
     }
 }
@@ -85,9 +91,8 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (page, filter) = (query.page(MOST_ROWS)?, filter(&query)?);
-    let snapshot = app.snapshot()?;
-    list(&caller, &app, &snapshot, page, filter)
+    let (asked, snapshot) = (Asked::read(&query)?, app.snapshot()?);
+    list(&caller, &app, snapshot, asked).await
 }
 
 async fn list_company_filings(
@@ -96,19 +101,19 @@ async fn list_company_filings(
     query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let (page, filter) = (query.page(MOST_ROWS)?, filter(&query)?);
-    let snapshot = app.snapshot()?;
+    let (mut asked, snapshot) = (Asked::read(&query)?, app.snapshot()?);
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
-    let company = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
-    list(&caller, &app, &snapshot, page, FilingFilter { company: Some(company.id), ..filter })
+    let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
+    asked.filter.company = Some(companies.get(row).id);
+    list(&caller, &app, snapshot, asked).await
 }
 
 async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
     let snapshot = app.snapshot()?;
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let days = DateRange::ALL.until(today(&app));
-    let found = filings.list(&FilingFilter { category: None, company: None, days }, 0, RECENT);
+    let found = filings.list(&FilingFilter::of_days(days), 0, RECENT);
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
     Ok(tag.answer(|| RecentBody { data: bodies(filings, &found) }))
 }
@@ -158,33 +163,67 @@ async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> R
 async fn get_filing(
     caller: Caller,
     State(app): AppState,
+    query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
+    let with_provenance = query.flag("provenance")?;
     let snapshot = app.snapshot()?;
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
     let filing = filings.by_id(&id).map(|row| filings.get(row));
     let filing = filing.filter(|view| view.filing.delivered_on <= today(&app)).ok_or(Problem::NoSuchFiling)?;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
-    Ok(tag.answer(|| FilingBody::from(filing)))
+    Ok(tag.answer(|| if with_provenance { traced(&snapshot, filing) } else { filing.into() }))
 }
 
-fn list(
-    caller: &Caller,
-    app: &App,
-    snapshot: &Snapshot,
+/// What a list of filings can be asked for.
+struct Asked {
     page: Page,
-    mut filter: FilingFilter,
-) -> Result<Response, Refusal> {
+    filter: FilingFilter,
+    provenance: bool,
+}
+
+impl Asked {
+    fn read(query: &Query) -> Result<Self, Problem> {
+        let filter = FilingFilter {
+            category: query.filter("category")?,
+            known_since: query.updated_since()?,
+            ..FilingFilter::of_days(query.days()?)
+        };
+        Ok(Self { page: query.page(MOST_ROWS)?, filter, provenance: query.flag("provenance")? })
+    }
+}
+
+async fn list(caller: &Caller, app: &App, snapshot: Arc<Snapshot>, asked: Asked) -> Result<Response, Refusal> {
+    let Asked { page, mut filter, provenance } = asked;
     filter.days = filter.days.until(today(app));
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
-    let found = filings.list(&filter, page.offset, page.limit);
-    let tag = Tag::new(caller, app, snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
-    Ok(page_of(tag, &app.settings.public_url, page, found.total, || bodies(filings, &found)))
+    let found = match filter.known_since {
+        None => filings.list(&filter, page.offset, page.limit),
+        // Every filing is looked at: milliseconds.
+        Some(_) => {
+            let searched = snapshot.clone();
+            search_aside(move || {
+                let filings = loaded(searched.filings(), Dataset::Filings)?;
+                Ok(filings.list(&filter, page.offset, page.limit))
+            })
+            .await?
+        }
+    };
+    let tag = Tag::new(caller, app, &snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
+    Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
+        if provenance {
+            found.rows.iter().map(|row| traced(&snapshot, filings.get(*row))).collect()
+        } else {
+            bodies(filings, &found)
+        }
+    }))
 }
 
-fn filter(query: &Query) -> Result<FilingFilter, Problem> {
-    Ok(FilingFilter { category: query.filter("category")?, company: None, days: query.days()? })
+/// With where it comes from.
+fn traced<'s>(snapshot: &Snapshot, view: FilingView<'s>) -> FilingBody<'s> {
+    let provenance = provenance(snapshot, Dataset::Filings.source(), &[view.filing.known]);
+    FilingBody { provenance: Some(provenance), ..FilingBody::from(view) }
 }
 
 pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {

@@ -7,6 +7,7 @@ pub mod found;
 mod health;
 mod market;
 mod plans;
+pub mod provenance;
 mod search;
 pub mod status;
 mod usage;

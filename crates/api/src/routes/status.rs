@@ -126,7 +126,7 @@ pub fn held(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) -> (usize, 
         Dataset::Companies => (snapshot.companies().map_or(0, vintem_snapshot::Companies::len), None),
         Dataset::Filings => snapshot.filings().map_or((0, None), |filings| {
             let days = DateRange::ALL.until(today);
-            let served = filings.list(&FilingFilter { category: None, company: None, days }, 0, 1);
+            let served = filings.list(&FilingFilter::of_days(days), 0, 1);
             (served.total, served.rows.first().map(|row| filings.get(*row).filing.delivered_on))
         }),
     }

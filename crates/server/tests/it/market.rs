@@ -238,6 +238,56 @@ async fn coverage_names_every_gap_between_the_first_value_and_the_last() -> Outc
 }
 
 #[tokio::test]
+async fn rows_tell_where_they_come_from_and_what_is_new_is_asked_for_by_the_time_we_learned_it() -> Outcome {
+    let database = with_values(&[("cdi", &[("2026-11-10", "14.90"), ("2026-11-11", "14.90")])]).await?;
+    let cdi = series::by_id("cdi").expect("in the table of series");
+    let later = friday() + chrono::TimeDelta::hours(2);
+    let fetch = Fetch::made_here("test:later".into(), later, [2; 32]);
+    let mut load = database.store()?.begin_load(Dataset::Series(cdi), Origin::Real, &fetch).await?;
+    let row = |date: &str, value: &str| -> anyhow::Result<Observation> {
+        Ok(Observation { date: date.parse()?, value: value.parse()? })
+    };
+    load.append_observations(cdi, &[row("2026-11-11", "14.65")?, row("2026-11-12", "14.65")?]).await?;
+    load.commit().await?;
+    let replica = served(&database).await?;
+    let traced = read(&replica, "cdi?provenance=true").await?;
+    assert_eq!(
+        traced["data"][2]["provenance"],
+        json!([{"source": "BCB SGS", "address": "test:cdi", "fetched_at": "2026-11-13T18:00:00Z",
+                "known_at": "2026-11-13T18:00:00Z", "sha256": "01".repeat(32)}])
+    );
+    assert_eq!(traced["data"][1]["provenance"][0]["address"], "test:later");
+    assert_eq!(read(&replica, "cdi/current?provenance=true").await?["provenance"][0]["sha256"], "02".repeat(32));
+    assert!(read(&replica, "cdi").await?["data"][0].get("provenance").is_none());
+    for (since, total) in [("2026-11-13", 3), ("2026-11-13T18:00:01Z", 2), ("2026-11-14", 0)] {
+        assert_eq!(read(&replica, &format!("cdi?updated_since={since}")).await?["total"], total, "{since}");
+    }
+    assert_eq!(replica.get("/api/v1/market/cdi?updated_since=yesterday").await?.status(), 400);
+    Ok(())
+}
+
+#[tokio::test]
+async fn companies_and_filings_tell_where_they_come_from_and_since_when_we_know_them() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = served(&database).await?;
+    let (_, key) = replica.create_key(vintem_domain::Plan::Gold).await?;
+    for path in ["companies", "filings"] {
+        let read = async |query: &str| -> anyhow::Result<Value> {
+            Ok(replica.get_with(&format!("/api/v1/{path}?{query}"), &key).await?.json().await?)
+        };
+        let all = read("limit=1&provenance=true").await?;
+        let provenance = &all["data"][0]["provenance"][0];
+        assert!(provenance["address"].as_str().is_some_and(|address| !address.is_empty()), "{all}");
+        let id = all["data"][0]["id"].as_str().unwrap_or_default();
+        let one: Value = replica.get_with(&format!("/api/v1/{path}/{id}?provenance=true"), &key).await?.json().await?;
+        assert_eq!(&one["provenance"][0], provenance);
+        assert_eq!(read("updated_since=2026-11-13T18:00:00Z").await?["total"], all["total"]);
+        assert_eq!(read("updated_since=2026-11-13T18:00:01Z").await?["total"], 0);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn every_value_keeps_its_characters_from_load_to_answer() -> Outcome {
     let database = TestDatabase::empty().await?;
     let texts = [

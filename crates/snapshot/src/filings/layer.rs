@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use chrono::{Datelike, NaiveDate};
 use vintem_domain::text::fold;
 use vintem_domain::{CompanyId, FilingSet};
-use vintem_store::read::FilingRow;
+use vintem_store::read::{FilingRow, Known};
 
 use crate::Result;
 use crate::analysis::words;
@@ -48,6 +48,9 @@ struct Columns {
     versions: Vec<u16>,
     /// Whether no later version of the document is known.
     latest: Vec<bool>,
+    /// Since when we know each, and which fetch brought it.
+    known_at: Vec<u32>,
+    fetches: Vec<u32>,
 }
 
 /// What many filings share, each once.
@@ -134,6 +137,8 @@ impl LayerBuilder {
         columns.reference_dates.push(filing.reference_date.map_or(NO_DAY, |day| day.num_days_from_ce()));
         columns.versions.push(filing.version);
         columns.latest.push(is_latest);
+        columns.known_at.push(filing.known.at);
+        columns.fetches.push(filing.known.fetch);
     }
 
     pub fn len(&self) -> usize {
@@ -245,6 +250,11 @@ impl Layer {
 
     pub fn key(&self, row: u32) -> Key<'_> {
         (self.columns.delivered_on[row as usize], self.columns.ids.get(row))
+    }
+
+    /// The second since which we know a row.
+    pub fn known_at(&self, row: u32) -> u32 {
+        self.columns.known_at[row as usize]
     }
 
     pub fn version(&self, row: u32) -> u16 {
@@ -397,7 +407,9 @@ impl Columns {
         copy.numbers(&self.delivered_on)?;
         copy.numbers(&self.reference_dates)?;
         copy.numbers(&self.versions)?;
-        copy.numbers(&self.latest.iter().map(|is_latest| u8::from(*is_latest)).collect::<Vec<_>>())
+        copy.numbers(&self.latest.iter().map(|is_latest| u8::from(*is_latest)).collect::<Vec<_>>())?;
+        copy.numbers(&self.known_at)?;
+        copy.numbers(&self.fetches)
     }
 
     fn read_from(copy: &mut CopyReader) -> std::result::Result<Self, CopyError> {
@@ -418,6 +430,8 @@ impl Columns {
             reference_dates: copy.numbers()?,
             versions: copy.numbers()?,
             latest: copy.numbers::<u8>()?.into_iter().map(|is_latest| is_latest != 0).collect(),
+            known_at: copy.numbers()?,
+            fetches: copy.numbers()?,
         })
     }
 
@@ -440,6 +454,8 @@ impl Columns {
             reference_dates: pick(&self.reference_dates, order),
             versions: pick(&self.versions, order),
             latest: pick(&self.latest, order),
+            known_at: pick(&self.known_at, order),
+            fetches: pick(&self.fetches, order),
         }
     }
 }
@@ -489,6 +505,7 @@ fn filing<'s>(columns: &'s Columns, texts: &'s Texts, row: u32) -> FilingRow<'s>
         version: columns.versions[at],
         protocol: columns.protocols.get(row),
         url: columns.urls.get(row),
+        known: Known { at: columns.known_at[at], fetch: columns.fetches[at] },
     }
 }
 

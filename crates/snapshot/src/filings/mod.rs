@@ -17,7 +17,7 @@ use std::sync::Arc;
 use chrono::NaiveDate;
 use vintem_domain::text::fold;
 use vintem_domain::{CompanyId, DateRange};
-use vintem_store::read::FilingRow;
+use vintem_store::read::{FilingRow, Known};
 
 use crate::index::{Called, FacetsOf, Scope, search};
 use crate::query::Query;
@@ -33,6 +33,15 @@ pub struct FilingFilter {
     pub category: Option<String>,
     pub company: Option<CompanyId>,
     pub days: DateRange,
+    /// Only what we know since this second or later.
+    pub known_since: Option<u32>,
+}
+
+impl FilingFilter {
+    /// All of these days.
+    pub fn of_days(days: DateRange) -> Self {
+        Self { category: None, company: None, days, known_since: None }
+    }
 }
 
 /// One filing, borrowed from the columns.
@@ -99,7 +108,10 @@ impl Filings {
                 Some(Run::new(&laid.layer, laid.first, laid.layer.rows(group).within(days), laid.hidden.of(group)))
             })
             .collect();
-        run::page(&runs, offset, limit)
+        match filter.known_since {
+            Some(second) => run::page_known_since(&runs, second, offset, limit),
+            None => run::page(&runs, offset, limit),
+        }
     }
 
     /// How many filings there are until a day, by category and by year of delivery.
@@ -172,20 +184,20 @@ impl Filings {
         Ok(Searched { found, facets: counts.sorted(), words: hits.words })
     }
 
-    /// Every issuer with the name that its newest filing gives it.
-    pub fn issuers(&self) -> BTreeMap<CompanyId, &str> {
-        let mut newest: BTreeMap<CompanyId, (Key<'_>, &str)> = BTreeMap::new();
+    /// Every issuer with the name that its newest filing gives it, and since when we know that one.
+    pub fn issuers(&self) -> BTreeMap<CompanyId, (&str, Known)> {
+        let mut newest: BTreeMap<CompanyId, (Key<'_>, FilingRow<'_>)> = BTreeMap::new();
         for laid in &self.layers {
             for (id, rows) in laid.layer.issuers() {
                 let Some(row) = rows.iter().find(|row| !laid.hidden.holds(**row)) else { continue };
-                let (key, name) = (laid.layer.key(*row), laid.layer.get(*row).company_name);
-                let held = newest.entry(id).or_insert((key, name));
+                let (key, filing) = (laid.layer.key(*row), laid.layer.get(*row));
+                let held = newest.entry(id).or_insert((key, filing));
                 if key > held.0 {
-                    *held = (key, name);
+                    *held = (key, filing);
                 }
             }
         }
-        newest.into_iter().map(|(id, (_, name))| (id, name)).collect()
+        newest.into_iter().map(|(id, (_, filing))| (id, (filing.company_name, filing.known))).collect()
     }
 
     fn place(&self, row: u32) -> (&Laid, u32) {

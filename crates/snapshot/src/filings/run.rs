@@ -49,6 +49,13 @@ impl<'s> Run<'s> {
         self.rows.get(place + low)
     }
 
+    /// Those that we know since this second or later, in order.
+    pub fn known_since(&self, second: u32) -> impl Iterator<Item = (Key<'s>, u32)> {
+        let rows = (0..self.rows.len()).map(|at| self.rows.get(at));
+        let is_known = move |row: &u32| self.layer.known_at(*row) >= second && self.hidden.binary_search(row).is_err();
+        rows.filter(is_known).map(|row| (self.layer.key(row), self.first + row))
+    }
+
     fn key(&self, place: usize) -> Key<'s> {
         self.layer.key(self.row(place))
     }
@@ -93,6 +100,15 @@ pub fn page(runs: &[Run<'_>], offset: usize, limit: usize) -> Found {
         places[at] += 1;
     }
     Found { total, rows }
+}
+
+/// The same of those rows alone that we know since a second or later. Every row is looked at.
+pub fn page_known_since(runs: &[Run<'_>], second: u32, offset: usize, limit: usize) -> Found {
+    let mut known: Vec<(Key<'_>, u32)> = runs.iter().flat_map(|run| run.known_since(second)).collect();
+    if runs.len() > 1 {
+        known.sort_unstable_by_key(|(key, _)| Reverse(*key));
+    }
+    Found { total: known.len(), rows: known.into_iter().skip(offset).take(limit).map(|(_, row)| row).collect() }
 }
 
 /// How many rows of a run are among the first `offset` of all runs together.

@@ -9,7 +9,7 @@ use chrono::{Datelike, Days, NaiveDate};
 use proptest::prelude::*;
 use vintem_domain::text::fold;
 use vintem_domain::{DateRange, FilingSet, Origin};
-use vintem_store::read::{DatasetState, FilingRow};
+use vintem_store::read::{DatasetState, FilingRow, Known};
 
 use super::next::Compacted;
 use super::{FilingFilter, Filings, LayerBuilder};
@@ -52,7 +52,13 @@ impl Model {
             version: self.version,
             protocol: "",
             url: "",
+            known: Known { at: self.known_at(), fetch: u32::from(self.version) },
         }
+    }
+
+    /// Any second that not all have.
+    fn known_at(&self) -> u32 {
+        100 * u32::from(self.version) + self.company
     }
 
     /// What it is a version of.
@@ -144,6 +150,7 @@ fn expected<'m>(held: &'m BTreeMap<String, Model>, filter: &FilingFilter) -> Vec
         .filter(|row| category.as_ref().is_none_or(|category| fold(CATEGORIES[row.category]) == *category))
         .filter(|row| filter.company.is_none_or(|company| row.company == company))
         .filter(|row| (filter.days.from..=filter.days.to).contains(&day(row.day)))
+        .filter(|row| filter.known_since.is_none_or(|second| row.known_at() >= second))
         .collect();
     rows.sort_by(|one, other| (other.day, &other.id).cmp(&(one.day, &one.id)));
     rows
@@ -173,7 +180,10 @@ fn filters() -> Vec<FilingFilter> {
         for company in [None, Some(1), Some(2), Some(99)] {
             for (from, to) in [(0, 8), (2, 5), (3, 3), (7, 100)] {
                 let days = DateRange { from: day(from), to: day(to) };
-                filters.push(FilingFilter { category: category.map(str::to_owned), company, days });
+                for known_since in [None, Some(102), Some(201)] {
+                    let category = category.map(str::to_owned);
+                    filters.push(FilingFilter { category, company, days, known_since });
+                }
             }
         }
     }
@@ -214,7 +224,7 @@ fn assert_same(filings: &Filings, held: &BTreeMap<String, Model>) {
         assert_eq!(folded(&facets), counted(rows), "{query}");
     }
     assert_eq!(folded(&filings.facets(day(5))), counted(held.values().filter(|row| row.day <= 5)));
-    let issuers: Vec<(u32, &str)> = filings.issuers().into_iter().collect();
+    let issuers: Vec<(u32, &str)> = filings.issuers().into_iter().map(|(id, (name, _))| (id, name)).collect();
     let mut newest: BTreeMap<u32, &Model> = BTreeMap::new();
     for row in held.values() {
         let holder = newest.entry(row.company).or_insert(row);

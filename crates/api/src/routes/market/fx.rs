@@ -10,7 +10,7 @@ use vintem_domain::{Currency, Dataset, Pair, Problem, Text};
 use vintem_snapshot::Bulletin;
 
 use super::source::{FxRateBody, SeriesBody, Source, fx_source};
-use super::{AppState, CurrentParams, Handlers, ListParams, as_of, current, list, today};
+use super::{AppState, CurrentParams, Handlers, ListParams, OriginParams, as_of, current, list, today};
 use crate::answer::Tag;
 use crate::caller::Caller;
 use crate::number::Number;
@@ -54,15 +54,15 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (pair, params) = (query.pair()?, ListParams::read(&query)?);
+    let (pair, params, origin) = (query.pair()?, ListParams::read(&query)?, OriginParams::read(&query)?);
     let snapshot = app.snapshot()?;
-    Ok(list(&caller, &app, &params, &snapshot, &fx_source(&snapshot, pair)?))
+    Ok(list(&caller, &app, (&params, &origin), &snapshot, &fx_source(&snapshot, pair)?))
 }
 
 async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (pair, asked) = (query.pair()?, CurrentParams::read(&caller, &query, today(&app))?);
     let snapshot = app.snapshot()?;
-    let body = current(&fx_source(&snapshot, pair)?, &asked, today(&app))?;
+    let body = current(&snapshot, &fx_source(&snapshot, pair)?, &asked, today(&app))?;
     Ok(Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale)).answer(|| body))
 }
 
@@ -75,7 +75,7 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: Query) -> R
     let (mut stale, mut loaded_at) = (false, String::new());
     for source in sources {
         let source = source?;
-        data.extend(source.newest(asked.day).and_then(|at| source.row(at, asked.as_text)));
+        data.extend(source.newest(asked.day).and_then(|at| source.row(at, asked.shown(&snapshot))));
         stale |= source.is_stale(today);
         loaded_at = as_of(&snapshot, &source);
     }

@@ -21,7 +21,7 @@ use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
 use crate::params::{MOST_OBSERVATIONS, Order, Page, Query};
 use crate::problem::Refusal;
-use source::{FxRateBody, RateBody, SeriesBody, Source, fx_source, series_source};
+use source::{FxRateBody, RateBody, SeriesBody, Shown, Source, fx_source, series_source};
 
 #[derive(Serialize)]
 struct ListBody<Row> {
@@ -49,6 +49,18 @@ struct ListParams {
     page: Page,
     order: Order,
     as_text: bool,
+}
+
+/// What concerns where rows come from, on lists of rows alone.
+struct OriginParams {
+    provenance: bool,
+    updated_since: Option<u32>,
+}
+
+impl OriginParams {
+    fn read(query: &Query) -> Result<Self, Problem> {
+        Ok(Self { provenance: query.flag("provenance")?, updated_since: query.updated_since()? })
+    }
 }
 
 impl ListParams {
@@ -131,17 +143,17 @@ async fn get_observation(
 }
 
 async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let as_text = query.numbers_as_text()?;
     let (snapshot, today) = (app.snapshot()?, today(&app));
-    let asked = CurrentParams { day: today, as_text, lang: caller.lang };
+    let (as_text, provenance) = (query.numbers_as_text()?, query.flag("provenance")?);
+    let asked = CurrentParams { day: today, as_text, provenance, lang: caller.lang };
     let series = |id: &str| series_source(&snapshot, id);
     let (selic, cdi, ipca) = (series("selic")?, series("cdi")?, series("ipca")?);
     let fx = fx_source(&snapshot, Pair::DEFAULT)?;
     let body = OverviewBody {
-        selic: current(&selic, &asked, today)?,
-        cdi: current(&cdi, &asked, today)?,
-        ipca: current(&ipca, &asked, today)?,
-        fx: current(&fx, &asked, today)?,
+        selic: current(&snapshot, &selic, &asked, today)?,
+        cdi: current(&snapshot, &cdi, &asked, today)?,
+        ipca: current(&snapshot, &ipca, &asked, today)?,
+        fx: current(&snapshot, &fx, &asked, today)?,
     };
     let datasets = [selic.datasets(), cdi.datasets(), ipca.datasets(), fx.datasets()].concat();
     let days = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
@@ -151,37 +163,45 @@ async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Res
 }
 
 fn observations(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
-    let params = ListParams::read(query)?;
+    let (params, origin) = (ListParams::read(query)?, OriginParams::read(query)?);
     let snapshot = app.snapshot()?;
-    Ok(list(caller, app, &params, &snapshot, &series_source(&snapshot, id)?))
+    Ok(list(caller, app, (&params, &origin), &snapshot, &series_source(&snapshot, id)?))
 }
 
 fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
     let asked = CurrentParams::read(caller, query, today(app))?;
     let snapshot = app.snapshot()?;
     let source = series_source(&snapshot, id)?;
-    let body = current(&source, &asked, today(app))?;
+    let body = current(&snapshot, &source, &asked, today(app))?;
     let further = source.further_generation(&snapshot);
     let tag = Tag::new(caller, app, &snapshot, &source.datasets(), (body.row.date, body.stale, further));
     Ok(tag.answer(|| body))
 }
 
 /// The newest N of a range, or the oldest N in ascending order.
-fn list<S: Source>(caller: &Caller, app: &App, params: &ListParams, snapshot: &Snapshot, source: &S) -> Response {
+fn list<S: Source>(
+    caller: &Caller,
+    app: &App,
+    (params, origin): (&ListParams, &OriginParams),
+    snapshot: &Snapshot,
+    source: &S,
+) -> Response {
     let ListParams { days, page, order, as_text } = *params;
     let today = today(app);
-    let served = source.range(days.until(today));
+    let is_wanted = |at: &usize| origin.updated_since.is_none_or(|second| source.is_known_since(*at, second));
+    let served: Vec<usize> = source.range(days.until(today)).filter(is_wanted).collect();
     let stale = source.is_stale(today);
     let total = served.len();
     // The newest that is served moves without a load where days ahead are stored.
-    let newest = served.clone().last().and_then(|at| source.date(at));
+    let newest = served.last().and_then(|at| source.date(*at));
     let datasets = source.datasets();
     let tag = Tag::new(caller, app, snapshot, &datasets, (newest, stale, source.further_generation(snapshot)));
     let response = tag.answer(|| {
-        let rows = |at: usize| source.row(at, as_text);
+        let shown = Shown { as_text, provenance: origin.provenance.then_some(snapshot) };
+        let rows = |at: &usize| source.row(*at, shown);
         let data = match order {
-            Order::Descending => served.rev().skip(page.offset).take(page.limit).filter_map(rows).collect(),
-            Order::Ascending => served.skip(page.offset).take(page.limit).filter_map(rows).collect(),
+            Order::Descending => served.iter().rev().skip(page.offset).take(page.limit).filter_map(rows).collect(),
+            Order::Ascending => served.iter().skip(page.offset).take(page.limit).filter_map(rows).collect(),
         };
         let as_of = as_of(snapshot, source);
         let series = source.describe(caller.lang);
@@ -201,18 +221,29 @@ struct CurrentParams {
     /// The newest value on or before this day is meant.
     day: NaiveDate,
     as_text: bool,
+    provenance: bool,
     lang: Lang,
 }
 
 impl CurrentParams {
     fn read(caller: &Caller, query: &Query, today: NaiveDate) -> Result<Self, Problem> {
         let day = query.day("on")?.map_or(today, |on| on.min(today));
-        Ok(Self { day, as_text: query.numbers_as_text()?, lang: caller.lang })
+        let (as_text, provenance) = (query.numbers_as_text()?, query.flag("provenance")?);
+        Ok(Self { day, as_text, provenance, lang: caller.lang })
+    }
+
+    fn shown<'s>(&self, snapshot: &'s Snapshot) -> Shown<'s> {
+        Shown { as_text: self.as_text, provenance: self.provenance.then_some(snapshot) }
     }
 }
 
-fn current<S: Source>(source: &S, asked: &CurrentParams, today: NaiveDate) -> Result<CurrentBody<S::Row>, Refusal> {
-    let row = source.newest(asked.day).and_then(|at| source.row(at, asked.as_text));
+fn current<S: Source>(
+    snapshot: &Snapshot,
+    source: &S,
+    asked: &CurrentParams,
+    today: NaiveDate,
+) -> Result<CurrentBody<S::Row>, Refusal> {
+    let row = source.newest(asked.day).and_then(|at| source.row(at, asked.shown(snapshot)));
     let row = row.ok_or_else(|| source.nothing_until(today))?;
     let series = source.describe(asked.lang);
     Ok(CurrentBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })

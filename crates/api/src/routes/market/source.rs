@@ -4,13 +4,19 @@ use std::ops::Range;
 
 use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_domain::dates::month_end;
 use vintem_domain::series::{self, Frequency};
 use vintem_domain::{Dataset, DateRange, Lang, Pair, Problem, Series, Text};
 use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
+use vintem_store::read::Known;
 
 use crate::number::Number;
 use crate::problem::Refusal;
 use crate::routes::loaded;
+use crate::routes::provenance::{ProvenanceBody, provenance};
+
+/// The system that all series come from.
+const SGS: &str = "BCB SGS";
 
 /// Which series it is, so that nobody has to guess.
 #[derive(Serialize)]
@@ -36,6 +42,8 @@ pub struct RateBody {
     /// Only where it is so: computed from daily rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<Vec<ProvenanceBody>>,
 }
 
 #[derive(Serialize)]
@@ -46,6 +54,16 @@ pub struct FxRateBody {
     pub sell: Number,
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<Vec<ProvenanceBody>>,
+}
+
+/// How rows are shown.
+#[derive(Clone, Copy)]
+pub struct Shown<'s> {
+    pub as_text: bool,
+    /// What knows where they come from, where that is asked for.
+    pub provenance: Option<&'s Snapshot>,
 }
 
 /// Rows with a day each.
@@ -64,12 +82,18 @@ pub trait Source {
     fn describe(&self, lang: Lang) -> SeriesBody;
     /// The places of the rows within these days, oldest first.
     fn range(&self, days: DateRange) -> Range<usize>;
-    fn row(&self, at: usize, as_text: bool) -> Option<Self::Row>;
+    fn row(&self, at: usize, shown: Shown<'_>) -> Option<Self::Row>;
+    /// Since when we know a row.
+    fn known(&self, at: usize) -> Vec<Known>;
     fn date(&self, at: usize) -> Option<NaiveDate>;
 
     /// The place of the newest row until a day.
     fn newest(&self, until: NaiveDate) -> Option<usize> {
         self.range(DateRange::ALL.until(until)).last()
+    }
+
+    fn is_known_since(&self, at: usize, second: u32) -> bool {
+        self.known(at).iter().any(|known| known.at >= second)
     }
 
     /// Whether a newer row is overdue.
@@ -118,6 +142,18 @@ pub fn describe(series: &'static Series, lang: Lang) -> SeriesBody {
     }
 }
 
+impl SeriesSource<'_> {
+    /// Of a computed series: the newest values that a month's follows from.
+    fn inputs(&self, snapshot: &Snapshot, month: NaiveDate) -> Option<Vec<Known>> {
+        self.series.formula.as_ref()?;
+        let newest = |input: &'static Series| {
+            let source = series_source(snapshot, input.id).ok()?;
+            source.newest(month_end(month)).map(|at| source.values.known(at))
+        };
+        Some(self.series.made_of().into_iter().filter_map(newest).collect())
+    }
+}
+
 impl Source for SeriesSource<'_> {
     type Row = RateBody;
 
@@ -142,10 +178,18 @@ impl Source for SeriesSource<'_> {
         self.values.range(days)
     }
 
-    fn row(&self, at: usize, as_text: bool) -> Option<RateBody> {
+    fn row(&self, at: usize, shown: Shown<'_>) -> Option<RateBody> {
         let (date, value) = self.values.get(at);
         let derived = (self.series.formula.is_some() || self.values.is_derived(at)).then_some(true);
-        Some(RateBody { date, value: Number { value, as_text }, derived })
+        let provenance = shown.provenance.map(|snapshot| {
+            let known = self.inputs(snapshot, date).unwrap_or_else(|| self.known(at));
+            provenance(snapshot, SGS, &known)
+        });
+        Some(RateBody { date, value: Number { value, as_text: shown.as_text }, derived, provenance })
+    }
+
+    fn known(&self, at: usize) -> Vec<Known> {
+        vec![self.values.known(at)]
     }
 
     fn date(&self, at: usize) -> Option<NaiveDate> {
@@ -194,9 +238,13 @@ impl Source for FxSource<'_> {
         self.rates.range(days)
     }
 
-    fn row(&self, at: usize, as_text: bool) -> Option<FxRateBody> {
+    fn known(&self, at: usize) -> Vec<Known> {
+        self.rates.known(at)
+    }
+
+    fn row(&self, at: usize, shown: Shown<'_>) -> Option<FxRateBody> {
         let (date, quote) = self.rates.get(at)?;
-        let number = |value| Number { value, as_text };
+        let number = |value| Number { value, as_text: shown.as_text };
         let derived = self.pair.is_derived().then_some(true);
         Some(FxRateBody {
             date,
@@ -204,6 +252,9 @@ impl Source for FxSource<'_> {
             buy: number(quote.buy),
             sell: number(quote.sell),
             derived,
+            provenance: shown
+                .provenance
+                .map(|snapshot| provenance(snapshot, Dataset::Fx.source(), &self.rates.known(at))),
         })
     }
 
