@@ -20,6 +20,7 @@ use crate::App;
 use crate::caller::{Caller, CallerDetails};
 use crate::identity::{Credential, PeerAddress, client_address, credential};
 use crate::keyring::KeyVerdict;
+use crate::params::Query;
 use crate::problem::{self, Refusal};
 
 /// What an address may read of pages, documents and preflights in one window.
@@ -210,9 +211,10 @@ fn judge(
     let Some(route) = route else {
         return Err(if routes.is_empty() { Problem::NoSuchPath } else { Problem::MethodNotAllowed });
     };
-    if identity.plan < route.plan {
+    let required = route.plan_with(Query::parse(request.uri().query().unwrap_or("")).names());
+    if identity.plan < required {
         let with_key = identity.key.is_some();
-        return Err(Problem::UpgradeRequired { current: identity.plan, required: route.plan, with_key });
+        return Err(Problem::UpgradeRequired { current: identity.plan, required, with_key });
     }
     if request.uri().path_and_query().is_some_and(|address| address.as_str().len() > LONGEST_ADDRESS) {
         return Err(Problem::AddressTooLong);

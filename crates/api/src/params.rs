@@ -60,12 +60,17 @@ pub struct DecimalBounds {
 }
 
 impl Query {
-    fn parse(query: &str) -> Self {
+    pub fn parse(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(name).unwrap_or_default(), decode(value))
         });
         Self(pairs.collect())
+    }
+
+    /// As they are read, whatever their spelling.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
     }
 
     /// The value of a parameter, if it is given, once and as text.

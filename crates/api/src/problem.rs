@@ -47,8 +47,13 @@ impl From<MeterError> for Refusal {
 
 impl From<SnapshotError> for Refusal {
     fn from(error: SnapshotError) -> Self {
-        tracing::error!(%error, "searching the snapshot failed");
-        Self(Problem::Internal)
+        match error {
+            SnapshotError::Store(error) => error.into(),
+            error => {
+                tracing::error!(%error, "searching the snapshot failed");
+                Self(Problem::Internal)
+            }
+        }
     }
 }
 

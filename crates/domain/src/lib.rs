@@ -19,6 +19,7 @@ pub mod fx;
 pub mod key;
 pub mod lang;
 pub mod plan;
+pub mod point_in_time;
 pub mod problem;
 pub mod route;
 pub mod series;

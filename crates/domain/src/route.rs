@@ -31,11 +31,13 @@ pub enum Feature {
     Companies,
     Search,
     Filings,
+    History,
 }
 
 impl Feature {
     /// In the order in which they are listed.
-    pub const SOLD: [Self; 5] = [Self::Market, Self::Calendar, Self::Companies, Self::Search, Self::Filings];
+    pub const SOLD: [Self; 6] =
+        [Self::Market, Self::Calendar, Self::Companies, Self::Search, Self::Filings, Self::History];
 
     pub const fn sentence(self) -> Text {
         match self {
@@ -58,6 +60,10 @@ impl Feature {
                 "Filings since 2003: list, filters, full-text search, by company",
                 "Documentos desde 2003: lista, filtros, busca textual, por companhia",
             ),
+            Self::History => Text::new(
+                "Historical data: rates as they could be known on a day (as_of), revisions, versions of filings",
+                "Dados históricos: taxas como se podia saber em um dia (as_of), revisões, versões de documentos",
+            ),
         }
     }
 
@@ -69,6 +75,7 @@ impl Feature {
             Self::Companies => Text::new("No companies", "Sem companhias"),
             Self::Search => Text::new("No search", "Sem busca"),
             Self::Filings => Text::new("No filings", "Sem documentos"),
+            Self::History => Text::new("No historical data", "Sem dados históricos"),
         }
     }
 
@@ -126,6 +133,7 @@ pub const ROUTES: &[Route] = &[
     get("list_series", "/api/v1/market/series", Plan::Free, Feature::Market),
     get("list_observations", "/api/v1/market/series/{id}", Plan::Free, Feature::Market),
     get("get_observation", "/api/v1/market/series/{id}/current", Plan::Free, Feature::Market),
+    get("list_revisions", "/api/v1/market/series/{id}/revisions", Plan::Gold, Feature::History),
     get("get_coverage", "/api/v1/market/series/{id}/coverage", Plan::Free, Feature::Market),
     get("compare_series", "/api/v1/market/compare", Plan::Free, Feature::Market),
     get("list_fx", "/api/v1/market/fx", Plan::Free, Feature::Market),
@@ -147,12 +155,49 @@ pub const ROUTES: &[Route] = &[
     get("search_filings", "/api/v1/filings/search", Plan::Gold, Feature::Filings),
     get("list_recent_filings", "/api/v1/filings/recent", Plan::Gold, Feature::Filings),
     get("get_filing", "/api/v1/filings/{id}", Plan::Gold, Feature::Filings),
+    get("list_filing_versions", "/api/v1/filings/{id}/versions", Plan::Gold, Feature::History),
     get("search", "/api/v1/search", Plan::Bronze, Feature::Search),
     get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service),
     post("register_key", "/api/v1/plans/register", Plan::Free, Feature::Service),
     get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service),
     get("get_status", "/api/v1/status", Plan::Free, Feature::Service),
 ];
+
+/// A parameter that takes a higher plan than the operations that know it.
+#[derive(Debug)]
+pub struct GatedParameter {
+    pub name: &'static str,
+    pub plan: Plan,
+    pub operations: &'static [&'static str],
+}
+
+pub const GATED_PARAMETERS: &[GatedParameter] = &[GatedParameter {
+    name: "as_of",
+    plan: Plan::Gold,
+    operations: &[
+        "list_selic",
+        "get_selic",
+        "list_cdi",
+        "get_cdi",
+        "list_ipca",
+        "get_ipca",
+        "list_observations",
+        "get_observation",
+        "list_fx",
+        "get_fx",
+    ],
+}];
+
+impl Route {
+    /// The plan that it takes with these parameters: the largest of all.
+    pub fn plan_with<'q>(&self, parameters: impl Iterator<Item = &'q str>) -> Plan {
+        let of_parameter = |name: &str| {
+            let gated = GATED_PARAMETERS.iter().filter(|gated| gated.name == name);
+            gated.filter(|gated| gated.operations.contains(&self.operation)).map(|gated| gated.plan).max()
+        };
+        parameters.filter_map(of_parameter).fold(self.plan, Plan::max)
+    }
+}
 
 /// The route of this operation. A name that is in no line of the table is a bug, found at the first start.
 pub fn route(operation: &str) -> &'static Route {
@@ -213,6 +258,17 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_may_take_a_higher_plan_than_its_route() {
+        let selic = route("list_selic");
+        assert_eq!(selic.plan_with(["limit"].into_iter()), Plan::Free);
+        assert_eq!(selic.plan_with(["limit", "as_of"].into_iter()), Plan::Gold);
+        assert_eq!(route("get_overview").plan_with(["as_of"].into_iter()), Plan::Free);
+        for gated in GATED_PARAMETERS {
+            assert!(gated.operations.iter().all(|operation| route(operation).operation == *operation));
+        }
+    }
+
+    #[test]
     fn operations_and_paths_are_named_once() {
         for (at, route) in ROUTES.iter().enumerate() {
             for other in &ROUTES[at + 1..] {
@@ -227,7 +283,12 @@ mod tests {
         assert_eq!(restrictions(Plan::Platinum, Lang::En), Vec::<String>::new());
         assert_eq!(
             restrictions(Plan::Free, Lang::En),
-            ["No companies (from Bronze on)", "No search (from Bronze on)", "No filings (from Gold on)"]
+            [
+                "No companies (from Bronze on)",
+                "No search (from Bronze on)",
+                "No filings (from Gold on)",
+                "No historical data (from Gold on)"
+            ]
         );
         assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 4);
     }

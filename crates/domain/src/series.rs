@@ -37,6 +37,15 @@ impl Frequency {
         }
     }
 
+    /// The day by which a value is surely published: rather a day late than one early.
+    pub fn published_on(self, date: NaiveDate) -> NaiveDate {
+        match self {
+            Self::Daily => date,
+            Self::BusinessDaily => Calendar::Settlement.add(date, 1).unwrap_or(LAST_DAY),
+            Self::Monthly => month_start(date) + Months::new(1) + Days::new(14),
+        }
+    }
+
     /// Whether a newer value is overdue.
     pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
         match self {

@@ -258,7 +258,7 @@ fn computed(snapshot: &Snapshot, series: &Series) -> Option<SeriesValues> {
 }
 
 /// What the daily rates make of the days that the annual series lacks.
-fn derived(published: &[(Observation, Known)], daily: &[(Observation, Known)]) -> Vec<(Observation, Known)> {
+pub fn derived(published: &[(Observation, Known)], daily: &[(Observation, Known)]) -> Vec<(Observation, Known)> {
     let days: HashSet<NaiveDate> = published.iter().map(|(row, _)| row.date).collect();
     let missing = daily.iter().filter(|(row, _)| !days.contains(&row.date));
     let annual = |(row, known): &(Observation, Known)| {

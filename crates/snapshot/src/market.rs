@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use chrono::{NaiveDate, NaiveDateTime};
+use vintem_domain::point_in_time::Certainty;
 use vintem_domain::series::Dated;
 use vintem_domain::{Currency, DateRange, Decimal, Pair, Quote};
 use vintem_store::load::{BulletinKind, Observation};
@@ -17,6 +18,8 @@ pub struct SeriesValues {
     known: Vec<Known>,
     /// The days whose values were computed from another series, sorted.
     derived: Vec<NaiveDate>,
+    /// Of what could be known on a day: the days of which that is only estimated, sorted.
+    estimated: Vec<NaiveDate>,
 }
 
 impl SeriesValues {
@@ -39,6 +42,21 @@ impl SeriesValues {
     /// Since when we know a value, and which fetch brought it; of a computed one what it follows from.
     pub fn known(&self, at: usize) -> Known {
         self.known[at]
+    }
+
+    pub(crate) fn with_estimated(mut self, mut days: Vec<NaiveDate>) -> Self {
+        days.sort_unstable();
+        days.dedup();
+        self.estimated = days;
+        self
+    }
+
+    /// How we know that a value could be known.
+    pub fn certainty(&self, at: usize) -> Certainty {
+        match self.estimated.binary_search(&self.dates[at]) {
+            Ok(_) => Certainty::Estimated,
+            Err(_) => Certainty::Observed,
+        }
     }
 
     pub fn is_derived(&self, at: usize) -> bool {
@@ -68,7 +86,7 @@ impl SeriesValues {
 }
 
 /// The rate of a day at its close, and since when we know it.
-type Close = (NaiveDate, Quote, Known);
+pub(crate) type Close = (NaiveDate, Quote, Known);
 
 /// Of two currencies the places of the days on which both were quoted.
 type CommonDays = Vec<(u32, u32)>;
@@ -111,6 +129,8 @@ pub struct FxRates {
     currencies: [Vec<Close>; Currency::ALL.len()],
     /// For each cross the days on which both sides were quoted, found when it is first asked for.
     crosses: [[OnceLock<CommonDays>; Currency::ALL.len()]; Currency::ALL.len()],
+    /// Of what could be known on a day: the days of each currency of which that is only estimated, sorted.
+    estimated: [Vec<NaiveDate>; Currency::ALL.len()],
 }
 
 impl FxRates {
@@ -125,7 +145,18 @@ impl FxRates {
             }
             rates
         };
-        Self { currencies: bulletins.each_ref().map(closing), bulletins, crosses: Default::default() }
+        Self { currencies: bulletins.each_ref().map(closing), bulletins, ..Self::default() }
+    }
+
+    /// With closing rates alone, oldest first, each with whether it is only estimated that it could be known.
+    pub(crate) fn of_closes(closes: Vec<(Currency, Vec<(Close, Certainty)>)>) -> Self {
+        let mut rates = Self::default();
+        for (currency, closes) in closes {
+            let estimated = closes.iter().filter(|(_, certainty)| *certainty == Certainty::Estimated);
+            rates.estimated[currency as usize] = estimated.map(|((date, ..), _)| *date).collect();
+            rates.currencies[currency as usize] = closes.into_iter().map(|(close, _)| close).collect();
+        }
+        rates
     }
 
     /// All bulletins of a day, in the order of publication.
@@ -160,12 +191,12 @@ impl FxRates {
         let (first, second) = pair.legs();
         let first_quotes = self.quotes(first);
         match second {
-            None => PairRates { pair, first: first_quotes, second: &[], days: None },
+            None => PairRates { pair, rates: self, first: first_quotes, second: &[], days: None },
             Some(second) => {
                 let second_quotes = self.quotes(second);
                 let days = self.crosses[first as usize][second as usize]
                     .get_or_init(|| common_days(first_quotes, second_quotes));
-                PairRates { pair, first: first_quotes, second: second_quotes, days: Some(days) }
+                PairRates { pair, rates: self, first: first_quotes, second: second_quotes, days: Some(days) }
             }
         }
     }
@@ -179,6 +210,7 @@ impl FxRates {
 #[derive(Debug)]
 pub struct PairRates<'s> {
     pair: Pair,
+    rates: &'s FxRates,
     first: &'s [Close],
     second: &'s [Close],
     /// Of a cross: the places in both columns.
@@ -213,6 +245,14 @@ impl PairRates<'_> {
             None => vec![self.first[at].2],
             Some(days) => vec![self.first[days[at].0 as usize].2, self.second[days[at].1 as usize].2],
         }
+    }
+
+    /// How we know that a rate could be known; of a cross the less sure of its legs.
+    pub fn certainty(&self, at: usize) -> Certainty {
+        let (first, second) = self.pair.legs();
+        let is_estimated =
+            |currency: Currency| self.rates.estimated[currency as usize].binary_search(&self.date(at)).is_ok();
+        if is_estimated(first) || second.is_some_and(is_estimated) { Certainty::Estimated } else { Certainty::Observed }
     }
 
     fn date(&self, at: usize) -> NaiveDate {

@@ -4,6 +4,7 @@
 //! [`StoreError::Database`]; reads of the service go on from the snapshot, and what needs Postgres says so.
 
 pub mod copy;
+pub mod history;
 pub mod keys;
 pub mod listen;
 pub mod load;

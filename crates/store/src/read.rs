@@ -32,7 +32,7 @@ pub struct Known {
 }
 
 impl Known {
-    fn new(known_at: DateTime<Utc>, fetch_id: i64) -> Result<Self> {
+    pub(crate) fn new(known_at: DateTime<Utc>, fetch_id: i64) -> Result<Self> {
         let fetch = u32::try_from(fetch_id).map_err(|_| StoreError::Foreign(format!("the fetch {fetch_id}")))?;
         Ok(Self { at: Self::second(known_at), fetch })
     }
@@ -349,7 +349,7 @@ async fn states(connection: &mut PgConnection) -> Result<HashMap<Dataset, Datase
 }
 
 /// By way of text: as a binary numeric, zero would lose its decimals on the way.
-fn exact(text: &str) -> Result<Decimal> {
+pub(crate) fn exact(text: &str) -> Result<Decimal> {
     parse_exact(text).ok_or_else(|| StoreError::Foreign(format!("the number {text}")))
 }
 

@@ -26,6 +26,8 @@ pub struct Operation {
     pub query: BTreeSet<String>,
     /// What must be given, as the file's own examples: `from=2024-01-01&to=…`.
     pub required: String,
+    /// Parameters that take a plan of their own, with that plan.
+    pub gated: BTreeMap<String, String>,
     pub statuses: BTreeSet<u16>,
 }
 
@@ -87,6 +89,10 @@ impl Description {
                     plan: text("x-required-plan"),
                     query: query.iter().filter_map(name).collect(),
                     required: required.join("&"),
+                    gated: query
+                        .iter()
+                        .filter_map(|parameter| Some((name(parameter)?, parameter["x-required-plan"].as_str()?.into())))
+                        .collect(),
                     statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 });
             }

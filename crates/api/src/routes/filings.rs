@@ -87,6 +87,7 @@ pub fn handlers() -> Handlers {
         ("search_filings", get(search_filings)),
         ("list_recent_filings", get(list_recent_filings)),
         ("get_filing", get(get_filing)),
+        ("list_filing_versions", get(list_filing_versions)),
     ]
 }
 
@@ -174,6 +175,28 @@ async fn get_filing(
     let filing = filing.filter(|view| view.filing.delivered_on <= today(&app)).ok_or(Problem::NoSuchFiling)?;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
     Ok(tag.answer(|| if with_provenance { traced(&snapshot, filing) } else { filing.into() }))
+}
+
+/// Every version of the document that a filing is one of, the newest first.
+async fn list_filing_versions(
+    caller: Caller,
+    State(app): AppState,
+    query: Query,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let page = query.page(MOST_ROWS)?;
+    let (snapshot, today) = (app.snapshot()?, today(&app));
+    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
+    let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= today;
+    let row = filings.by_id(&id).filter(is_delivered).ok_or(Problem::NoSuchFiling)?;
+    let versions: Vec<u32> = filings.versions(row).into_iter().filter(is_delivered).collect();
+    let total = versions.len();
+    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
+    Ok(page_of(tag, &app.settings.public_url, page, total, || {
+        let rows = versions.into_iter().skip(page.offset).take(page.limit).collect();
+        bodies(filings, &Found { total, rows })
+    }))
 }
 
 /// What a list of filings can be asked for.

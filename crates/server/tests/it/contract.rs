@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use vintem_domain::route::{Feature, Method, ROUTES, Route};
+use vintem_domain::route::{Feature, GATED_PARAMETERS, Method, ROUTES, Route};
 use vintem_domain::{Plan, VERSION};
 use vintem_testkit::{Description, Operation, Seen, TestDatabase, TestReplica, TestReplicaOptions};
 
@@ -70,7 +70,7 @@ fn differences(description: &Description, evidence: &Evidence) -> anyhow::Result
         };
         let same =
             operation.path == route.path && operation.method == method(route) && operation.plan == route.plan.id();
-        if !same || operation.statuses != statuses(route) {
+        if !same || operation.statuses != statuses(route) || operation.gated != gated(route.operation) {
             differences.push(format!("{operation:?} is not {route:?} with {:?}", statuses(route)));
         }
     }
@@ -104,6 +104,12 @@ fn method(route: &Route) -> &'static str {
     }
 }
 
+/// The parameters of an operation that take a plan of their own.
+fn gated(operation: &str) -> BTreeMap<String, String> {
+    let of_operation = GATED_PARAMETERS.iter().filter(|gated| gated.operations.contains(&operation));
+    of_operation.map(|gated| (gated.name.to_owned(), gated.plan.id().to_owned())).collect()
+}
+
 /// What an operation can answer, by what it is.
 fn statuses(route: &Route) -> BTreeSet<u16> {
     let mut statuses = BTreeSet::from([400, 401, 429, 500]);
@@ -111,7 +117,7 @@ fn statuses(route: &Route) -> BTreeSet<u16> {
     if route.feature != Feature::Service {
         statuses.insert(304);
     }
-    if route.plan > Plan::Free {
+    if route.plan > Plan::Free || !gated(route.operation).is_empty() {
         statuses.insert(403);
     }
     // `resolve_company` finds nobody; a single value of a market series may be asked for before its first.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use vintem_domain::Plan;
-use vintem_domain::route::{Charge, Method, ROUTES};
+use vintem_domain::route::{Charge, GATED_PARAMETERS, Method, ROUTES, route};
 use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, exchange};
 
 use crate::{Outcome, ROOMY, friday};
@@ -44,6 +44,60 @@ async fn status_of(address: SocketAddr, method: &str, path: &str, key: Option<&s
         head.push_str(&format!("X-API-Key: {key}\r\n"));
     }
     Ok(exchange(address, format!("{head}\r\n").as_bytes()).await?.status)
+}
+
+/// How a parameter is written, and whether it still is that parameter.
+const PARAMETER_SPELLINGS: [(&str, bool); 9] = [
+    ("{name}=2026-01-01", true),
+    ("limit=1&{name}=2026-01-01", true),
+    ("{name}=", true),
+    ("{name}", true),
+    ("{encoded}=2026-01-01", true),
+    ("{name}=2026-01-01&{name}=2026-01-02", true),
+    ("{upper}=2026-01-01", false),
+    ("{name}[]=2026-01-01", false),
+    ("limit={name}=2026-01-01", false),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_spelling_of_a_parameter_leads_round_the_gate() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let mut identities = vec![(Plan::Free, None)];
+    for plan in Plan::ALL {
+        identities.push((plan, Some(replica.create_key(plan).await?.1)));
+    }
+    let (mut cases, mut mismatches) = (0, Vec::new());
+    for gated in GATED_PARAMETERS {
+        for operation in gated.operations {
+            let route = route(operation);
+            for (plan, key) in &identities {
+                for (spelling, is_the_parameter) in PARAMETER_SPELLINGS {
+                    let encoded = format!("%{:02x}{}", gated.name.as_bytes()[0], &gated.name[1..]);
+                    let query = spelling
+                        .replace("{name}", gated.name)
+                        .replace("{encoded}", &encoded)
+                        .replace("{upper}", &gated.name.to_uppercase());
+                    let mut request =
+                        replica.http.get(replica.url(&format!("{}?{query}", route.path.replace("{id}", "ipca"))));
+                    if let Some(key) = key {
+                        request = request.header("X-API-Key", key);
+                    }
+                    let refused = replica.send(request).await?.status() == 403;
+                    let required = if is_the_parameter { gated.plan.max(route.plan) } else { route.plan };
+                    cases += 1;
+                    if refused != (*plan < required) {
+                        mismatches.push(format!("{operation}?{query} on {}", plan.id()));
+                    }
+                }
+            }
+        }
+    }
+    println!("cases: {cases}");
+    println!("mismatches: {}", mismatches.len());
+    assert!(mismatches.is_empty(), "{mismatches:#?}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

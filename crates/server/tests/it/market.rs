@@ -267,6 +267,102 @@ async fn rows_tell_where_they_come_from_and_what_is_new_is_asked_for_by_the_time
 }
 
 #[tokio::test]
+async fn a_revised_series_is_as_it_could_be_known_on_a_day() -> Outcome {
+    // Loaded as history on Friday the 13th, revised on Monday the 16th.
+    let ipca = [("2026-08-01", "-0.11"), ("2026-09-01", "0.47")];
+    let daily = [("2026-11-12", "0.0551"), ("2026-11-13", "0.0551")];
+    let database = with_values(&[("ipca", &ipca), ("cdi-daily", &daily)]).await?;
+    let series = series::by_id("ipca").expect("in the table of series");
+    let monday = friday() + chrono::TimeDelta::days(3);
+    let fetch = Fetch::made_here("test:revised".into(), monday, [2; 32]);
+    let mut load = database.store()?.begin_load(Dataset::Series(series), Origin::Real, &fetch).await?;
+    load.append_observations(series, &[Observation { date: "2026-09-01".parse()?, value: "0.48".parse()? }]).await?;
+    load.commit().await?;
+    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, monday + chrono::TimeDelta::days(1), options).await?;
+    let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
+    let read = async |path: &str| -> anyhow::Result<Value> {
+        Ok(replica.get_with(&format!("/api/v1/market/{path}"), &gold).await?.json().await?)
+    };
+    let row = |date: &str, value: f64, known: &str| json!({"date": date, "value": value, "known": known});
+    let (august, september) = (row("2026-08-01", -0.11, "estimated"), row("2026-09-01", 0.47, "estimated"));
+    for (as_of, expected) in [
+        ("2026-09-14", json!([])),
+        ("2026-09-15", json!([august])),
+        ("2026-10-14", json!([august])),
+        ("2026-10-15", json!([september, august])),
+        ("2026-11-15", json!([september, august])),
+        ("2026-11-16", json!([row("2026-09-01", 0.48, "observed"), august])),
+        ("2027-01-01", json!([row("2026-09-01", 0.48, "observed"), august])),
+    ] {
+        assert_eq!(read(&format!("ipca?as_of={as_of}")).await?["data"], expected, "{as_of}");
+    }
+    assert_eq!(read("ipca/current?as_of=2026-11-15").await?["value"], 0.47);
+    assert_eq!(read("series/ipca-ytd?as_of=2026-11-16").await?["total"], 0, "January is missing");
+    // A daily rate of history is known on the next business day, but one that we had by then was known.
+    assert_eq!(read("series/cdi-daily?as_of=2026-11-12").await?["total"], 0);
+    assert_eq!(read("series/cdi-daily?as_of=2026-11-13").await?["total"], 2);
+    assert_eq!(read("cdi?as_of=2026-11-13").await?["error"], "data_unavailable");
+    assert_eq!(
+        read("series/ipca/revisions").await?["data"],
+        json!([{"series": "ipca", "date": "2026-09-01", "old": 0.47, "new": 0.48, "known_at": "2026-11-16T18:00:00Z"}])
+    );
+    assert_eq!(read("series/cdi-daily/revisions").await?["total"], 0);
+    let refused = replica.get("/api/v1/market/ipca?as_of=2026-10-15").await?;
+    assert_eq!(
+        (refused.status().as_u16(), refused.json::<Value>().await?["required_plan"].clone()),
+        (403, json!("gold"))
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn exchange_rates_are_known_on_their_day_and_a_corrected_one_since_we_saw_it() -> Outcome {
+    use BulletinKind::Closing;
+    let database = with_bulletins(&[
+        (Currency::Usd, "2026-11-11T13:00:00", Closing, "BRL", "5.2495", "5.2500"),
+        (Currency::Usd, "2026-11-12T13:00:00", Closing, "BRL", "5.2995", "5.3000"),
+    ])
+    .await?;
+    let replica = served(&database).await?;
+    let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
+    for (as_of, total) in [("2026-11-10", 0), ("2026-11-11", 1), ("2026-11-12", 2)] {
+        for pair in ["USD/BRL", "BRL/USD"] {
+            let path = format!("/api/v1/market/fx?pair={pair}&as_of={as_of}");
+            let body: Value = replica.get_with(&path, &gold).await?.json().await?;
+            assert_eq!(body["total"], total, "{path}");
+            assert!(body["data"].as_array().expect("rows").iter().all(|row| row["known"] == "estimated"), "{body}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn versions_of_a_filing_come_together_the_highest_first() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = served(&database).await?;
+    let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
+    let read =
+        async |path: String| -> anyhow::Result<Value> { Ok(replica.get_with(&path, &gold).await?.json().await?) };
+    let all = read("/api/v1/filings?limit=100".into()).await?;
+    let rows = all["data"].as_array().expect("rows");
+    let later = rows.iter().find(|row| row["version"].as_u64() > Some(1)).expect("demo data has later versions");
+    let id = later["id"].as_str().unwrap_or_default();
+    let versions = read(format!("/api/v1/filings/{id}/versions")).await?;
+    let of = |name: &str| -> Vec<Value> {
+        versions["data"].as_array().expect("rows").iter().map(|row| row[name].clone()).collect()
+    };
+    assert!(versions["total"].as_u64() >= Some(2), "{versions}");
+    let numbers: Vec<u64> = of("version").iter().filter_map(Value::as_u64).collect();
+    assert!(numbers.is_sorted_by(|one, other| one > other), "{numbers:?}");
+    let latest: Vec<Value> = of("is_latest");
+    assert_eq!(latest.iter().filter(|is_latest| **is_latest == json!(true)).count(), 1);
+    assert_eq!(latest[0], json!(true));
+    assert!(of("description").iter().all(|description| *description == later["description"]));
+    Ok(())
+}
+
+#[tokio::test]
 async fn companies_and_filings_tell_where_they_come_from_and_since_when_we_know_them() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
     let replica = served(&database).await?;

@@ -96,6 +96,19 @@ impl Filings {
         self.layers.iter().rev().find_map(found)
     }
 
+    /// Every version of the document that a row is one of, the highest first.
+    pub fn versions(&self, row: u32) -> Vec<u32> {
+        let (laid, row) = self.place(row);
+        let document = laid.layer.document(row);
+        let mut versions: Vec<(u16, Key<'_>, u32)> = Vec::new();
+        for laid in &self.layers {
+            let rows = laid.layer.versions(&document).filter(|row| !laid.hidden.holds(*row));
+            versions.extend(rows.map(|row| (laid.layer.version(row), laid.layer.key(row), laid.first + row)));
+        }
+        versions.sort_unstable_by(|one, other| other.cmp(one));
+        versions.into_iter().map(|(_, _, row)| row).collect()
+    }
+
     /// A page of what a filter leaves, newest first, and how many there are.
     pub fn list(&self, filter: &FilingFilter, offset: usize, limit: usize) -> Found {
         let category = filter.category.as_deref().map(fold);

@@ -8,13 +8,16 @@ use serde::Serialize;
 use vintem_domain::series;
 use vintem_domain::{Dataset, DateRange};
 use vintem_snapshot::SeriesValues;
+use vintem_store::history::Revision;
 
 use super::source::{SeriesBody, Source, datasets_of, describe, series_source};
 use super::{AppState, Handlers, today};
-use crate::answer::Tag;
+use crate::answer::{Tag, page_of};
 use crate::caller::Caller;
-use crate::params::Query;
+use crate::number::Number;
+use crate::params::{MOST_OBSERVATIONS, Query};
 use crate::problem::Refusal;
+use crate::routes::status::instant;
 
 /// A series in the catalogue: what it is, and from when to when it reaches.
 #[derive(Serialize)]
@@ -64,8 +67,48 @@ struct GapBody {
     missing: usize,
 }
 
+/// A value that was replaced by another, as the event of it says.
+#[derive(Serialize)]
+struct RevisionBody {
+    series: &'static str,
+    date: NaiveDate,
+    old: Number,
+    new: Number,
+    known_at: String,
+}
+
 pub fn handlers() -> Handlers {
-    vec![("list_series", get(list_series)), ("get_coverage", get(get_coverage))]
+    vec![
+        ("list_series", get(list_series)),
+        ("get_coverage", get(get_coverage)),
+        ("list_revisions", get(list_revisions)),
+    ]
+}
+
+/// From the store, which alone has every version. A computed series has none of its own: those of its inputs are asked
+/// for by their ids.
+async fn list_revisions(
+    caller: Caller,
+    State(app): AppState,
+    Path(id): Path<String>,
+    query: Query,
+) -> Result<Response, Refusal> {
+    let (days, page, as_text) = (query.days()?, query.page(MOST_OBSERVATIONS)?, query.numbers_as_text()?);
+    let snapshot = app.snapshot()?;
+    let series = series_source(&snapshot, &id)?.series;
+    let (total, revisions) = app.store.revisions(series, days, page.offset, page.limit).await?;
+    let tag = Tag::new(&caller, &app, &snapshot, &datasets_of(series), total);
+    Ok(page_of(tag, &app.settings.public_url, page, total, || {
+        let number = |value| Number { value, as_text };
+        let body = |revision: &Revision| RevisionBody {
+            series: series.id,
+            date: revision.date,
+            old: number(revision.old),
+            new: number(revision.new),
+            known_at: instant(revision.known_at),
+        };
+        revisions.iter().map(body).collect()
+    }))
 }
 
 async fn list_series(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {

@@ -7,10 +7,11 @@ use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_domain::dates::sao_paulo_offset_seconds;
 use vintem_domain::{Currency, Dataset, Pair, Problem, Text};
-use vintem_snapshot::Bulletin;
+use vintem_snapshot::{Bulletin, FxRates, fx_as_of};
 
-use super::source::{FxRateBody, SeriesBody, Source, fx_source};
+use super::source::{FxRateBody, FxSource, SeriesBody, Source, fx_source};
 use super::{AppState, CurrentParams, Handlers, ListParams, OriginParams, as_of, current, list, today};
+use crate::App;
 use crate::answer::Tag;
 use crate::caller::Caller;
 use crate::number::Number;
@@ -56,14 +57,28 @@ pub fn handlers() -> Handlers {
 async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (pair, params, origin) = (query.pair()?, ListParams::read(&query)?, OriginParams::read(&query)?);
     let snapshot = app.snapshot()?;
-    Ok(list(&caller, &app, (&params, &origin), &snapshot, &fx_source(&snapshot, pair)?))
+    let served = fx_source(&snapshot, pair)?;
+    let known = rates_as_of(&app, pair, origin.as_of).await?;
+    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair(pair) });
+    Ok(list(&caller, &app, (&params, &origin), &snapshot, &source))
 }
 
 async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (pair, asked) = (query.pair()?, CurrentParams::read(&caller, &query, today(&app))?);
+    let (pair, asked) = (query.pair()?, CurrentParams::read_as_of(&caller, &query, today(&app))?);
     let snapshot = app.snapshot()?;
-    let body = current(&snapshot, &fx_source(&snapshot, pair)?, &asked, today(&app))?;
+    let served = fx_source(&snapshot, pair)?;
+    let known = rates_as_of(&app, pair, asked.as_of).await?;
+    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair(pair) });
+    let body = current(&snapshot, &source, &asked, today(&app))?;
     Ok(Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale)).answer(|| body))
+}
+
+/// What could be known on a day, where one is asked for: from the store, which alone has every version.
+async fn rates_as_of(app: &App, pair: Pair, as_of: Option<NaiveDate>) -> Result<Option<FxRates>, Refusal> {
+    match as_of {
+        Some(day) => Ok(Some(fx_as_of(&app.store, pair, day).await?)),
+        None => Ok(None),
+    }
 }
 
 /// Every published pair with its newest rate, each with its own day.

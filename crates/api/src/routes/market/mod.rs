@@ -11,8 +11,8 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_domain::{DateRange, Lang, Pair, Problem};
-use vintem_snapshot::Snapshot;
+use vintem_domain::{DateRange, Lang, Pair, Problem, Series};
+use vintem_snapshot::{SeriesValues, Snapshot, series_as_of};
 
 use super::status::instant;
 use super::{AppState, Handlers, today};
@@ -21,7 +21,7 @@ use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
 use crate::params::{MOST_OBSERVATIONS, Order, Page, Query};
 use crate::problem::Refusal;
-use source::{FxRateBody, RateBody, SeriesBody, Shown, Source, fx_source, series_source};
+use source::{FxRateBody, RateBody, SeriesBody, SeriesSource, Shown, Source, fx_source, series_source};
 
 #[derive(Serialize)]
 struct ListBody<Row> {
@@ -55,11 +55,14 @@ struct ListParams {
 struct OriginParams {
     provenance: bool,
     updated_since: Option<u32>,
+    /// As what could be known on this day.
+    as_of: Option<NaiveDate>,
 }
 
 impl OriginParams {
     fn read(query: &Query) -> Result<Self, Problem> {
-        Ok(Self { provenance: query.flag("provenance")?, updated_since: query.updated_since()? })
+        let (provenance, updated_since) = (query.flag("provenance")?, query.updated_since()?);
+        Ok(Self { provenance, updated_since, as_of: query.day("as_of")? })
     }
 }
 
@@ -101,27 +104,27 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    observations(&caller, &app, &query, "selic")
+    observations(&caller, &app, &query, "selic").await
 }
 
 async fn get_selic(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    observation(&caller, &app, &query, "selic")
+    observation(&caller, &app, &query, "selic").await
 }
 
 async fn list_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    observations(&caller, &app, &query, "cdi")
+    observations(&caller, &app, &query, "cdi").await
 }
 
 async fn get_cdi(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    observation(&caller, &app, &query, "cdi")
+    observation(&caller, &app, &query, "cdi").await
 }
 
 async fn list_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    observations(&caller, &app, &query, "ipca")
+    observations(&caller, &app, &query, "ipca").await
 }
 
 async fn get_ipca(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    observation(&caller, &app, &query, "ipca")
+    observation(&caller, &app, &query, "ipca").await
 }
 
 async fn list_observations(
@@ -130,7 +133,7 @@ async fn list_observations(
     Path(id): Path<String>,
     query: Query,
 ) -> Result<Response, Refusal> {
-    observations(&caller, &app, &query, &id)
+    observations(&caller, &app, &query, &id).await
 }
 
 async fn get_observation(
@@ -139,13 +142,13 @@ async fn get_observation(
     Path(id): Path<String>,
     query: Query,
 ) -> Result<Response, Refusal> {
-    observation(&caller, &app, &query, &id)
+    observation(&caller, &app, &query, &id).await
 }
 
 async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let (as_text, provenance) = (query.numbers_as_text()?, query.flag("provenance")?);
-    let asked = CurrentParams { day: today, as_text, provenance, lang: caller.lang };
+    let asked = CurrentParams { day: today, as_text, provenance, as_of: None, lang: caller.lang };
     let series = |id: &str| series_source(&snapshot, id);
     let (selic, cdi, ipca) = (series("selic")?, series("cdi")?, series("ipca")?);
     let fx = fx_source(&snapshot, Pair::DEFAULT)?;
@@ -162,20 +165,37 @@ async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Res
     Ok(Tag::new(&caller, &app, &snapshot, &datasets, (days, stale, further)).answer(|| body))
 }
 
-fn observations(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+async fn observations(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
     let (params, origin) = (ListParams::read(query)?, OriginParams::read(query)?);
     let snapshot = app.snapshot()?;
-    Ok(list(caller, app, (&params, &origin), &snapshot, &series_source(&snapshot, id)?))
+    let served = series_source(&snapshot, id)?;
+    let known = values_as_of(app, served.series, origin.as_of).await?;
+    let source = SeriesSource { values: known.as_ref().unwrap_or(served.values), ..served };
+    Ok(list(caller, app, (&params, &origin), &snapshot, &source))
 }
 
-fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
-    let asked = CurrentParams::read(caller, query, today(app))?;
+async fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
+    let asked = CurrentParams::read_as_of(caller, query, today(app))?;
     let snapshot = app.snapshot()?;
-    let source = series_source(&snapshot, id)?;
+    let served = series_source(&snapshot, id)?;
+    let known = values_as_of(app, served.series, asked.as_of).await?;
+    let source = SeriesSource { values: known.as_ref().unwrap_or(served.values), ..served };
     let body = current(&snapshot, &source, &asked, today(app))?;
     let further = source.further_generation(&snapshot);
     let tag = Tag::new(caller, app, &snapshot, &source.datasets(), (body.row.date, body.stale, further));
     Ok(tag.answer(|| body))
+}
+
+/// What could be known on a day, where one is asked for: from the store, which alone has every version.
+async fn values_as_of(
+    app: &App,
+    series: &'static Series,
+    as_of: Option<NaiveDate>,
+) -> Result<Option<SeriesValues>, Refusal> {
+    match as_of {
+        Some(day) => Ok(Some(series_as_of(&app.store, series, day).await?)),
+        None => Ok(None),
+    }
 }
 
 /// The newest N of a range, or the oldest N in ascending order.
@@ -187,7 +207,7 @@ fn list<S: Source>(
     source: &S,
 ) -> Response {
     let ListParams { days, page, order, as_text } = *params;
-    let today = today(app);
+    let today = origin.as_of.map_or(today(app), |day| day.min(today(app)));
     let is_wanted = |at: &usize| origin.updated_since.is_none_or(|second| source.is_known_since(*at, second));
     let served: Vec<usize> = source.range(days.until(today)).filter(is_wanted).collect();
     let stale = source.is_stale(today);
@@ -197,7 +217,8 @@ fn list<S: Source>(
     let datasets = source.datasets();
     let tag = Tag::new(caller, app, snapshot, &datasets, (newest, stale, source.further_generation(snapshot)));
     let response = tag.answer(|| {
-        let shown = Shown { as_text, provenance: origin.provenance.then_some(snapshot) };
+        let certainty = origin.as_of.is_some();
+        let shown = Shown { as_text, provenance: origin.provenance.then_some(snapshot), certainty };
         let rows = |at: &usize| source.row(*at, shown);
         let data = match order {
             Order::Descending => served.iter().rev().skip(page.offset).take(page.limit).filter_map(rows).collect(),
@@ -222,6 +243,8 @@ struct CurrentParams {
     day: NaiveDate,
     as_text: bool,
     provenance: bool,
+    /// As what could be known on this day.
+    as_of: Option<NaiveDate>,
     lang: Lang,
 }
 
@@ -229,11 +252,18 @@ impl CurrentParams {
     fn read(caller: &Caller, query: &Query, today: NaiveDate) -> Result<Self, Problem> {
         let day = query.day("on")?.map_or(today, |on| on.min(today));
         let (as_text, provenance) = (query.numbers_as_text()?, query.flag("provenance")?);
-        Ok(Self { day, as_text, provenance, lang: caller.lang })
+        Ok(Self { day, as_text, provenance, as_of: None, lang: caller.lang })
+    }
+
+    /// Also as it could be known on a day.
+    fn read_as_of(caller: &Caller, query: &Query, today: NaiveDate) -> Result<Self, Problem> {
+        let (asked, as_of) = (Self::read(caller, query, today)?, query.day("as_of")?);
+        Ok(Self { day: as_of.map_or(asked.day, |day| day.min(asked.day)), as_of, ..asked })
     }
 
     fn shown<'s>(&self, snapshot: &'s Snapshot) -> Shown<'s> {
-        Shown { as_text: self.as_text, provenance: self.provenance.then_some(snapshot) }
+        let provenance = self.provenance.then_some(snapshot);
+        Shown { as_text: self.as_text, provenance, certainty: self.as_of.is_some() }
     }
 }
 

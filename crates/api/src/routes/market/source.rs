@@ -44,6 +44,9 @@ pub struct RateBody {
     derived: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provenance: Option<Vec<ProvenanceBody>>,
+    /// Only with `as_of`: how we know that it could be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -56,6 +59,8 @@ pub struct FxRateBody {
     derived: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provenance: Option<Vec<ProvenanceBody>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<&'static str>,
 }
 
 /// How rows are shown.
@@ -64,6 +69,8 @@ pub struct Shown<'s> {
     pub as_text: bool,
     /// What knows where they come from, where that is asked for.
     pub provenance: Option<&'s Snapshot>,
+    /// Whether they are those of a day, with how we know that they could be known then.
+    pub certainty: bool,
 }
 
 /// Rows with a day each.
@@ -185,7 +192,8 @@ impl Source for SeriesSource<'_> {
             let known = self.inputs(snapshot, date).unwrap_or_else(|| self.known(at));
             provenance(snapshot, SGS, &known)
         });
-        Some(RateBody { date, value: Number { value, as_text: shown.as_text }, derived, provenance })
+        let known = shown.certainty.then(|| self.values.certainty(at).id());
+        Some(RateBody { date, value: Number { value, as_text: shown.as_text }, derived, provenance, known })
     }
 
     fn known(&self, at: usize) -> Vec<Known> {
@@ -255,6 +263,7 @@ impl Source for FxSource<'_> {
             provenance: shown
                 .provenance
                 .map(|snapshot| provenance(snapshot, Dataset::Fx.source(), &self.rates.known(at))),
+            known: shown.certainty.then(|| self.rates.certainty(at).id()),
         })
     }
 

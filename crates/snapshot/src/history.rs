@@ -1,0 +1,135 @@
+//! What could be known on a day, read from the store version by version.
+
+use chrono::NaiveDate;
+use vintem_domain::point_in_time::{Certainty, known_on_day};
+use vintem_domain::series::{self, Dated, Frequency};
+use vintem_domain::{Decimal, Pair, Series};
+use vintem_store::Store;
+use vintem_store::history::{Version, Versions};
+use vintem_store::load::Observation;
+use vintem_store::read::Known;
+
+use crate::Result;
+use crate::live::derived;
+use crate::market::{FxRates, SeriesValues};
+
+/// A series as it could be known on a day.
+pub async fn series_as_of(store: &Store, series: &'static Series, day: NaiveDate) -> Result<SeriesValues> {
+    let Some(formula) = &series.formula else {
+        let (rows, mut estimated) = values_as_of(store, series, day).await?;
+        let mut further = Vec::new();
+        if let Some(base) = series.derived_from.and_then(series::by_id) {
+            let (daily, estimated_daily) = values_as_of(store, base, day).await?;
+            further = derived(&rows, &daily);
+            // Of both only the days that are served.
+            estimated.extend(estimated_daily.into_iter().filter(|day| further.iter().any(|(row, _)| row.date == *day)));
+        }
+        return Ok(SeriesValues::new(rows, further).with_estimated(estimated));
+    };
+    let mut inputs: Vec<Vec<Dated>> = Vec::new();
+    let mut any_estimated = false;
+    for input in series.made_of() {
+        let (rows, estimated) = values_as_of(store, input, day).await?;
+        any_estimated |= !estimated.is_empty();
+        inputs.push(rows.into_iter().map(|(row, _)| (row.date, row.value)).collect());
+    }
+    let rows: Vec<(Observation, Known)> = (formula.compute)(&inputs)
+        .into_iter()
+        .map(|(date, value)| (Observation { date, value }, Known::default()))
+        .collect();
+    // One that follows from an estimate is one.
+    let estimated = if any_estimated { rows.iter().map(|(row, _)| row.date).collect() } else { Vec::new() };
+    Ok(SeriesValues::new(rows, Vec::new()).with_estimated(estimated))
+}
+
+/// The closing rates that a pair is made of, as they could be known on a day.
+pub async fn fx_as_of(store: &Store, pair: Pair, day: NaiveDate) -> Result<FxRates> {
+    let (first, second) = pair.legs();
+    let mut closes = Vec::new();
+    for currency in std::iter::once(first).chain(second) {
+        let versions = store.closing_versions(currency).await?;
+        // A bulletin is published on its own day.
+        let known = known_versions(&versions, |date| date, day);
+        let close = |(row, certainty): (&Version<_>, Certainty)| ((row.date, row.value, row.known), certainty);
+        closes.push((currency, known.into_iter().map(close).collect::<Vec<(_, Certainty)>>()));
+    }
+    Ok(FxRates::of_closes(closes))
+}
+
+type Values = (Vec<(Observation, Known)>, Vec<NaiveDate>);
+
+/// With the days of which it is only estimated that they could be known.
+async fn values_as_of(store: &Store, series: &Series, day: NaiveDate) -> Result<Values> {
+    let versions: Versions<Decimal> = store.observation_versions(series).await?;
+    let frequency: Frequency = series.frequency;
+    let known = known_versions(&versions, |date| frequency.published_on(date), day);
+    let estimated = known.iter().filter(|(_, certainty)| *certainty == Certainty::Estimated);
+    let estimated = estimated.map(|(row, _)| row.date).collect();
+    let row = |(row, _): (&Version<Decimal>, Certainty)| (Observation { date: row.date, value: row.value }, row.known);
+    Ok((known.into_iter().map(row).collect(), estimated))
+}
+
+/// Of every day the version that could be known, if any could.
+fn known_versions<V>(
+    versions: &Versions<V>,
+    published_on: impl Fn(NaiveDate) -> NaiveDate,
+    day: NaiveDate,
+) -> Vec<(&Version<V>, Certainty)> {
+    versions
+        .rows
+        .chunk_by(|one, other| one.date == other.date)
+        .filter_map(|of_day| {
+            let published_on = published_on(of_day[0].date);
+            known_on_day(of_day, |version| version.known_at, published_on, versions.filled_at, day)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Days, Utc};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn start() -> DateTime<Utc> {
+        "2026-01-01T12:00:00Z".parse().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_known_before_it_was_published_or_seen(
+            learned in proptest::collection::vec((0u64..30, 0u64..90), 1..40),
+            filled in proptest::option::of(0u64..60),
+            asked in 0u64..100,
+        ) {
+            let mut rows: Vec<Version<u64>> = learned
+                .iter()
+                .map(|(date, known)| Version {
+                    date: start().date_naive() + Days::new(*date),
+                    value: *known,
+                    known_at: start() + Days::new(date + known),
+                    known: Known::default(),
+                })
+                .collect();
+            rows.sort_by_key(|row| (row.date, row.known_at));
+            let filled_at = filled.map(|days| start() + Days::new(days));
+            let versions = Versions { rows, filled_at };
+            let day = start().date_naive() + Days::new(asked);
+            let published_on = |date: NaiveDate| Frequency::BusinessDaily.published_on(date);
+            for (row, certainty) in known_versions(&versions, published_on, day) {
+                let seen_on = row.known_at.date_naive();
+                match certainty {
+                    Certainty::Observed => prop_assert!(seen_on <= day),
+                    Certainty::Estimated => {
+                        prop_assert!(published_on(row.date) <= day);
+                        prop_assert!(filled_at.is_none_or(|filled_at| row.known_at <= filled_at));
+                    }
+                }
+                // Nothing later could be known of the same day.
+                let later = versions.rows.iter().filter(|other| other.date == row.date && other.known_at > row.known_at);
+                prop_assert!(later.into_iter().all(|other| other.known_at.date_naive() > day));
+            }
+        }
+    }
+}
