@@ -43,6 +43,13 @@ pub fn sao_paulo_day(now: DateTime<Utc>) -> NaiveDate {
     now.with_timezone(&Sao_Paulo).date_naive()
 }
 
+/// The first instant after a day in São Paulo.
+pub fn sao_paulo_end(day: NaiveDate) -> DateTime<Utc> {
+    let next = day.succ_opt().unwrap_or(day);
+    let offset = chrono::TimeDelta::seconds(sao_paulo_offset_seconds(next).into());
+    next.and_time(chrono::NaiveTime::MIN).and_utc() - offset
+}
+
 /// São Paulo's offset from UTC on this day, taken at noon: on 16 days midnight did not exist.
 pub fn sao_paulo_offset_seconds(day: NaiveDate) -> i32 {
     let noon = day.and_hms_opt(12, 0, 0).expect("noon exists");
@@ -90,6 +97,12 @@ mod tests {
     fn the_day_is_sao_paulos() {
         let late = DateTime::parse_from_rfc3339("2026-11-15T02:59:59Z").unwrap().to_utc();
         assert_eq!(sao_paulo_day(late), day("2026-11-14"));
+    }
+
+    #[test]
+    fn a_day_ends_at_midnight_in_sao_paulo() {
+        assert_eq!(sao_paulo_end(day("2026-11-13")).to_rfc3339(), "2026-11-14T03:00:00+00:00");
+        assert_eq!(sao_paulo_day(sao_paulo_end(day("2026-11-13"))), day("2026-11-14"));
     }
 
     #[test]

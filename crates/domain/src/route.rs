@@ -43,8 +43,8 @@ impl Feature {
         match self {
             Self::Service => Text::new("Plans, status and documentation", "Planos, situação e documentação"),
             Self::Market => Text::new(
-                "Market data with its whole history: Selic, CDI, IPCA and exchange rates, also accumulated between two days",
-                "Dados de mercado com todo o histórico: Selic, CDI, IPCA e câmbio, também acumulados entre dois dias",
+                "Market data with its whole history, also accumulated: Selic, CDI, IPCA, exchange rates",
+                "Dados de mercado com todo o histórico, também acumulados: Selic, CDI, IPCA e câmbio",
             ),
             Self::Calendar => {
                 Text::new("Business days of banks and of the exchange", "Dias úteis dos bancos e da bolsa")
@@ -61,8 +61,8 @@ impl Feature {
                 "Documentos desde 2003: lista, filtros, busca textual, por companhia",
             ),
             Self::History => Text::new(
-                "Historical data: rates as they could be known on a day (as_of), revisions, versions of filings",
-                "Dados históricos: taxas como se podia saber em um dia (as_of), revisões, versões de documentos",
+                "Historical data: what could be known on a day (as_of), revisions, versions of filings",
+                "Dados históricos: o que se podia saber em um dia (as_of), revisões, versões de documentos",
             ),
         }
     }
@@ -185,6 +185,11 @@ pub const GATED_PARAMETERS: &[GatedParameter] = &[GatedParameter {
         "get_observation",
         "list_fx",
         "get_fx",
+        "list_companies",
+        "get_company",
+        "list_filings",
+        "list_company_filings",
+        "get_filing",
     ],
 }];
 

@@ -220,6 +220,60 @@ async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Ou
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn as_of_gives_back_the_registry_of_the_day() -> Outcome {
+    let (directory, database) = (directory()?, TestDatabase::empty().await?);
+    let ingestor = ingestor(&database)?;
+    let companies = Source::from_id("companies").expect("a source");
+    let mut states = Vec::new();
+    for (file, known_at) in [("2024-06", "2024-06-15T12:00:00Z"), ("2026-05", "2026-05-15T12:00:00Z")] {
+        let bytes = std::fs::read(directory.join(format!("cvm/cad_cia_aberta_{file}.csv")))?;
+        ingestor.load_file(companies, file, &bytes, known_at.parse()?).await?;
+        states.push(all_companies(&database, "").await?);
+    }
+    assert_ne!(states[0], states[1]);
+    for (as_of, state) in
+        [("2024-06-15", 0), ("2025-01-01", 0), ("2026-05-14", 0), ("2026-05-15", 1), ("2026-11-13", 1)]
+    {
+        let mut known = all_companies(&database, &format!("&as_of={as_of}")).await?;
+        for company in &mut known {
+            let certainty = company.as_object_mut().and_then(|company| company.remove("known"));
+            assert_eq!(certainty, Some(Value::from("observed")));
+        }
+        let differing = known.iter().zip(&states[state]).filter(|(one, other)| one != other).count();
+        println!("companies_as_of_{as_of}: {}, differences {differing}", known.len());
+        assert_eq!((known.len(), differing), (states[state].len(), 0));
+    }
+    // Before the first registry that we have: those that were registered by then, none cancelled by a later day.
+    let earlier = all_companies(&database, "&as_of=2015-01-01").await?;
+    println!("companies_as_of_2015-01-01: {}", earlier.len());
+    assert!(!earlier.is_empty() && earlier.len() < states[0].len());
+    for company in &earlier {
+        assert_eq!(company["known"], "estimated");
+        for date in ["registered_on", "cancelled_on", "status_since"] {
+            assert!(company[date].as_str().is_none_or(|date| date <= "2015-01-01"), "{company}");
+        }
+    }
+    Ok(())
+}
+
+/// Every company that is served, page by page.
+async fn all_companies(database: &TestDatabase, query: &str) -> anyhow::Result<Vec<Value>> {
+    let replica = served(database).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    let mut companies = Vec::new();
+    loop {
+        let path = format!("/api/v1/companies?limit=100&offset={}{query}", companies.len());
+        let page: Value = replica.get_with(&path, &key).await?.json().await?;
+        let rows = page["data"].as_array().cloned().unwrap_or_default();
+        if rows.is_empty() {
+            anyhow::ensure!(page["total"] == companies.len(), "{} of {}", companies.len(), page["total"]);
+            return Ok(companies);
+        }
+        companies.extend(rows);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_years_of_the_registry_are_versions_and_the_old_state_can_be_read() -> Outcome {
     let (directory, database) = (directory()?, TestDatabase::empty().await?);
     let ingestor = ingestor(&database)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chrono::Datelike;
 use vintem_domain::company::parse_id;
+use vintem_domain::point_in_time::Certainty;
 use vintem_domain::text::fold;
 use vintem_domain::{Cnpj, Company, CompanyId};
 use vintem_store::read::Known;
@@ -79,6 +80,8 @@ pub struct Companies {
     /// Since when we know each, and which fetch brought it; of one that only filings name, of the newest when this was
     /// built.
     known: Vec<Known>,
+    /// Of what could be known on a day: those of which that is only estimated.
+    estimated: HashSet<CompanyId>,
 }
 
 impl Companies {
@@ -143,7 +146,17 @@ impl Companies {
             sectors: sectors.texts,
             unregistered,
             known,
+            estimated: HashSet::new(),
         })
+    }
+
+    pub(crate) fn with_estimated(self, estimated: HashSet<CompanyId>) -> Self {
+        Self { estimated, ..self }
+    }
+
+    /// How we know that a company could be known.
+    pub fn certainty(&self, row: u32) -> Certainty {
+        if self.estimated.contains(&self.get(row).id) { Certainty::Estimated } else { Certainty::Observed }
     }
 
     pub fn len(&self) -> usize {

@@ -1,16 +1,22 @@
 //! What could be known on a day, read from the store version by version.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use chrono::NaiveDate;
+use vintem_domain::dates::sao_paulo_end;
 use vintem_domain::point_in_time::{Certainty, known_on_day};
 use vintem_domain::series::{self, Dated, Frequency};
-use vintem_domain::{Decimal, Pair, Series};
+use vintem_domain::{Company, Decimal, Pair, Series};
 use vintem_store::Store;
 use vintem_store::history::{Version, Versions};
 use vintem_store::load::Observation;
-use vintem_store::read::Known;
+use vintem_store::read::{FilingRow, Known};
 
 use crate::Result;
-use crate::live::derived;
+use crate::companies::Companies;
+use crate::filings::{Filings, LayerBuilder};
+use crate::live::{derived, unregistered_issuers};
 use crate::market::{FxRates, SeriesValues};
 
 /// A series as it could be known on a day.
@@ -54,6 +60,63 @@ pub async fn fx_as_of(store: &Store, pair: Pair, day: NaiveDate) -> Result<FxRat
         closes.push((currency, known.into_iter().map(close).collect::<Vec<(_, Certainty)>>()));
     }
     Ok(FxRates::of_closes(closes))
+}
+
+/// The companies as they could be known on a day: as the registry was then, or where we know it only from later, those
+/// that were registered by then, as its dates say.
+pub async fn companies_as_of(store: &Store, filings: Option<Arc<Filings>>, day: NaiveDate) -> Result<Companies> {
+    let versions = store.companies_before(sao_paulo_end(day)).await?;
+    let filings = match filings {
+        Some(filings) => Some(filings_as_of(store, filings, day).await?),
+        None => None,
+    };
+    let build = move || {
+        let mut estimated = HashSet::new();
+        let mut registered = Vec::new();
+        for (company, known, is_known_later) in versions {
+            let company = if is_known_later { on_day(company, day) } else { Some(company) };
+            let Some(company) = company else { continue };
+            if is_known_later {
+                estimated.insert(company.id);
+            }
+            registered.push((company, known));
+        }
+        let issuers = unregistered_issuers(&registered, filings.as_ref(), day);
+        estimated.extend(issuers.iter().map(|(company, _)| company.id));
+        Ok(Companies::build(registered, issuers)?.with_estimated(estimated))
+    };
+    tokio::task::spawn_blocking(build).await?
+}
+
+/// What the dates of a later registry say of an earlier day; nothing of a company that was not registered yet.
+fn on_day(mut company: Company, day: NaiveDate) -> Option<Company> {
+    company.registered_on.filter(|registered_on| *registered_on <= day)?;
+    let is_later = |date: Option<NaiveDate>| date.is_some_and(|date| date > day);
+    if is_later(company.cancelled_on) || is_later(company.status_since) {
+        // What it was before is not told; most were active, and none was cancelled yet.
+        company.status = ACTIVE.to_owned();
+        company.cancelled_on = company.cancelled_on.filter(|date| *date <= day);
+        company.status_since = None;
+    }
+    Some(company)
+}
+
+/// The status of a registration in force, as the regulator writes it.
+const ACTIVE: &str = "ATIVO";
+
+/// The filings as they could be known on a day: those delivered by then, of which those that were replaced later are as
+/// they were. What was delivered later is among them still.
+pub async fn filings_as_of(store: &Store, served: Arc<Filings>, day: NaiveDate) -> Result<Filings> {
+    let (mut before, mut gone) = (LayerBuilder::default(), Vec::new());
+    let visit = |filing: FilingRow<'_>, is_absent: bool| {
+        if is_absent {
+            gone.push(filing.id.to_owned());
+        } else {
+            before.push(&filing, false);
+        }
+    };
+    store.for_each_filing_replaced_since(sao_paulo_end(day), visit).await?;
+    tokio::task::spawn_blocking(move || served.next(before, &gone, usize::MAX)).await?
 }
 
 type Values = (Vec<(Observation, Known)>, Vec<NaiveDate>);

@@ -25,7 +25,7 @@ use vintem_store::read::{DatasetState, FetchRow, Known};
 pub use analysis::{matches, words};
 pub use companies::{Clue, Companies, CompanyFilter};
 pub use filings::{FilingFilter, FilingView, Filings};
-pub use history::{fx_as_of, series_as_of};
+pub use history::{companies_as_of, filings_as_of, fx_as_of, series_as_of};
 pub use live::LiveSnapshot;
 pub use market::{Bulletin, FxRates, PairRates, SeriesValues};
 pub use query::Query;
@@ -129,5 +129,10 @@ impl Snapshot {
 
     pub fn filings(&self) -> Option<&Filings> {
         self.filings.as_deref()
+    }
+
+    /// The same, to be held longer than the snapshot.
+    pub fn shared_filings(&self) -> Option<Arc<Filings>> {
+        self.filings.clone()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use chrono::NaiveDate;
-use vintem_domain::dates::month_end;
+use vintem_domain::dates::{LAST_DAY, month_end};
 use vintem_domain::decimal::annualised;
 use vintem_domain::series::{self, DERIVED, Dated, SERIES, Series};
 use vintem_domain::{Company, Currency, Dataset, DateRange};
@@ -228,7 +228,7 @@ async fn companies(
     let build = move || {
         let held = served.as_ref().filter(|_| registered.is_none());
         let registered = registered.unwrap_or_else(|| served.iter().flat_map(|served| served.registered()).collect());
-        let issuers = unregistered_issuers(&registered, filings.as_deref());
+        let issuers = unregistered_issuers(&registered, filings.as_deref(), LAST_DAY);
         match held {
             // That a further filing names them changes nothing.
             Some(held) if held.unregistered().iter().eq(issuers.iter().map(|(company, _)| company)) => {
@@ -302,9 +302,14 @@ async fn read_changed_filings(
     tokio::task::spawn_blocking(move || served.next(changed, &gone, kept_layers)).await?
 }
 
-/// The issuers that are not in the registry, as companies, by rising code.
-fn unregistered_issuers(registered: &[(Company, Known)], filings: Option<&Filings>) -> Vec<(Company, Known)> {
+/// The issuers until a day that are not in the registry, as companies, by rising code.
+pub fn unregistered_issuers(
+    registered: &[(Company, Known)],
+    filings: Option<&Filings>,
+    until: NaiveDate,
+) -> Vec<(Company, Known)> {
     let registered: HashSet<u32> = registered.iter().map(|(company, _)| company.id).collect();
-    let issuers = filings.into_iter().flat_map(Filings::issuers).filter(|(id, _)| !registered.contains(id));
+    let issuers = filings.into_iter().flat_map(|filings| filings.issuers(until));
+    let issuers = issuers.filter(|(id, _)| !registered.contains(id));
     issuers.map(|(id, (name, known))| (Company { id, name: name.to_owned(), ..Company::default() }, known)).collect()
 }

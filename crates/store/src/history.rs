@@ -1,9 +1,11 @@
 //! What was known when: every version, for those who look back.
 
 use chrono::{DateTime, NaiveDate, Utc};
-use vintem_domain::{Currency, DateRange, Decimal, Quote, Series};
+use futures_util::TryStreamExt;
+use sqlx::Row;
+use vintem_domain::{Company, Currency, DateRange, Decimal, Quote, Series};
 
-use crate::read::{Known, exact};
+use crate::read::{FilingRow, Known, companies, exact, filing};
 use crate::{REQUEST_BUDGET, Result, Store, within};
 
 /// A row as it was learned at some time.
@@ -21,6 +23,14 @@ pub struct Versions<V> {
     pub rows: Vec<Version<V>>,
     /// Since when all that had been published before was there; what came later we saw appear.
     pub filled_at: Option<DateTime<Utc>>,
+}
+
+impl<V> Versions<V> {
+    /// What was never filled by its source was filled by its first load.
+    fn new(rows: Vec<Version<V>>, filled_at: Option<DateTime<Utc>>) -> Self {
+        let first = rows.iter().map(|row| row.known_at).min();
+        Self { rows, filled_at: filled_at.or(first) }
+    }
 }
 
 /// A value that was replaced by another.
@@ -48,7 +58,7 @@ impl Store {
                 Ok(Version { date, value: exact(&value)?, known_at, known: Known::new(known_at, fetch_id)? })
             };
             let rows = rows.into_iter().map(version).collect::<Result<_>>()?;
-            Ok(Versions { rows, filled_at: self.filled_at(series.id).await? })
+            Ok(Versions::new(rows, self.filled_at(series.id).await?))
         })
         .await
     }
@@ -71,7 +81,7 @@ impl Store {
                 Ok(Version { date, value, known_at, known: Known::new(known_at, fetch_id)? })
             };
             let rows = rows.into_iter().map(version).collect::<Result<_>>()?;
-            Ok(Versions { rows, filled_at: self.filled_at("fx").await? })
+            Ok(Versions::new(rows, self.filled_at("fx").await?))
         })
         .await
     }
@@ -107,6 +117,38 @@ impl Store {
             };
             let page = rows.into_iter().skip(offset).take(limit).map(revision).collect::<Result<_>>()?;
             Ok((total, page))
+        })
+        .await
+    }
+
+    /// The registry as it was known before an instant; where that is before its first load, as that has it, each company
+    /// with that it is so.
+    pub async fn companies_before(&self, instant: DateTime<Utc>) -> Result<Vec<(Company, Known, bool)>> {
+        within(REQUEST_BUDGET, async { companies(&mut *self.pool.acquire().await?, Some(instant)).await }).await
+    }
+
+    /// The filings that were replaced or taken away at an instant or later, each as it was before, with whether it was
+    /// absent. One that was known only later is as it was first.
+    pub async fn for_each_filing_replaced_since(
+        &self,
+        instant: DateTime<Utc>,
+        mut visit: impl FnMut(FilingRow<'_>, bool),
+    ) -> Result<()> {
+        within(REQUEST_BUDGET, async {
+            let mut rows = sqlx::query(
+                "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
+                        delivered_on, reference_date, version, protocol, url, known_at, fetch_id, absent
+                 from filing_version
+                 where id = any(array(select id from filing_version where supersedes and known_at >= $1))
+                   and (known_at < $1 or not supersedes)
+                 order by id, known_at desc",
+            )
+            .bind(instant)
+            .fetch(&self.pool);
+            while let Some(row) = rows.try_next().await? {
+                visit(filing(&row)?, row.try_get(15)?);
+            }
+            Ok(())
         })
         .await
     }

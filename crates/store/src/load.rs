@@ -556,7 +556,7 @@ impl Load {
                 or ({current}) is distinct from ({staged})",
             same_key = same_key.join(" and ")
         );
-        let (generation_column, generation) = self.generation_of(table);
+        let (generation_column, generation) = self.generation_of(table, "not is_new");
         let insert = format!(
             "insert into {name} ({keys}, known_at, {columns}{generation_column}, fetch_id)
              select {keys}, $1, {columns}{generation}, $2"
@@ -577,7 +577,28 @@ impl Load {
         {
             query = query.bind(since);
         }
-        Ok(query.execute(&mut *self.transaction).await?.rows_affected())
+        let appended = query.execute(&mut *self.transaction).await?.rows_affected();
+        if table.has_generation && self.is_older_than_what_is_held().await? {
+            let supersede = format!(
+                "update {name}
+                 set supersedes = true
+                 where not supersedes and known_at > $1 and {keys} in (select {keys} from staged)"
+            );
+            sqlx::query(AssertSqlSafe(supersede)).bind(self.known_at).execute(&mut *self.transaction).await?;
+        }
+        Ok(appended)
+    }
+
+    /// Whether this is a copy from an earlier day than what is held: then what was first may be first no more. Loads side
+    /// by side overtake each other too, but by minutes, and never with the same rows.
+    async fn is_older_than_what_is_held(&mut self) -> Result<bool> {
+        Ok(sqlx::query_scalar(
+            "select exists (select 1 from dataset where id = $1 and loaded_at > $2 + interval '1 day')",
+        )
+        .bind(self.dataset.id())
+        .bind(self.known_at)
+        .fetch_one(&mut *self.transaction)
+        .await?)
     }
 
     /// Of a whole file: what is current and not in it is remembered, and from the second such file on absent.
@@ -636,7 +657,7 @@ impl Load {
         } else if again > 0 {
             let others: Vec<&str> = columns.split(',').map(str::trim).filter(|column| *column != "absent").collect();
             let others = others.join(", ");
-            let (generation_column, generation) = self.generation_of(table);
+            let (generation_column, generation) = self.generation_of(table, "true");
             let insert = format!(
                 "insert into {name} ({key}, known_at, {others}{generation_column}, absent, fetch_id)
                  select distinct on ({key}) {key}, $1, {others}{generation}, true, $2
@@ -662,8 +683,13 @@ impl Load {
     }
 
     /// The column of the generation and what stands in it, each behind a comma.
-    fn generation_of(&self, table: &Versions) -> (&'static str, String) {
-        if table.has_generation { (", generation", format!(", {}", self.generation)) } else { ("", String::new()) }
+    /// Columns of a table that is followed by what changes, and what they are; `supersedes` is an expression.
+    fn generation_of(&self, table: &Versions, supersedes: &str) -> (&'static str, String) {
+        if table.has_generation {
+            (", generation, supersedes", format!(", {}, {supersedes}", self.generation))
+        } else {
+            ("", String::new())
+        }
     }
 
     async fn finish_stage(&mut self, appended: u64) -> Result<()> {

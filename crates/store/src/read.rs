@@ -182,78 +182,8 @@ impl Reader {
 
     /// The registry's companies with the names that earlier versions gave them.
     pub async fn companies(&mut self) -> Result<Vec<(Company, Known)>> {
-        let rows = sqlx::query(
-            "select company.*,
-                    array(
-                        select former.name
-                        from company_version former
-                        where former.cvm_code = company.cvm_code
-                          and former.name <> company.name
-                        group by former.name
-                        order by max(former.known_at) desc
-                    ) as former_names,
-                    array(
-                        select distinct former.trade_name
-                        from company_version former
-                        where former.cvm_code = company.cvm_code
-                          and former.trade_name not in ('', company.trade_name)
-                    ) as former_trade_names,
-                    coalesce(traded.tickers, '{}') as current_tickers,
-                    greatest(company.known_at, traded.known_at) as last_known_at
-             from (
-                 select distinct on (cvm_code) *
-                 from company_version
-                 order by cvm_code, known_at desc
-             ) company
-             left join (
-                 select security.cnpj, array_agg(distinct security.ticker order by security.ticker) as tickers,
-                        max(security.known_at) as known_at
-                 from (
-                     select distinct on (document_id, ticker) *
-                     from security_version
-                     order by document_id, ticker, known_at desc
-                 ) security
-                 join (
-                     select distinct on (cnpj) cnpj, document_id
-                     from security_version
-                     order by cnpj, reference_date desc, version desc, document_id desc
-                 ) newest_form on newest_form.document_id = security.document_id
-                 where security.traded_until is null
-                 group by security.cnpj
-             ) traded on traded.cnpj = company.cnpj and company.cnpj <> ''
-             where not company.absent
-             order by company.cvm_code",
-        )
-        .fetch_all(&mut *self.transaction)
-        .await?;
-        let mut companies = Vec::with_capacity(rows.len());
-        for row in rows {
-            let known = Known::new(row.try_get("last_known_at")?, row.try_get("fetch_id")?)?;
-            let company = Company {
-                id: positive(row.try_get("cvm_code")?)?,
-                name: row.try_get("name")?,
-                cnpj: Cnpj::parse(row.try_get("cnpj")?),
-                status: row.try_get("status")?,
-                sector: row.try_get("sector")?,
-                trade_name: row.try_get("trade_name")?,
-                former_names: row.try_get("former_names")?,
-                former_trade_names: row.try_get("former_trade_names")?,
-                tickers: row.try_get("current_tickers")?,
-                markets: row.try_get("markets")?,
-                registered_on: row.try_get("registered_on")?,
-                cancelled_on: row.try_get("cancelled_on")?,
-                status_since: row.try_get("status_since")?,
-                category: row.try_get("category")?,
-                situation: row.try_get("situation")?,
-                control: row.try_get("control")?,
-                city: row.try_get("city")?,
-                state: row.try_get("state")?,
-                auditor: row.try_get("auditor")?,
-                registered: true,
-            };
-            companies.push((company, known));
-        }
-        Ok(companies)
+        let companies = companies(&mut self.transaction, None).await?;
+        Ok(companies.into_iter().map(|(company, known, _)| (company, known)).collect())
     }
 
     /// Every filing in its current version, in no particular order.
@@ -302,7 +232,104 @@ impl Reader {
     }
 }
 
-fn filing(row: &PgRow) -> Result<FilingRow<'_>> {
+/// Each in the version that is known, or was before an instant. Where the registry was first read only later, as it was
+/// then, with that it is so; what appeared in it later still was not known.
+pub(crate) async fn companies(
+    connection: &mut PgConnection,
+    before: Option<DateTime<Utc>>,
+) -> Result<Vec<(Company, Known, bool)>> {
+    let rows = sqlx::query(
+        "select company.*,
+                array(
+                    select former.name
+                    from company_version former
+                    where former.cvm_code = company.cvm_code
+                      and former.known_at <= company.known_at
+                      and former.name <> company.name
+                    group by former.name
+                    order by max(former.known_at) desc
+                ) as former_names,
+                array(
+                    select distinct former.trade_name
+                    from company_version former
+                    where former.cvm_code = company.cvm_code
+                      and former.known_at <= company.known_at
+                      and former.trade_name not in ('', company.trade_name)
+                ) as former_trade_names,
+                coalesce(traded.tickers, '{}') as current_tickers,
+                greatest(company.known_at, traded.known_at) as last_known_at,
+                $1::timestamptz is not null and company.known_at >= $1 as is_known_later
+         from (
+             select distinct on (cvm_code) *
+             from company_version
+             where $1::timestamptz is null
+                or known_at < $1
+                or known_at <= coalesce(
+                       (select max(filled_at) from source_part where source = 'companies'),
+                       (select min(known_at) from company_version)
+                   )
+                   and not exists (
+                       select 1
+                       from company_version earlier
+                       where earlier.cvm_code = company_version.cvm_code and earlier.known_at < company_version.known_at
+                   )
+             order by cvm_code, known_at desc
+         ) company
+         left join (
+             select security.cnpj, array_agg(distinct security.ticker order by security.ticker) as tickers,
+                    max(security.known_at) as known_at
+             from (
+                 select distinct on (document_id, ticker) *
+                 from security_version
+                 where $1::timestamptz is null or known_at < $1
+                 order by document_id, ticker, known_at desc
+             ) security
+             join (
+                 select distinct on (cnpj) cnpj, document_id
+                 from security_version
+                 where $1::timestamptz is null or known_at < $1
+                 order by cnpj, reference_date desc, version desc, document_id desc
+             ) newest_form on newest_form.document_id = security.document_id
+             where security.traded_until is null
+             group by security.cnpj
+         ) traded on traded.cnpj = company.cnpj and company.cnpj <> ''
+         where not company.absent
+         order by company.cvm_code",
+    )
+    .bind(before)
+    .fetch_all(connection)
+    .await?;
+    let mut companies = Vec::with_capacity(rows.len());
+    for row in rows {
+        let known = Known::new(row.try_get("last_known_at")?, row.try_get("fetch_id")?)?;
+        let company = Company {
+            id: positive(row.try_get("cvm_code")?)?,
+            name: row.try_get("name")?,
+            cnpj: Cnpj::parse(row.try_get("cnpj")?),
+            status: row.try_get("status")?,
+            sector: row.try_get("sector")?,
+            trade_name: row.try_get("trade_name")?,
+            former_names: row.try_get("former_names")?,
+            former_trade_names: row.try_get("former_trade_names")?,
+            tickers: row.try_get("current_tickers")?,
+            markets: row.try_get("markets")?,
+            registered_on: row.try_get("registered_on")?,
+            cancelled_on: row.try_get("cancelled_on")?,
+            status_since: row.try_get("status_since")?,
+            category: row.try_get("category")?,
+            situation: row.try_get("situation")?,
+            control: row.try_get("control")?,
+            city: row.try_get("city")?,
+            state: row.try_get("state")?,
+            auditor: row.try_get("auditor")?,
+            registered: true,
+        };
+        companies.push((company, known, row.try_get("is_known_later")?));
+    }
+    Ok(companies)
+}
+
+pub(crate) fn filing(row: &PgRow) -> Result<FilingRow<'_>> {
     let set: &str = row.try_get(1)?;
     Ok(FilingRow {
         id: row.try_get(0)?,

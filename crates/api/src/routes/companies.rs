@@ -9,11 +9,12 @@ use chrono::NaiveDate;
 use http::{HeaderValue, header};
 use serde::Serialize;
 use vintem_domain::{Company, Dataset, Problem, Text};
-use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Snapshot, Wanted, matches};
+use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Snapshot, Wanted, companies_as_of, matches};
 
 use super::found::{HighlightBody, facets, highlight};
 use super::provenance::{ProvenanceBody, provenance};
-use super::{AppState, Handlers, loaded, search_aside};
+use super::{AppState, Handlers, loaded, search_aside, today};
+use crate::App;
 use crate::answer::{Tag, page_of, page_with_facets};
 use crate::caller::Caller;
 use crate::params::{MOST_ROWS, Query, refuse};
@@ -44,6 +45,9 @@ pub struct CompanyBody<'s> {
     highlight: Option<HighlightBody<'s>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provenance: Option<Vec<ProvenanceBody>>,
+    /// Only with `as_of`: how we know that it could be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<&'static str>,
 }
 
 impl<'s> From<&'s Company> for CompanyBody<'s> {
@@ -70,6 +74,7 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
             registered: company.registered,
             highlight: None,
             provenance: None,
+            known: None,
         }
     }
 }
@@ -112,25 +117,49 @@ async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> R
         sector: query.filter("sector")?,
         known_since: query.updated_since()?,
     };
-    let with_provenance = query.flag("provenance")?;
+    let traced = Traced::read(&query)?;
     let snapshot = app.snapshot()?;
-    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
+    let served = loaded(snapshot.companies(), Dataset::Companies)?;
+    let known = known_on(&app, &snapshot, traced.as_of).await?;
+    let companies = known.as_ref().unwrap_or(served);
     let found = companies.list(&filter, page.offset, page.limit);
-    let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
+    let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, found.total);
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
-        let mut rows = bodies(companies, &found);
-        if with_provenance {
-            for (body, row) in rows.iter_mut().zip(&found.rows) {
-                body.provenance = Some(provenance_of(&snapshot, companies, *row));
-            }
-        }
-        rows
+        found.rows.iter().map(|row| traced.body(&snapshot, companies, *row)).collect()
     }))
 }
 
-/// Of an issuer that only filings name, that of a filing.
-fn provenance_of(snapshot: &Snapshot, companies: &Companies, row: u32) -> Vec<ProvenanceBody> {
-    provenance(snapshot, Dataset::Companies.source(), &[companies.known(row)])
+/// What is told of where a company comes from and since when it could be known.
+struct Traced {
+    provenance: bool,
+    as_of: Option<NaiveDate>,
+}
+
+impl Traced {
+    fn read(query: &Query) -> Result<Self, Problem> {
+        Ok(Self { provenance: query.flag("provenance")?, as_of: query.day("as_of")? })
+    }
+
+    fn body<'s>(&self, snapshot: &Snapshot, companies: &'s Companies, row: u32) -> CompanyBody<'s> {
+        // Of an issuer that only filings name, that of a filing.
+        let known = [companies.known(row)];
+        CompanyBody {
+            provenance: self.provenance.then(|| provenance(snapshot, Dataset::Companies.source(), &known)),
+            known: self.as_of.map(|_| companies.certainty(row).id()),
+            ..CompanyBody::from(companies.get(row))
+        }
+    }
+}
+
+/// What could be known on a day, where one is asked for: from the store, which alone has every version.
+async fn known_on(app: &App, snapshot: &Snapshot, as_of: Option<NaiveDate>) -> Result<Option<Companies>, Refusal> {
+    match as_of {
+        Some(day) => {
+            let day = day.min(today(app));
+            Ok(Some(companies_as_of(&app.store, snapshot.shared_filings(), day).await?))
+        }
+        None => Ok(None),
+    }
 }
 
 async fn count_companies(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
@@ -203,17 +232,17 @@ async fn get_company(
     query: Query,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
 ) -> Result<Response, Refusal> {
-    let with_provenance = query.flag("provenance")?;
+    let traced = Traced::read(&query)?;
     let snapshot = app.snapshot()?;
-    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
+    let served = loaded(snapshot.companies(), Dataset::Companies)?;
+    let known = known_on(&app, &snapshot, traced.as_of).await?;
+    let companies = known.as_ref().unwrap_or(served);
     // What is no UTF-8 is no company's code.
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
     let canonical = format!("/api/v1/companies/{}", companies.get(row).id);
-    let mut response = Tag::new(&caller, &app, &snapshot, &DATASETS, ()).answer(|| {
-        let provenance = with_provenance.then(|| provenance_of(&snapshot, companies, row));
-        CompanyBody { provenance, ..CompanyBody::from(companies.get(row)) }
-    });
+    let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
+    let mut response = tag.answer(|| traced.body(&snapshot, companies, row));
     if let Ok(canonical) = HeaderValue::from_str(&canonical) {
         response.headers_mut().insert(header::CONTENT_LOCATION, canonical);
     }

@@ -8,9 +8,10 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_domain::dates::sao_paulo_offset_seconds;
+use vintem_domain::dates::{sao_paulo_day, sao_paulo_offset_seconds};
+use vintem_domain::point_in_time::Certainty;
 use vintem_domain::{Dataset, DateRange, Problem};
-use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapshot, Wanted};
+use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapshot, Wanted, filings_as_of};
 use vintem_store::read::FilingRow;
 
 use super::found::{HighlightBody, facets, highlight};
@@ -43,6 +44,9 @@ pub struct FilingBody<'s> {
     highlight: Option<HighlightBody<'s>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provenance: Option<Vec<ProvenanceBody>>,
+    /// Only with `as_of`: how we know that it could be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<&'static str>,
 }
 
 impl<'s> From<FilingView<'s>> for FilingBody<'s> {
@@ -64,6 +68,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             source: format!("CVM {}", filing.set.id().to_uppercase()),
             highlight: None,
             provenance: None,
+            known: None,
         }
     }
 }
@@ -167,14 +172,16 @@ async fn get_filing(
     query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let with_provenance = query.flag("provenance")?;
+    let traced = Traced::read(&query)?;
     let snapshot = app.snapshot()?;
-    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let served = loaded(snapshot.filings(), Dataset::Filings)?;
+    let known = known_on(&app, &snapshot, traced.as_of).await?;
+    let filings = known.as_ref().unwrap_or(served);
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
-    let filing = filings.by_id(&id).map(|row| filings.get(row));
-    let filing = filing.filter(|view| view.filing.delivered_on <= today(&app)).ok_or(Problem::NoSuchFiling)?;
+    let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= traced.last_day(&app);
+    let row = filings.by_id(&id).filter(is_delivered).ok_or(Problem::NoSuchFiling)?;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
-    Ok(tag.answer(|| if with_provenance { traced(&snapshot, filing) } else { filing.into() }))
+    Ok(tag.answer(|| traced.body(&snapshot, filings, row)))
 }
 
 /// Every version of the document that a filing is one of, the newest first.
@@ -203,7 +210,7 @@ async fn list_filing_versions(
 struct Asked {
     page: Page,
     filter: FilingFilter,
-    provenance: bool,
+    traced: Traced,
 }
 
 impl Asked {
@@ -213,40 +220,69 @@ impl Asked {
             known_since: query.updated_since()?,
             ..FilingFilter::of_days(query.days()?)
         };
-        Ok(Self { page: query.page(MOST_ROWS)?, filter, provenance: query.flag("provenance")? })
+        Ok(Self { page: query.page(MOST_ROWS)?, filter, traced: Traced::read(query)? })
+    }
+}
+
+/// What is told of where a filing comes from and since when it could be known.
+struct Traced {
+    provenance: bool,
+    as_of: Option<NaiveDate>,
+}
+
+impl Traced {
+    fn read(query: &Query) -> Result<Self, Problem> {
+        Ok(Self { provenance: query.flag("provenance")?, as_of: query.day("as_of")? })
+    }
+
+    /// What was delivered later is not told of.
+    fn last_day(&self, app: &App) -> NaiveDate {
+        self.as_of.map_or(today(app), |day| day.min(today(app)))
+    }
+
+    fn body<'s>(&self, snapshot: &Snapshot, filings: &'s Filings, row: u32) -> FilingBody<'s> {
+        let mut view = filings.get(row);
+        let known = self.as_of.map(|day| {
+            view.is_latest = filings.is_latest_until(row, day);
+            // Known from its delivery on; since then we may have seen it.
+            let is_seen = sao_paulo_day(view.filing.known.instant()) <= day;
+            if is_seen { Certainty::Observed } else { Certainty::Estimated }
+        });
+        let source = Dataset::Filings.source();
+        FilingBody {
+            provenance: self.provenance.then(|| provenance(snapshot, source, &[view.filing.known])),
+            known: known.map(Certainty::id),
+            ..FilingBody::from(view)
+        }
+    }
+}
+
+/// What could be known on a day, where one is asked for: with the store, which alone has every version.
+async fn known_on(app: &App, snapshot: &Snapshot, as_of: Option<NaiveDate>) -> Result<Option<Filings>, Refusal> {
+    match (as_of, snapshot.shared_filings()) {
+        (Some(day), Some(served)) => Ok(Some(filings_as_of(&app.store, served, day.min(today(app))).await?)),
+        _ => Ok(None),
     }
 }
 
 async fn list(caller: &Caller, app: &App, snapshot: Arc<Snapshot>, asked: Asked) -> Result<Response, Refusal> {
-    let Asked { page, mut filter, provenance } = asked;
-    filter.days = filter.days.until(today(app));
-    let filings = loaded(snapshot.filings(), Dataset::Filings)?;
+    let Asked { page, mut filter, traced } = asked;
+    filter.days = filter.days.until(traced.last_day(app));
+    let served = loaded(snapshot.filings(), Dataset::Filings)?;
+    let known = known_on(app, &snapshot, traced.as_of).await?;
+    let filings = known.as_ref().unwrap_or(served);
+    // By when we learned of it every filing is looked at: milliseconds.
     let found = match filter.known_since {
         None => filings.list(&filter, page.offset, page.limit),
-        // Every filing is looked at: milliseconds.
         Some(_) => {
-            let searched = snapshot.clone();
-            search_aside(move || {
-                let filings = loaded(searched.filings(), Dataset::Filings)?;
-                Ok(filings.list(&filter, page.offset, page.limit))
-            })
-            .await?
+            let filings = filings.clone();
+            search_aside(move || Ok(filings.list(&filter, page.offset, page.limit))).await?
         }
     };
     let tag = Tag::new(caller, app, &snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
-        if provenance {
-            found.rows.iter().map(|row| traced(&snapshot, filings.get(*row))).collect()
-        } else {
-            bodies(filings, &found)
-        }
+        found.rows.iter().map(|row| traced.body(&snapshot, filings, *row)).collect()
     }))
-}
-
-/// With where it comes from.
-fn traced<'s>(snapshot: &Snapshot, view: FilingView<'s>) -> FilingBody<'s> {
-    let provenance = provenance(snapshot, Dataset::Filings.source(), &[view.filing.known]);
-    FilingBody { provenance: Some(provenance), ..FilingBody::from(view) }
 }
 
 pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {

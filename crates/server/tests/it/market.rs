@@ -363,6 +363,84 @@ async fn versions_of_a_filing_come_together_the_highest_first() -> Outcome {
 }
 
 #[tokio::test]
+async fn filings_are_as_they_could_be_known_on_a_day() -> Outcome {
+    use vintem_domain::{Filing, FilingSet};
+    let database = TestDatabase::empty().await?;
+    let filing = |id: &str, delivered_on: &str, subject: &str, version: u16| -> anyhow::Result<Filing> {
+        Ok(Filing {
+            id: id.to_owned(),
+            set: FilingSet::Ipe,
+            company_id: 7,
+            company_name: "COMPANHIA SETE".to_owned(),
+            category: "Fato Relevante".to_owned(),
+            doc_type: String::new(),
+            kind: String::new(),
+            subject: subject.to_owned(),
+            delivered_on: delivered_on.parse()?,
+            reference_date: Some("2026-01-05".parse()?),
+            version,
+            protocol: String::new(),
+            url: String::new(),
+        })
+    };
+    // History on Friday the 13th; on Monday one is changed and a later version appears.
+    for (days, rows) in [
+        (0, vec![filing("1", "2026-01-05", "Aviso", 1)?, filing("2", "2026-02-05", "Aviso", 2)?]),
+        (3, vec![filing("1", "2026-01-05", "Aviso corrigido", 1)?, filing("3", "2026-11-16", "Aviso", 3)?]),
+    ] {
+        let fetch =
+            Fetch::made_here(format!("test:{days}"), friday() + chrono::TimeDelta::days(days), [days as u8; 32]);
+        let mut load = database.store()?.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+        load.append_filings(&rows).await?;
+        load.commit().await?;
+    }
+    let registry = Fetch::made_here("test:companies".into(), friday(), [9; 32]);
+    let mut load = database.store()?.begin_load(Dataset::Companies, Origin::Real, &registry).await?;
+    load.append_companies(&[vintem_domain::Company { id: 8, name: "OITO".into(), ..Default::default() }]).await?;
+    load.commit().await?;
+    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday() + chrono::TimeDelta::days(4), options).await?;
+    let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
+    let read = async |path: &str| -> anyhow::Result<Value> {
+        Ok(replica.get_with(&format!("/api/v1/{path}"), &gold).await?.json().await?)
+    };
+    let expect = |rows: &[(&str, &str, bool, &str)]| -> Vec<Value> {
+        rows.iter().map(|(id, said, is_latest, known)| json!([id, said, is_latest, known])).collect()
+    };
+    for (as_of, expected) in [
+        ("2026-01-04", expect(&[])),
+        ("2026-01-05", expect(&[("1", "Aviso", true, "estimated")])),
+        ("2026-02-05", expect(&[("2", "Aviso", true, "estimated"), ("1", "Aviso", false, "estimated")])),
+        ("2026-11-13", expect(&[("2", "Aviso", true, "observed"), ("1", "Aviso", false, "observed")])),
+        (
+            "2026-11-16",
+            expect(&[
+                ("3", "Aviso", true, "observed"),
+                ("2", "Aviso", false, "observed"),
+                ("1", "Aviso corrigido", true, "observed"),
+            ]),
+        ),
+    ] {
+        for path in ["filings", "companies/7/filings"] {
+            let list = read(&format!("{path}?as_of={as_of}")).await?;
+            let rows: Vec<Value> = list["data"]
+                .as_array()
+                .expect("rows")
+                .iter()
+                .map(|row| json!([row["id"], row["description"], row["is_latest"], row["known"]]))
+                .collect();
+            assert_eq!((rows, &list["total"]), (expected.clone(), &json!(expected.len())), "{path} {as_of}");
+        }
+    }
+    assert_eq!(read("filings/1?as_of=2026-11-15").await?["description"], "Aviso");
+    assert_eq!(read("filings/1").await?["description"], "Aviso corrigido");
+    assert_eq!(read("filings/3?as_of=2026-11-15").await?["error"], "not_found");
+    assert_eq!(read("companies/7?as_of=2026-01-05").await?["known"], "estimated");
+    assert_eq!(read("companies/7?as_of=2026-01-04").await?["error"], "not_found");
+    Ok(())
+}
+
+#[tokio::test]
 async fn companies_and_filings_tell_where_they_come_from_and_since_when_we_know_them() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
     let replica = served(&database).await?;

@@ -109,6 +109,12 @@ impl Filings {
         versions.into_iter().map(|(_, _, row)| row).collect()
     }
 
+    /// Whether a row is the latest version of its document of those delivered until a day.
+    pub fn is_latest_until(&self, row: u32, until: NaiveDate) -> bool {
+        let delivered = |row: &u32| self.get(*row).filing.delivered_on <= until;
+        self.versions(row).into_iter().find(delivered) == Some(row)
+    }
+
     /// A page of what a filter leaves, newest first, and how many there are.
     pub fn list(&self, filter: &FilingFilter, offset: usize, limit: usize) -> Found {
         let category = filter.category.as_deref().map(fold);
@@ -197,12 +203,14 @@ impl Filings {
         Ok(Searched { found, facets: counts.sorted(), words: hits.words })
     }
 
-    /// Every issuer with the name that its newest filing gives it, and since when we know that one.
-    pub fn issuers(&self) -> BTreeMap<CompanyId, (&str, Known)> {
+    /// Every issuer with the name that its newest filing until a day gives it, and since when we know that one.
+    pub fn issuers(&self, until: NaiveDate) -> BTreeMap<CompanyId, (&str, Known)> {
         let mut newest: BTreeMap<CompanyId, (Key<'_>, FilingRow<'_>)> = BTreeMap::new();
         for laid in &self.layers {
             for (id, rows) in laid.layer.issuers() {
-                let Some(row) = rows.iter().find(|row| !laid.hidden.holds(**row)) else { continue };
+                let first = laid.layer.first_row_until(until);
+                let is_there = |row: &&u32| **row >= first && !laid.hidden.holds(**row);
+                let Some(row) = rows.iter().find(is_there) else { continue };
                 let (key, filing) = (laid.layer.key(*row), laid.layer.get(*row));
                 let held = newest.entry(id).or_insert((key, filing));
                 if key > held.0 {
