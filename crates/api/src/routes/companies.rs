@@ -12,8 +12,8 @@ use vintem_domain::{Company, Dataset, Problem, Text};
 use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Snapshot, Wanted, companies_as_of, matches};
 
 use super::found::{HighlightBody, facets, highlight};
-use super::provenance::{ProvenanceBody, provenance};
-use super::{AppState, Handlers, loaded, search_aside, today};
+use super::provenance::{ProvenanceBody, Traced, provenance};
+use super::{AppState, Handlers, loaded, search_aside};
 use crate::App;
 use crate::answer::{Tag, page_of, page_with_facets};
 use crate::caller::Caller;
@@ -120,44 +120,29 @@ async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> R
     let traced = Traced::read(&query)?;
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.companies(), Dataset::Companies)?;
-    let known = known_on(&app, &snapshot, traced.as_of).await?;
+    let known = known_on(&app, &snapshot, &traced).await?;
     let companies = known.as_ref().unwrap_or(served);
     let found = companies.list(&filter, page.offset, page.limit);
     let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, found.total);
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
-        found.rows.iter().map(|row| traced.body(&snapshot, companies, *row)).collect()
+        found.rows.iter().map(|row| traced_body(&traced, &snapshot, companies, *row)).collect()
     }))
 }
 
-/// What is told of where a company comes from and since when it could be known.
-struct Traced {
-    provenance: bool,
-    as_of: Option<NaiveDate>,
-}
-
-impl Traced {
-    fn read(query: &Query) -> Result<Self, Problem> {
-        Ok(Self { provenance: query.flag("provenance")?, as_of: query.day("as_of")? })
-    }
-
-    fn body<'s>(&self, snapshot: &Snapshot, companies: &'s Companies, row: u32) -> CompanyBody<'s> {
-        // Of an issuer that only filings name, that of a filing.
-        let known = [companies.known(row)];
-        CompanyBody {
-            provenance: self.provenance.then(|| provenance(snapshot, Dataset::Companies.source(), &known)),
-            known: self.as_of.map(|_| companies.certainty(row).id()),
-            ..CompanyBody::from(companies.get(row))
-        }
+fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, companies: &'s Companies, row: u32) -> CompanyBody<'s> {
+    // Of an issuer that only filings name, that of a filing.
+    let known = [companies.known(row)];
+    CompanyBody {
+        provenance: traced.provenance.then(|| provenance(snapshot, Dataset::Companies.source(), &known)),
+        known: traced.as_of.map(|_| companies.certainty(row).id()),
+        ..CompanyBody::from(companies.get(row))
     }
 }
 
 /// What could be known on a day, where one is asked for: from the store, which alone has every version.
-async fn known_on(app: &App, snapshot: &Snapshot, as_of: Option<NaiveDate>) -> Result<Option<Companies>, Refusal> {
-    match as_of {
-        Some(day) => {
-            let day = day.min(today(app));
-            Ok(Some(companies_as_of(&app.store, snapshot.shared_filings(), day).await?))
-        }
+async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Companies>, Refusal> {
+    match traced.as_of {
+        Some(_) => Ok(Some(companies_as_of(&app.store, snapshot.shared_filings(), traced.last_day(app)).await?)),
         None => Ok(None),
     }
 }
@@ -235,14 +220,14 @@ async fn get_company(
     let traced = Traced::read(&query)?;
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.companies(), Dataset::Companies)?;
-    let known = known_on(&app, &snapshot, traced.as_of).await?;
+    let known = known_on(&app, &snapshot, &traced).await?;
     let companies = known.as_ref().unwrap_or(served);
     // What is no UTF-8 is no company's code.
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
     let canonical = format!("/api/v1/companies/{}", companies.get(row).id);
     let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
-    let mut response = tag.answer(|| traced.body(&snapshot, companies, row));
+    let mut response = tag.answer(|| traced_body(&traced, &snapshot, companies, row));
     if let Ok(canonical) = HeaderValue::from_str(&canonical) {
         response.headers_mut().insert(header::CONTENT_LOCATION, canonical);
     }

@@ -15,7 +15,7 @@ use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapsh
 use vintem_store::read::FilingRow;
 
 use super::found::{HighlightBody, facets, highlight};
-use super::provenance::{ProvenanceBody, provenance};
+use super::provenance::{ProvenanceBody, Traced, provenance};
 use super::{AppState, Handlers, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Tag, page_of, page_with_facets};
@@ -175,13 +175,13 @@ async fn get_filing(
     let traced = Traced::read(&query)?;
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.filings(), Dataset::Filings)?;
-    let known = known_on(&app, &snapshot, traced.as_of).await?;
+    let known = known_on(&app, &snapshot, &traced).await?;
     let filings = known.as_ref().unwrap_or(served);
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
     let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= traced.last_day(&app);
     let row = filings.by_id(&id).filter(is_delivered).ok_or(Problem::NoSuchFiling)?;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
-    Ok(tag.answer(|| traced.body(&snapshot, filings, row)))
+    Ok(tag.answer(|| traced_body(&traced, &snapshot, filings, row)))
 }
 
 /// Every version of the document that a filing is one of, the newest first.
@@ -224,43 +224,26 @@ impl Asked {
     }
 }
 
-/// What is told of where a filing comes from and since when it could be known.
-struct Traced {
-    provenance: bool,
-    as_of: Option<NaiveDate>,
-}
-
-impl Traced {
-    fn read(query: &Query) -> Result<Self, Problem> {
-        Ok(Self { provenance: query.flag("provenance")?, as_of: query.day("as_of")? })
-    }
-
-    /// What was delivered later is not told of.
-    fn last_day(&self, app: &App) -> NaiveDate {
-        self.as_of.map_or(today(app), |day| day.min(today(app)))
-    }
-
-    fn body<'s>(&self, snapshot: &Snapshot, filings: &'s Filings, row: u32) -> FilingBody<'s> {
-        let mut view = filings.get(row);
-        let known = self.as_of.map(|day| {
-            view.is_latest = filings.is_latest_until(row, day);
-            // Known from its delivery on; since then we may have seen it.
-            let is_seen = sao_paulo_day(view.filing.known.instant()) <= day;
-            if is_seen { Certainty::Observed } else { Certainty::Estimated }
-        });
-        let source = Dataset::Filings.source();
-        FilingBody {
-            provenance: self.provenance.then(|| provenance(snapshot, source, &[view.filing.known])),
-            known: known.map(Certainty::id),
-            ..FilingBody::from(view)
-        }
+fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, filings: &'s Filings, row: u32) -> FilingBody<'s> {
+    let mut view = filings.get(row);
+    let known = traced.as_of.map(|day| {
+        view.is_latest = filings.is_latest_until(row, day);
+        // Known from its delivery on; since then we may have seen it.
+        let is_seen = sao_paulo_day(view.filing.known.instant()) <= day;
+        if is_seen { Certainty::Observed } else { Certainty::Estimated }
+    });
+    let source = Dataset::Filings.source();
+    FilingBody {
+        provenance: traced.provenance.then(|| provenance(snapshot, source, &[view.filing.known])),
+        known: known.map(Certainty::id),
+        ..FilingBody::from(view)
     }
 }
 
 /// What could be known on a day, where one is asked for: with the store, which alone has every version.
-async fn known_on(app: &App, snapshot: &Snapshot, as_of: Option<NaiveDate>) -> Result<Option<Filings>, Refusal> {
-    match (as_of, snapshot.shared_filings()) {
-        (Some(day), Some(served)) => Ok(Some(filings_as_of(&app.store, served, day.min(today(app))).await?)),
+async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Filings>, Refusal> {
+    match (traced.as_of, snapshot.shared_filings()) {
+        (Some(_), Some(served)) => Ok(Some(filings_as_of(&app.store, served, traced.last_day(app)).await?)),
         _ => Ok(None),
     }
 }
@@ -269,7 +252,7 @@ async fn list(caller: &Caller, app: &App, snapshot: Arc<Snapshot>, asked: Asked)
     let Asked { page, mut filter, traced } = asked;
     filter.days = filter.days.until(traced.last_day(app));
     let served = loaded(snapshot.filings(), Dataset::Filings)?;
-    let known = known_on(app, &snapshot, traced.as_of).await?;
+    let known = known_on(app, &snapshot, &traced).await?;
     let filings = known.as_ref().unwrap_or(served);
     // By when we learned of it every filing is looked at: milliseconds.
     let found = match filter.known_since {
@@ -281,7 +264,7 @@ async fn list(caller: &Caller, app: &App, snapshot: Arc<Snapshot>, asked: Asked)
     };
     let tag = Tag::new(caller, app, &snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
     Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
-        found.rows.iter().map(|row| traced.body(&snapshot, filings, *row)).collect()
+        found.rows.iter().map(|row| traced_body(&traced, &snapshot, filings, *row)).collect()
     }))
 }
 

@@ -1,10 +1,33 @@
 //! Where a row comes from, for whoever asks.
 
+use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_domain::Problem;
 use vintem_snapshot::Snapshot;
 use vintem_store::read::Known;
 
 use super::status::instant;
+use super::today;
+use crate::App;
+use crate::params::Query;
+
+/// What is told of where rows come from and since when they could be known.
+pub struct Traced {
+    pub provenance: bool,
+    /// As what could be known on this day.
+    pub as_of: Option<NaiveDate>,
+}
+
+impl Traced {
+    pub fn read(query: &Query) -> Result<Self, Problem> {
+        Ok(Self { provenance: query.flag("provenance")?, as_of: query.day("as_of")? })
+    }
+
+    /// What is of a later day is not told of.
+    pub fn last_day(&self, app: &App) -> NaiveDate {
+        self.as_of.map_or(today(app), |day| day.min(today(app)))
+    }
+}
 
 #[derive(Serialize)]
 pub struct ProvenanceBody {

@@ -46,6 +46,15 @@ async fn status_of(address: SocketAddr, method: &str, path: &str, key: Option<&s
     Ok(exchange(address, format!("{head}\r\n").as_bytes()).await?.status)
 }
 
+/// Nobody, and a key of every plan.
+async fn identities(replica: &TestReplica) -> anyhow::Result<Vec<(Plan, Option<String>)>> {
+    let mut identities = vec![(Plan::Free, None)];
+    for plan in Plan::ALL {
+        identities.push((plan, Some(replica.create_key(plan).await?.1)));
+    }
+    Ok(identities)
+}
+
 /// How a parameter is written, and whether it still is that parameter.
 const PARAMETER_SPELLINGS: [(&str, bool); 9] = [
     ("{name}=2026-01-01", true),
@@ -64,10 +73,7 @@ async fn no_spelling_of_a_parameter_leads_round_the_gate() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
     let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
     let replica = TestReplica::start_with(&database, friday(), options).await?;
-    let mut identities = vec![(Plan::Free, None)];
-    for plan in Plan::ALL {
-        identities.push((plan, Some(replica.create_key(plan).await?.1)));
-    }
+    let identities = identities(&replica).await?;
     let (mut cases, mut mismatches) = (0, Vec::new());
     for gated in GATED_PARAMETERS {
         for operation in gated.operations {
@@ -105,10 +111,7 @@ async fn no_spelling_leads_round_the_gate() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
     let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
     let replica = TestReplica::start_with(&database, friday(), options).await?;
-    let mut identities = vec![(Plan::Free, None)];
-    for plan in Plan::ALL {
-        identities.push((plan, Some(replica.create_key(plan).await?.1)));
-    }
+    let identities = identities(&replica).await?;
     let (mut cases, mut mismatches) = (0, Vec::new());
     for route in ROUTES.iter().filter(|route| route.charge == Charge::Quota) {
         let path = route.path.replace("{id}", "99999999");
