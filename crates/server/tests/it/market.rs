@@ -92,7 +92,7 @@ async fn all_pairs_come_in_one_answer_and_all_bulletins_of_a_day_in_their_curren
     assert_eq!((&bulletins["date"], &bulletins["total"]), (&json!("2026-11-12"), &json!(2)));
     assert_eq!(
         bulletins["data"][1],
-        json!({"bulletin": "closing", "published_at": "2026-11-12T13:03:25.555-03:00", "quote_currency": "BRL",
+        json!({"kind": "closing", "published_at": "2026-11-12T13:03:25.555-03:00", "quote_currency": "BRL",
                "buy": 5.4321, "sell": 5.4327})
     );
     let before_the_real = read(&replica, "fx/bulletins?date=1994-06-30").await?;

@@ -37,7 +37,7 @@ struct BulletinsBody {
 
 #[derive(Serialize)]
 struct BulletinBody {
-    bulletin: &'static str,
+    kind: &'static str,
     published_at: String,
     /// Before the real that of its day.
     quote_currency: String,
@@ -130,7 +130,7 @@ fn bulletin_body(bulletin: &Bulletin, as_text: bool) -> BulletinBody {
     let hours = sao_paulo_offset_seconds(bulletin.date) / 3600;
     let number = |value| Number { value, as_text };
     BulletinBody {
-        bulletin: bulletin.kind.id(),
+        kind: bulletin.kind.id(),
         published_at: format!("{}{hours:+03}:00", bulletin.published_at.format("%Y-%m-%dT%H:%M:%S%.f")),
         quote_currency: bulletin.quote_currency().to_owned(),
         buy: number(bulletin.quote.buy),
