@@ -298,6 +298,7 @@ async fn a_revised_series_is_as_it_could_be_known_on_a_day() -> Outcome {
         assert_eq!(read(&format!("ipca?as_of={as_of}")).await?["data"], expected, "{as_of}");
     }
     assert_eq!(read("ipca/current?as_of=2026-11-15").await?["value"], 0.47);
+    assert_eq!(read("ipca/current?as_of=1950-01-01").await?["error"], "not_found");
     assert_eq!(read("series/ipca-ytd?as_of=2026-11-16").await?["total"], 0, "January is missing");
     // A daily rate of history is known on the next business day, but one that we had by then was known.
     assert_eq!(read("series/cdi-daily?as_of=2026-11-12").await?["total"], 0);
@@ -326,6 +327,8 @@ async fn exchange_rates_are_known_on_their_day_and_a_corrected_one_since_we_saw_
     .await?;
     let replica = served(&database).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
+    let before: Value = replica.get_with("/api/v1/market/fx/current?as_of=1950-01-01", &gold).await?.json().await?;
+    assert_eq!(before["error"], "not_found");
     for (as_of, total) in [("2026-11-10", 0), ("2026-11-11", 1), ("2026-11-12", 2)] {
         for pair in ["USD/BRL", "BRL/USD"] {
             let path = format!("/api/v1/market/fx?pair={pair}&as_of={as_of}");

@@ -67,9 +67,12 @@ async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Re
     let (pair, asked) = (query.pair()?, CurrentParams::read_as_of(&caller, &query, today(&app))?);
     let snapshot = app.snapshot()?;
     let served = fx_source(&snapshot, pair)?;
+    let served_first = served.nothing_until(today(&app));
     let known = rates_as_of(&app, pair, asked.as_of).await?;
     let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair(pair) });
-    let body = current(&snapshot, &source, &asked, today(&app))?;
+    // Where nothing was known yet, there is something now.
+    let nothing_yet = |refusal| if asked.as_of.is_some() { served_first.clone() } else { refusal };
+    let body = current(&snapshot, &source, &asked, today(&app)).map_err(nothing_yet)?;
     Ok(Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale)).answer(|| body))
 }
 

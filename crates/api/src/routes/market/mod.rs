@@ -178,9 +178,12 @@ async fn observation(caller: &Caller, app: &App, query: &Query, id: &str) -> Res
     let asked = CurrentParams::read_as_of(caller, query, today(app))?;
     let snapshot = app.snapshot()?;
     let served = series_source(&snapshot, id)?;
+    let served_first = served.nothing_until(today(app));
     let known = values_as_of(app, served.series, asked.as_of).await?;
     let source = SeriesSource { values: known.as_ref().unwrap_or(served.values), ..served };
-    let body = current(&snapshot, &source, &asked, today(app))?;
+    // Where nothing was known yet, there is something now.
+    let nothing_yet = |refusal| if asked.as_of.is_some() { served_first.clone() } else { refusal };
+    let body = current(&snapshot, &source, &asked, today(app)).map_err(nothing_yet)?;
     let further = source.further_generation(&snapshot);
     let tag = Tag::new(caller, app, &snapshot, &source.datasets(), (body.row.date, body.stale, further));
     Ok(tag.answer(|| body))
