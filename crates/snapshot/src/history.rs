@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use chrono::NaiveDate;
+use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::dates::sao_paulo_end;
 use vintem_domain::point_in_time::{Certainty, known_on_day};
-use vintem_domain::series::{self, Dated, Frequency};
-use vintem_domain::{Company, Decimal, Pair, Series};
+use vintem_domain::series::{self, Frequency};
+use vintem_domain::{Company, Decimal, Pair, Quote, Series};
 use vintem_store::Store;
 use vintem_store::history::{Version, Versions};
 use vintem_store::load::Observation;
@@ -16,8 +16,8 @@ use vintem_store::read::{FilingRow, Known};
 use crate::Result;
 use crate::companies::Companies;
 use crate::filings::{Filings, LayerBuilder};
-use crate::live::{derived, unregistered_issuers};
-use crate::market::{FxRates, SeriesValues};
+use crate::live::{computed, derived, unregistered_issuers};
+use crate::market::{Close, FxRates, SeriesValues};
 
 /// A series as it could be known on a day.
 pub async fn series_as_of(store: &Store, series: &'static Series, day: NaiveDate) -> Result<SeriesValues> {
@@ -32,21 +32,20 @@ pub async fn series_as_of(store: &Store, series: &'static Series, day: NaiveDate
         }
         return Ok(SeriesValues::new(rows, further).with_estimated(estimated));
     };
-    let mut inputs: Vec<Vec<Dated>> = Vec::new();
+    let mut inputs: Vec<Vec<(Observation, Known)>> = Vec::new();
     let mut any_estimated = false;
     for input in series.made_of() {
         let (rows, estimated) = values_as_of(store, input, day).await?;
         any_estimated |= !estimated.is_empty();
-        inputs.push(rows.into_iter().map(|(row, _)| (row.date, row.value)).collect());
+        inputs.push(rows);
     }
-    let rows: Vec<(Observation, Known)> = (formula.compute)(&inputs)
-        .into_iter()
-        .map(|(date, value)| (Observation { date, value }, Known::default()))
-        .collect();
+    let rows = computed(formula, &inputs);
     // One that follows from an estimate is one.
     let estimated = if any_estimated { rows.iter().map(|(row, _)| row.date).collect() } else { Vec::new() };
     Ok(SeriesValues::new(rows, Vec::new()).with_estimated(estimated))
 }
+
+type CloseVersion = Version<(NaiveDateTime, Quote)>;
 
 /// The closing rates that a pair is made of, as they could be known on a day.
 pub async fn fx_as_of(store: &Store, pair: Pair, day: NaiveDate) -> Result<FxRates> {
@@ -54,10 +53,16 @@ pub async fn fx_as_of(store: &Store, pair: Pair, day: NaiveDate) -> Result<FxRat
     let mut closes = Vec::new();
     for currency in std::iter::once(first).chain(second) {
         let versions = store.closing_versions(currency).await?;
+        let same_bulletin =
+            |one: &CloseVersion, other: &CloseVersion| (one.date, one.value.0) == (other.date, other.value.0);
+        let mut known: Vec<(Close, Certainty)> = Vec::new();
         // A bulletin is published on its own day.
-        let known = known_versions(&versions, |date| date, day);
-        let close = |(row, certainty): (&Version<_>, Certainty)| ((row.date, row.value, row.known), certainty);
-        closes.push((currency, known.into_iter().map(close).collect::<Vec<(_, Certainty)>>()));
+        for (row, certainty) in known_versions(&versions, same_bulletin, |date| date, day) {
+            // Of several closes of a day the last one rules.
+            known.pop_if(|((date, ..), _)| *date == row.date);
+            known.push(((row.date, row.value.1, row.known), certainty));
+        }
+        closes.push((currency, known));
     }
     Ok(FxRates::of_closes(closes))
 }
@@ -125,25 +130,30 @@ type Values = (Vec<(Observation, Known)>, Vec<NaiveDate>);
 async fn values_as_of(store: &Store, series: &Series, day: NaiveDate) -> Result<Values> {
     let versions: Versions<Decimal> = store.observation_versions(series).await?;
     let frequency: Frequency = series.frequency;
-    let known = known_versions(&versions, |date| frequency.published_on(date), day);
+    let known = known_versions(&versions, same_day, |date| frequency.published_on(date), day);
     let estimated = known.iter().filter(|(_, certainty)| *certainty == Certainty::Estimated);
     let estimated = estimated.map(|(row, _)| row.date).collect();
     let row = |(row, _): (&Version<Decimal>, Certainty)| (Observation { date: row.date, value: row.value }, row.known);
     Ok((known.into_iter().map(row).collect(), estimated))
 }
 
-/// Of every day the version that could be known, if any could.
+fn same_day<V>(one: &Version<V>, other: &Version<V>) -> bool {
+    one.date == other.date
+}
+
+/// Of everything the version that could be known, if any could; `is_same` tells versions of one thing.
 fn known_versions<V>(
     versions: &Versions<V>,
+    is_same: impl Fn(&Version<V>, &Version<V>) -> bool,
     published_on: impl Fn(NaiveDate) -> NaiveDate,
     day: NaiveDate,
 ) -> Vec<(&Version<V>, Certainty)> {
     versions
         .rows
-        .chunk_by(|one, other| one.date == other.date)
-        .filter_map(|of_day| {
-            let published_on = published_on(of_day[0].date);
-            known_on_day(of_day, |version| version.known_at, published_on, versions.filled_at, day)
+        .chunk_by(is_same)
+        .filter_map(|of_one| {
+            let published_on = published_on(of_one[0].date);
+            known_on_day(of_one, |version| version.known_at, published_on, versions.filled_at, day)
         })
         .collect()
 }
@@ -180,7 +190,7 @@ mod tests {
             let versions = Versions { rows, filled_at };
             let day = start().date_naive() + Days::new(asked);
             let published_on = |date: NaiveDate| Frequency::BusinessDaily.published_on(date);
-            for (row, certainty) in known_versions(&versions, published_on, day) {
+            for (row, certainty) in known_versions(&versions, same_day, published_on, day) {
                 let seen_on = row.known_at.date_naive();
                 match certainty {
                     Certainty::Observed => prop_assert!(seen_on <= day),

@@ -9,8 +9,8 @@ use arc_swap::ArcSwapOption;
 use chrono::NaiveDate;
 use vintem_domain::dates::{LAST_DAY, month_end};
 use vintem_domain::decimal::annualised;
-use vintem_domain::series::{self, DERIVED, Dated, SERIES, Series};
-use vintem_domain::{Company, Currency, Dataset, DateRange};
+use vintem_domain::series::{self, DERIVED, Dated, Formula, SERIES};
+use vintem_domain::{Company, Currency, Dataset};
 use vintem_store::Store;
 use vintem_store::load::Observation;
 use vintem_store::read::{DatasetState, FetchRow, FilingRow, Known, Reader};
@@ -170,7 +170,13 @@ async fn build(store: &Store, served: &Snapshot, kept_layers: usize) -> Result<S
         if inputs.iter().all(|input| unchanged(&next, Dataset::Series(input))) {
             next.series.extend(served.series.get_key_value(series.id).map(|(id, values)| (*id, values.clone())));
         } else {
-            next.series.extend(computed(&next, series).map(|values| (series.id, Arc::new(values))));
+            let inputs: Option<Vec<_>> =
+                inputs.iter().map(|input| Some(next.series.get(input.id)?.known_rows())).collect();
+            // Nothing while one of them was never loaded.
+            if let Some((formula, inputs)) = series.formula.as_ref().zip(inputs) {
+                let values = SeriesValues::new(computed(formula, &inputs), Vec::new());
+                next.series.insert(series.id, Arc::new(values));
+            }
         }
     }
     if unchanged(&next, Dataset::Fx) {
@@ -240,21 +246,16 @@ async fn companies(
     tokio::task::spawn_blocking(build).await?
 }
 
-/// A series by its formula; nothing while one of its inputs was never loaded.
-fn computed(snapshot: &Snapshot, series: &Series) -> Option<SeriesValues> {
-    let formula = series.formula.as_ref()?;
-    let values = |id: &&str| snapshot.series.get(*id).map(|values| values.rows().collect());
-    let inputs: Vec<Vec<Dated>> = formula.inputs.iter().map(values).collect::<Option<_>>()?;
-    let sources: Vec<&Arc<SeriesValues>> = formula.inputs.iter().filter_map(|id| snapshot.series.get(*id)).collect();
-    // As new as the newest of all that it may follow from: rather too much than too little.
+/// What a formula makes of its inputs. Each value is as new as the newest that it may follow from: rather too new than
+/// too old.
+pub fn computed(formula: &Formula, inputs: &[Vec<(Observation, Known)>]) -> Vec<(Observation, Known)> {
+    let dated = |rows: &Vec<(Observation, Known)>| rows.iter().map(|(row, _)| (row.date, row.value)).collect();
+    let values = (formula.compute)(&inputs.iter().map(dated).collect::<Vec<Vec<Dated>>>());
     let known = |date: NaiveDate| {
-        let days = DateRange::ALL.until(month_end(date));
-        let until = sources.iter().flat_map(|source| source.range(days).map(|at| source.known(at)));
-        until.max_by_key(|known| known.at).unwrap_or_default()
+        let until = inputs.iter().flatten().filter(|(row, _)| row.date <= month_end(date));
+        until.map(|(_, known)| *known).max_by_key(|known| known.at).unwrap_or_default()
     };
-    let rows = (formula.compute)(&inputs).into_iter();
-    let rows = rows.map(|(date, value)| (Observation { date, value }, known(date)));
-    Some(SeriesValues::new(rows.collect(), Vec::new()))
+    values.into_iter().map(|(date, value)| (Observation { date, value }, known(date))).collect()
 }
 
 /// What the daily rates make of the days that the annual series lacks.

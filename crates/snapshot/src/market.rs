@@ -80,8 +80,9 @@ impl SeriesValues {
         (self.dates[at], self.values[at])
     }
 
-    pub fn rows(&self) -> impl Iterator<Item = Dated> {
-        (0..self.len()).map(|at| self.get(at))
+    pub(crate) fn known_rows(&self) -> Vec<(Observation, Known)> {
+        let row = |at| Observation { date: self.dates[at], value: self.values[at] };
+        (0..self.len()).map(|at| (row(at), self.known[at])).collect()
     }
 }
 

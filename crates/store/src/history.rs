@@ -1,6 +1,6 @@
 //! What was known when: every version, for those who look back.
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use futures_util::TryStreamExt;
 use sqlx::Row;
 use vintem_domain::{Company, Currency, DateRange, Decimal, Quote, Series};
@@ -63,21 +63,21 @@ impl Store {
         .await
     }
 
-    /// Of the closing rates in reais. Of a day with two closes the later one rules, since when we know it.
-    pub async fn closing_versions(&self, currency: Currency) -> Result<Versions<Quote>> {
-        type Row = (NaiveDate, String, String, DateTime<Utc>, i64);
+    /// Of the closing rates in reais, each with its moment of publication: a day may have several, each with its versions.
+    pub async fn closing_versions(&self, currency: Currency) -> Result<Versions<(NaiveDateTime, Quote)>> {
+        type Row = (NaiveDate, NaiveDateTime, String, String, DateTime<Utc>, i64);
         within(REQUEST_BUDGET, async {
             let rows: Vec<Row> = sqlx::query_as(
-                "select ref_date, buy::text, sell::text, known_at, fetch_id
+                "select ref_date, published_at, buy::text, sell::text, known_at, fetch_id
                  from fx_bulletin
                  where currency = $1 and bulletin = 'closing' and quote_currency = 'BRL'
-                 order by ref_date, known_at, published_at",
+                 order by ref_date, published_at, known_at",
             )
             .bind(currency.code())
             .fetch_all(&self.pool)
             .await?;
-            let version = |(date, buy, sell, known_at, fetch_id): Row| {
-                let value = Quote { buy: exact(&buy)?, sell: exact(&sell)? };
+            let version = |(date, published_at, buy, sell, known_at, fetch_id): Row| {
+                let value = (published_at, Quote { buy: exact(&buy)?, sell: exact(&sell)? });
                 Ok(Version { date, value, known_at, known: Known::new(known_at, fetch_id)? })
             };
             let rows = rows.into_iter().map(version).collect::<Result<_>>()?;

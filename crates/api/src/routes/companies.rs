@@ -12,8 +12,8 @@ use vintem_domain::{Company, Dataset, Problem, Text};
 use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Snapshot, Wanted, companies_as_of, matches};
 
 use super::found::{HighlightBody, facets, highlight};
-use super::provenance::{ProvenanceBody, Traced, provenance};
-use super::{AppState, Handlers, loaded, search_aside};
+use super::provenance::{TraceBody, Traced, provenance};
+use super::{AppState, Handlers, LOOKING_BACK, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Tag, page_of, page_with_facets};
 use crate::caller::Caller;
@@ -43,11 +43,8 @@ pub struct CompanyBody<'s> {
     registered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     highlight: Option<HighlightBody<'s>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provenance: Option<Vec<ProvenanceBody>>,
-    /// Only with `as_of`: how we know that it could be known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<&'static str>,
+    #[serde(flatten)]
+    trace: TraceBody,
 }
 
 impl<'s> From<&'s Company> for CompanyBody<'s> {
@@ -73,8 +70,7 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
             auditor: &company.auditor,
             registered: company.registered,
             highlight: None,
-            provenance: None,
-            known: None,
+            trace: TraceBody::default(),
         }
     }
 }
@@ -117,7 +113,7 @@ async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> R
         sector: query.filter("sector")?,
         known_since: query.updated_since()?,
     };
-    let traced = Traced::read(&query)?;
+    let traced = Traced::read(&query, today(&app))?;
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.companies(), Dataset::Companies)?;
     let known = known_on(&app, &snapshot, &traced).await?;
@@ -132,19 +128,18 @@ async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> R
 fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, companies: &'s Companies, row: u32) -> CompanyBody<'s> {
     // Of an issuer that only filings name, that of a filing.
     let known = [companies.known(row)];
-    CompanyBody {
+    let trace = TraceBody {
         provenance: traced.provenance.then(|| provenance(snapshot, Dataset::Companies.source(), &known)),
         known: traced.as_of.map(|_| companies.certainty(row).id()),
-        ..CompanyBody::from(companies.get(row))
-    }
+    };
+    CompanyBody { trace, ..CompanyBody::from(companies.get(row)) }
 }
 
 /// What could be known on a day, where one is asked for: from the store, which alone has every version.
 async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Companies>, Refusal> {
-    match traced.as_of {
-        Some(_) => Ok(Some(companies_as_of(&app.store, snapshot.shared_filings(), traced.last_day(app)).await?)),
-        None => Ok(None),
-    }
+    let Some(day) = traced.as_of else { return Ok(None) };
+    let _place = LOOKING_BACK.acquire().await;
+    Ok(Some(companies_as_of(&app.store, snapshot.shared_filings(), day).await?))
 }
 
 async fn count_companies(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
@@ -217,7 +212,7 @@ async fn get_company(
     query: Query,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
 ) -> Result<Response, Refusal> {
-    let traced = Traced::read(&query)?;
+    let traced = Traced::read(&query, today(&app))?;
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.companies(), Dataset::Companies)?;
     let known = known_on(&app, &snapshot, &traced).await?;

@@ -15,8 +15,8 @@ use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapsh
 use vintem_store::read::FilingRow;
 
 use super::found::{HighlightBody, facets, highlight};
-use super::provenance::{ProvenanceBody, Traced, provenance};
-use super::{AppState, Handlers, loaded, search_aside, today};
+use super::provenance::{TraceBody, Traced, provenance};
+use super::{AppState, Handlers, LOOKING_BACK, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Tag, page_of, page_with_facets};
 use crate::caller::Caller;
@@ -42,11 +42,8 @@ pub struct FilingBody<'s> {
     source: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     highlight: Option<HighlightBody<'s>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provenance: Option<Vec<ProvenanceBody>>,
-    /// Only with `as_of`: how we know that it could be known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<&'static str>,
+    #[serde(flatten)]
+    trace: TraceBody,
 }
 
 impl<'s> From<FilingView<'s>> for FilingBody<'s> {
@@ -67,8 +64,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             url: filing.url,
             source: format!("CVM {}", filing.set.id().to_uppercase()),
             highlight: None,
-            provenance: None,
-            known: None,
+            trace: TraceBody::default(),
         }
     }
 }
@@ -97,7 +93,7 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (asked, snapshot) = (Asked::read(&query)?, app.snapshot()?);
+    let (asked, snapshot) = (Asked::read(&query, today(&app))?, app.snapshot()?);
     list(&caller, &app, snapshot, asked).await
 }
 
@@ -107,7 +103,7 @@ async fn list_company_filings(
     query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let (mut asked, snapshot) = (Asked::read(&query)?, app.snapshot()?);
+    let (mut asked, snapshot) = (Asked::read(&query, today(&app))?, app.snapshot()?);
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
@@ -172,13 +168,13 @@ async fn get_filing(
     query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let traced = Traced::read(&query)?;
+    let traced = Traced::read(&query, today(&app))?;
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.filings(), Dataset::Filings)?;
     let known = known_on(&app, &snapshot, &traced).await?;
     let filings = known.as_ref().unwrap_or(served);
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
-    let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= traced.last_day(&app);
+    let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= traced.last_day;
     let row = filings.by_id(&id).filter(is_delivered).ok_or(Problem::NoSuchFiling)?;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
     Ok(tag.answer(|| traced_body(&traced, &snapshot, filings, row)))
@@ -214,13 +210,13 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(query: &Query) -> Result<Self, Problem> {
+    fn read(query: &Query, today: NaiveDate) -> Result<Self, Problem> {
         let filter = FilingFilter {
             category: query.filter("category")?,
             known_since: query.updated_since()?,
             ..FilingFilter::of_days(query.days()?)
         };
-        Ok(Self { page: query.page(MOST_ROWS)?, filter, traced: Traced::read(query)? })
+        Ok(Self { page: query.page(MOST_ROWS)?, filter, traced: Traced::read(query, today)? })
     }
 }
 
@@ -233,24 +229,23 @@ fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, filings: &'s Filings, r
         if is_seen { Certainty::Observed } else { Certainty::Estimated }
     });
     let source = Dataset::Filings.source();
-    FilingBody {
+    let trace = TraceBody {
         provenance: traced.provenance.then(|| provenance(snapshot, source, &[view.filing.known])),
         known: known.map(Certainty::id),
-        ..FilingBody::from(view)
-    }
+    };
+    FilingBody { trace, ..FilingBody::from(view) }
 }
 
 /// What could be known on a day, where one is asked for: with the store, which alone has every version.
 async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Filings>, Refusal> {
-    match (traced.as_of, snapshot.shared_filings()) {
-        (Some(_), Some(served)) => Ok(Some(filings_as_of(&app.store, served, traced.last_day(app)).await?)),
-        _ => Ok(None),
-    }
+    let (Some(day), Some(served)) = (traced.as_of, snapshot.shared_filings()) else { return Ok(None) };
+    let _place = LOOKING_BACK.acquire().await;
+    Ok(Some(filings_as_of(&app.store, served, day).await?))
 }
 
 async fn list(caller: &Caller, app: &App, snapshot: Arc<Snapshot>, asked: Asked) -> Result<Response, Refusal> {
     let Asked { page, mut filter, traced } = asked;
-    filter.days = filter.days.until(traced.last_day(app));
+    filter.days = filter.days.until(traced.last_day);
     let served = loaded(snapshot.filings(), Dataset::Filings)?;
     let known = known_on(app, &snapshot, &traced).await?;
     let filings = known.as_ref().unwrap_or(served);

@@ -51,14 +51,22 @@ fn loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, Refusal> {
     part.ok_or(Refusal(Problem::NeverLoaded { dataset: dataset.id() }))
 }
 
+/// Places for what computes for long. No more than there are cores: more at once would only make all of them slower.
+type Places = LazyLock<Semaphore>;
+
+static SEARCHING: Places = LazyLock::new(one_a_core);
+/// Their own: who looks back also waits for Postgres, and searches go on without it.
+static LOOKING_BACK: Places = LazyLock::new(one_a_core);
+
+fn one_a_core() -> Semaphore {
+    Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get))
+}
+
 /// Runs a search where it cannot hold up other requests: a common word takes tens of milliseconds.
 async fn search_aside<T: Send + 'static>(
     search: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    // No more at once than there are cores: more would only make all of them slower.
-    static PLACES: LazyLock<Semaphore> =
-        LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get)));
-    let _place = PLACES.acquire().await;
+    let _place = SEARCHING.acquire().await;
     match tokio::task::spawn_blocking(search).await {
         Ok(found) => found,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Where a row comes from, for whoever asks.
+//! Where a row comes from and since when it could be known, for whoever asks.
 
 use chrono::NaiveDate;
 use serde::Serialize;
@@ -7,26 +7,32 @@ use vintem_snapshot::Snapshot;
 use vintem_store::read::Known;
 
 use super::status::instant;
-use super::today;
-use crate::App;
 use crate::params::Query;
 
-/// What is told of where rows come from and since when they could be known.
+/// What is asked of where rows come from and since when they could be known.
 pub struct Traced {
     pub provenance: bool,
-    /// As what could be known on this day.
+    /// As what could be known on this day, which is none after today.
     pub as_of: Option<NaiveDate>,
+    /// What is of a later day is not told of.
+    pub last_day: NaiveDate,
 }
 
 impl Traced {
-    pub fn read(query: &Query) -> Result<Self, Problem> {
-        Ok(Self { provenance: query.flag("provenance")?, as_of: query.day("as_of")? })
+    pub fn read(query: &Query, today: NaiveDate) -> Result<Self, Problem> {
+        let as_of = query.day("as_of")?.map(|day| day.min(today));
+        Ok(Self { provenance: query.flag("provenance")?, as_of, last_day: as_of.unwrap_or(today) })
     }
+}
 
-    /// What is of a later day is not told of.
-    pub fn last_day(&self, app: &App) -> NaiveDate {
-        self.as_of.map_or(today(app), |day| day.min(today(app)))
-    }
+/// What is told of it: nothing unless asked for.
+#[derive(Serialize, Default)]
+pub struct TraceBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Vec<ProvenanceBody>>,
+    /// How we know that the row could be known on the day of `as_of`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<&'static str>,
 }
 
 #[derive(Serialize)]

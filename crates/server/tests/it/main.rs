@@ -11,6 +11,7 @@ mod engines_away;
 mod exactness;
 mod gate;
 mod headers;
+mod history;
 mod house;
 mod ingest;
 mod keys;

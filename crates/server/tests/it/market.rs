@@ -323,10 +323,14 @@ async fn exchange_rates_are_known_on_their_day_and_a_corrected_one_since_we_saw_
     let database = with_bulletins(&[
         (Currency::Usd, "2026-11-11T13:00:00", Closing, "BRL", "5.2495", "5.2500"),
         (Currency::Usd, "2026-11-12T13:00:00", Closing, "BRL", "5.2995", "5.3000"),
+        // A second close of the same day, which rules.
+        (Currency::Usd, "2026-11-12T14:00:00", Closing, "BRL", "5.2990", "5.2996"),
     ])
     .await?;
     let replica = served(&database).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
+    let ruling: Value = replica.get_with("/api/v1/market/fx/current?as_of=2026-11-12", &gold).await?.json().await?;
+    assert_eq!((&ruling["sell"], &ruling["known"]), (&json!(5.2996), &json!("estimated")));
     let before: Value = replica.get_with("/api/v1/market/fx/current?as_of=1950-01-01", &gold).await?.json().await?;
     assert_eq!(before["error"], "not_found");
     for (as_of, total) in [("2026-11-10", 0), ("2026-11-11", 1), ("2026-11-12", 2)] {

@@ -13,7 +13,7 @@ use vintem_store::read::Known;
 use crate::number::Number;
 use crate::problem::Refusal;
 use crate::routes::loaded;
-use crate::routes::provenance::{ProvenanceBody, provenance};
+use crate::routes::provenance::{TraceBody, provenance};
 
 /// The system that all series come from.
 const SGS: &str = "BCB SGS";
@@ -42,11 +42,8 @@ pub struct RateBody {
     /// Only where it is so: computed from daily rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provenance: Option<Vec<ProvenanceBody>>,
-    /// Only with `as_of`: how we know that it could be known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<&'static str>,
+    #[serde(flatten)]
+    trace: TraceBody,
 }
 
 #[derive(Serialize)]
@@ -57,10 +54,8 @@ pub struct FxRateBody {
     pub sell: Number,
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provenance: Option<Vec<ProvenanceBody>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<&'static str>,
+    #[serde(flatten)]
+    trace: TraceBody,
 }
 
 /// How rows are shown.
@@ -189,11 +184,14 @@ impl Source for SeriesSource<'_> {
         let (date, value) = self.values.get(at);
         let derived = (self.series.formula.is_some() || self.values.is_derived(at)).then_some(true);
         let provenance = shown.provenance.map(|snapshot| {
-            let known = self.inputs(snapshot, date).unwrap_or_else(|| self.known(at));
+            // What is served now may have come later than the day that is asked for.
+            let inputs = if shown.certainty { None } else { self.inputs(snapshot, date) };
+            let known = inputs.unwrap_or_else(|| self.known(at));
             provenance(snapshot, SGS, &known)
         });
         let known = shown.certainty.then(|| self.values.certainty(at).id());
-        Some(RateBody { date, value: Number { value, as_text: shown.as_text }, derived, provenance, known })
+        let trace = TraceBody { provenance, known };
+        Some(RateBody { date, value: Number { value, as_text: shown.as_text }, derived, trace })
     }
 
     fn known(&self, at: usize) -> Vec<Known> {
@@ -253,6 +251,8 @@ impl Source for FxSource<'_> {
     fn row(&self, at: usize, shown: Shown<'_>) -> Option<FxRateBody> {
         let (date, quote) = self.rates.get(at)?;
         let number = |value| Number { value, as_text: shown.as_text };
+        let known = self.rates.known(at);
+        let provenance = shown.provenance.map(|snapshot| provenance(snapshot, Dataset::Fx.source(), &known));
         let derived = self.pair.is_derived().then_some(true);
         Some(FxRateBody {
             date,
@@ -260,10 +260,7 @@ impl Source for FxSource<'_> {
             buy: number(quote.buy),
             sell: number(quote.sell),
             derived,
-            provenance: shown
-                .provenance
-                .map(|snapshot| provenance(snapshot, Dataset::Fx.source(), &self.rates.known(at))),
-            known: shown.certainty.then(|| self.rates.certainty(at).id()),
+            trace: TraceBody { provenance, known: shown.certainty.then(|| self.rates.certainty(at).id()) },
         })
     }
 
