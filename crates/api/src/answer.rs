@@ -30,6 +30,8 @@ pub fn shared(caller: &Caller, body: &impl Serialize) -> Response {
 fn with_cache_control(status: StatusCode, body: &impl Serialize, cache_control: HeaderValue) -> Response {
     let mut response = Response::new(Body::from(serde_json::to_vec(body).expect("bodies have text keys only")));
     *response.status_mut() = status;
+    // Room for all that an answer carries: it is not to grow step by step.
+    response.headers_mut().reserve(32);
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
     response
@@ -58,7 +60,7 @@ impl<'a> Tag<'a> {
             let state = snapshot.state(*dataset).map(|state| (state.generation, state.loaded_at));
             (dataset.id(), state).hash(&mut hasher);
         }
-        (&caller.path, &caller.query).hash(&mut hasher);
+        (caller.path(), caller.query()).hash(&mut hasher);
         more.hash(&mut hasher);
         let etag = HeaderValue::from_str(&format!("W/\"{:016x}\"", hasher.finish())).expect("hexadecimal digits");
         Self { caller, etag, as_of, stale }
@@ -153,13 +155,13 @@ const KEPT_IN_LINKS: [&str; 15] = [
 pub fn with_links(mut response: Response, caller: &Caller, public_url: &str, page: Page, total: usize) -> Response {
     let mut links = Vec::new();
     let address = |limit: usize, offset: usize| {
-        let kept = caller.query.split('&').filter(|pair| {
+        let kept = caller.query().split('&').filter(|pair| {
             let name = pair.split('=').next().unwrap_or("");
             KEPT_IN_LINKS.contains(&name)
         });
         let mut query: Vec<String> = kept.map(str::to_owned).collect();
         query.extend([format!("limit={limit}"), format!("offset={offset}")]);
-        format!("{public_url}{}?{}", caller.path, query.join("&"))
+        format!("{public_url}{}?{}", caller.path(), query.join("&"))
     };
     let next = page.offset.saturating_add(page.limit);
     if next < total {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use http::HeaderValue;
 use http::request::Parts;
+use http::{HeaderValue, Uri};
 use vintem_domain::{KeyId, Lang, Plan, Problem};
 
 use crate::problem::Refusal;
@@ -19,8 +19,7 @@ pub struct CallerDetails {
     pub address: IpAddr,
     /// Redis' clock at admission.
     pub admitted_at_us: u64,
-    pub path: String,
-    pub query: String,
+    pub uri: Uri,
     pub if_none_match: Option<HeaderValue>,
 }
 
@@ -32,6 +31,16 @@ impl std::ops::Deref for Caller {
 
     fn deref(&self) -> &CallerDetails {
         &self.0
+    }
+}
+
+impl CallerDetails {
+    pub fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    pub fn query(&self) -> &str {
+        self.uri.query().unwrap_or("")
     }
 }
 

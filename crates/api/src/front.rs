@@ -6,15 +6,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::Router;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use tower::ServiceExt;
 use vintem_domain::problem::Code;
 use vintem_domain::route::{self, Charge, ROUTES, Route};
-use vintem_domain::usage::Outcome;
+use vintem_domain::usage::{Outcome, RouteGroup};
 use vintem_domain::{AddressBucket, KeyId, Lang, Plan, Problem, address};
-use vintem_meter::{MeterError, Verdict, Visit, Visitor};
+use vintem_meter::{Verdict, Visit, Visitor};
 
 use crate::App;
 use crate::caller::{Caller, CallerDetails};
@@ -33,11 +34,22 @@ pub struct Front {
     app: Arc<App>,
     /// The methods of each path, found as axum finds them.
     paths: matchit::Router<Vec<&'static Route>>,
-    policies: HashMap<Plan, HeaderValue>,
+    /// The handlers, and the same for who takes compressed answers.
+    routes: Router,
+    compressed: Router,
+    /// By rank of the plan.
+    policies: [PlanHeaders; 4],
+}
+
+/// What the headers of a plan say of every request.
+struct PlanHeaders {
+    plan: HeaderValue,
+    limit: HeaderValue,
+    policy: HeaderValue,
 }
 
 impl Front {
-    pub fn new(app: Arc<App>) -> Self {
+    pub fn new(app: Arc<App>, routes: Router, compressed: Router) -> Self {
         let mut by_path: HashMap<&'static str, Vec<&'static Route>> = HashMap::new();
         for route in ROUTES {
             by_path.entry(route.path).or_default().push(route);
@@ -48,8 +60,22 @@ impl Front {
         }
         let limits = &app.settings.limits;
         let policy = |plan: Plan| format!("\"{}\";q={};w={}", plan.id(), limits.of(plan), limits.window_seconds);
-        let policies = Plan::ALL.map(|plan| (plan, HeaderValue::from_str(&policy(plan)).expect("plain text"))).into();
-        Self { app, paths, policies }
+        let policies = Plan::ALL.map(|plan| PlanHeaders {
+            plan: HeaderValue::from_static(plan.id()),
+            limit: HeaderValue::from(limits.of(plan)),
+            policy: HeaderValue::from_str(&policy(plan)).expect("plain text"),
+        });
+        Self { app, paths, routes, compressed, policies }
+    }
+
+    /// The handler's own answer.
+    async fn handle(&self, request: Request) -> Response {
+        let routes =
+            if request.headers().contains_key(header::ACCEPT_ENCODING) { &self.compressed } else { &self.routes };
+        match routes.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
     }
 
     fn routes(&self, path: &str) -> &[&'static Route] {
@@ -73,90 +99,85 @@ struct Standing {
     seconds: u64,
 }
 
-pub async fn front(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let app = &front.app;
-    let headers = request.headers();
-    let peer = request.extensions().get::<PeerAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let client = client_address(peer, headers, &app.settings.trusted_proxies);
-    let lang = headers
-        .get(header::ACCEPT_LANGUAGE)
-        .and_then(|value| value.to_str().ok())
-        .map_or(Lang::En, Lang::from_accept_language);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let preflight = is_preflight(&method, headers);
-    let routes = front.routes(&path);
-    let route = routes.iter().copied().find(|route| takes(route, &method));
+impl Front {
+    pub async fn answer(&self, mut request: Request) -> Response {
+        let started = Instant::now();
+        let app = &self.app;
+        let headers = request.headers();
+        let peer = request.extensions().get::<PeerAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+        let client = client_address(peer, headers, &app.settings.trusted_proxies);
+        let lang = headers
+            .get(header::ACCEPT_LANGUAGE)
+            .and_then(|value| value.to_str().ok())
+            .map_or(Lang::En, Lang::from_accept_language);
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let preflight = is_preflight(&method, headers);
+        let routes = self.routes(uri.path());
+        let route = routes.iter().copied().find(|route| takes(route, &method));
 
-    let identity = identify(app, headers).await;
-    let visit = visit(app, &identity, client, preflight, route, &path);
-    let metered = app.meter.admit(&visit).await;
-    app.note_meter_answers(metered.is_ok());
-    if let Err(error) = &metered {
-        tracing::warn!(%error, "a request could not be metered");
-    }
-    let is_page = visit.charge != vintem_meter::Charge::Quota;
-    let now_us = metered.as_ref().map_or_else(|_| local_micros(app), |verdict| verdict.now_us);
-    let request_id = format!("{now_us:014x}-{:010x}", rand::random::<u64>() >> 24);
+        let identity = identify(app, headers).await;
+        let visit = visit(app, &identity, client, preflight, route, uri.path());
+        let verdict = app.meter.admit(&visit).await;
+        let is_page = visit.charge != vintem_meter::Charge::Quota;
+        let request_id = request_id(verdict.now_us, rand::random());
 
-    let judged = match &metered {
-        Ok(verdict) if !verdict.admitted => Err(refused(seconds_up(verdict.wait_us), is_page)),
-        Err(_) if !is_page => Err(Problem::DependencyAway),
-        _ => judge(&identity, preflight, &request, routes, route),
-    };
-    let mut response = match judged {
-        Err(problem) => Refusal(problem).into_response(),
-        Ok(()) if preflight => preflight_answer(),
-        Ok(()) => {
-            let caller = CallerDetails {
-                plan: identity.plan,
-                key: identity.key,
-                lang,
-                address: client,
-                admitted_at_us: now_us,
-                query: request.uri().query().unwrap_or("").to_owned(),
-                if_none_match: request.headers().get(header::IF_NONE_MATCH).cloned(),
-                path,
-            };
-            request.extensions_mut().insert(Caller(Arc::new(caller)));
-            next.run(request).await
+        let judged = if verdict.admitted {
+            judge(&identity, preflight, &request, routes, route)
+        } else {
+            Err(refused(seconds_up(verdict.wait_us), is_page))
+        };
+        let mut response = match judged {
+            Err(problem) => Refusal(problem).into_response(),
+            Ok(()) if preflight => preflight_answer(),
+            Ok(()) => {
+                let caller = CallerDetails {
+                    plan: identity.plan,
+                    key: identity.key,
+                    lang,
+                    address: client,
+                    admitted_at_us: verdict.now_us,
+                    if_none_match: request.headers().get(header::IF_NONE_MATCH).cloned(),
+                    uri,
+                };
+                request.extensions_mut().insert(Caller(Arc::new(caller)));
+                self.handle(request).await
+            }
+        };
+        let problem = response.extensions_mut().remove::<Problem>();
+        if let Some(problem) = &problem {
+            response = problem::write(problem, lang, text(&request_id), &app.settings.public_url);
+            if *problem == Problem::MethodNotAllowed {
+                response.headers_mut().insert(header::ALLOW, allow(routes));
+            }
         }
-    };
-    let problem = response.extensions_mut().remove::<Problem>();
-    if let Some(problem) = &problem {
-        response = problem::write(problem, lang, &request_id, &app.settings.public_url);
-        if *problem == Problem::MethodNotAllowed {
-            response.headers_mut().insert(header::ALLOW, allow(routes));
-        }
-    }
 
-    let status = response.status();
-    if let (Some(key), Ok(verdict)) = (visit.counted_for, &metered)
-        && verdict.admitted
-    {
-        app.meter.note_outcome(key, verdict.now_us, Outcome::of_status(status.as_u16()));
+        let status = response.status();
+        if let (Some(key), Some(group)) = (identity.key, visit.counted) {
+            app.meter.note_outcome(key, group, verdict.now_us, Outcome::of_status(status.as_u16()));
+        }
+        let mut standing = standing(&verdict);
+        if let Some(wait) = problem
+            .filter(|problem| problem.code() == Code::RateLimited)
+            .and_then(|problem| problem.retry_after_seconds())
+        {
+            standing.seconds = wait;
+        }
+        self.write_headers(response.headers_mut(), &identity, &standing, request_id.clone());
+        let operation = route.map_or("none", |route| route.operation);
+        observe(operation, identity.plan, status, started);
+        tracing::info!(
+            request_id = text(&request_id),
+            method = method.as_str(),
+            route = route.map_or("none", |route| route.path),
+            status = status.as_u16(),
+            plan = identity.plan.id(),
+            key = identity.key,
+            address = address::for_log(client),
+            micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            "request"
+        );
+        response
     }
-    let mut standing = standing(&metered, visit.limit, now_us, is_page);
-    if let Some(wait) =
-        problem.filter(|problem| problem.code() == Code::RateLimited).and_then(|problem| problem.retry_after_seconds())
-    {
-        standing.seconds = wait;
-    }
-    write_headers(&front, response.headers_mut(), &identity, &visit, &standing, &request_id);
-    let operation = route.map_or("none", |route| route.operation);
-    observe(operation, identity.plan, status, started);
-    tracing::info!(
-        request_id,
-        method = method.as_str(),
-        route = route.map_or("none", |route| route.path),
-        status = status.as_u16(),
-        plan = identity.plan.id(),
-        key = identity.key,
-        address = address::for_log(client),
-        micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
-        "request"
-    );
-    response
 }
 
 /// A bad or contradictory key counts as its address, on the Free plan.
@@ -177,7 +198,6 @@ async fn identify(app: &App, headers: &HeaderMap) -> Identity {
 fn visit(app: &App, identity: &Identity, client: IpAddr, preflight: bool, route: Option<&Route>, path: &str) -> Visit {
     let address = AddressBucket::of(client);
     let is_page = preflight || route.is_some_and(|route| route.charge == Charge::Page);
-    let is_counted = !preflight && path.starts_with("/api/v1/");
     Visit {
         visitor: identity.key.map_or(Visitor::Address(address), Visitor::Key),
         limit: app.settings.limits.of(identity.plan),
@@ -186,7 +206,7 @@ fn visit(app: &App, identity: &Identity, client: IpAddr, preflight: bool, route:
         } else {
             vintem_meter::Charge::Quota
         },
-        counted_for: identity.key.filter(|_| is_counted),
+        counted: RouteGroup::of_path(path).filter(|_| !is_page && identity.key.is_some()),
     }
 }
 
@@ -211,7 +231,10 @@ fn judge(
     let Some(route) = route else {
         return Err(if routes.is_empty() { Problem::NoSuchPath } else { Problem::MethodNotAllowed });
     };
-    let required = route.plan_with(Query::parse(request.uri().query().unwrap_or("")).names());
+    let required = match request.uri().query() {
+        Some(query) => route.plan_with(Query::parse(query).names()),
+        None => route.plan,
+    };
     if identity.plan < required {
         let with_key = identity.key.is_some();
         return Err(Problem::UpgradeRequired { current: identity.plan, required, with_key });
@@ -259,11 +282,7 @@ fn preflight_answer() -> Response {
     response
 }
 
-fn standing(metered: &Result<Verdict, MeterError>, limit: u32, now_us: u64, is_page: bool) -> Standing {
-    let Ok(verdict) = metered else {
-        let remaining = if is_page { limit } else { 0 };
-        return Standing { remaining, reset_at_seconds: seconds_up(now_us), seconds: 0 };
-    };
+fn standing(verdict: &Verdict) -> Standing {
     let seconds = seconds_up(verdict.reset_at_us.saturating_sub(verdict.now_us));
     Standing { remaining: verdict.remaining, reset_at_seconds: seconds_up(verdict.reset_at_us), seconds }
 }
@@ -271,39 +290,67 @@ fn standing(metered: &Result<Verdict, MeterError>, limit: u32, now_us: u64, is_p
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, X-Plan, \
      X-Request-Id, X-Data-Source, X-Data-As-Of, X-Data-Stale, ETag, Link, Retry-After, Content-Location, Content-Disposition";
 
-fn write_headers(
-    front: &Front,
-    headers: &mut HeaderMap,
-    identity: &Identity,
-    visit: &Visit,
-    standing: &Standing,
-    request_id: &str,
-) {
-    let plan = identity.plan;
-    let draft = format!("\"{}\";r={};t={}", plan.id(), standing.remaining, standing.seconds);
-    let text = |value: &str| HeaderValue::from_str(value).expect("digits and plan names");
-    let name = HeaderName::from_static;
-    headers.insert(name("x-ratelimit-limit"), HeaderValue::from(visit.limit));
-    headers.insert(name("x-ratelimit-remaining"), HeaderValue::from(standing.remaining));
-    headers.insert(name("x-ratelimit-reset"), HeaderValue::from(standing.reset_at_seconds));
-    headers.insert(name("ratelimit-policy"), front.policies[&plan].clone());
-    headers.insert(name("ratelimit"), text(&draft));
-    headers.insert(name("x-plan"), HeaderValue::from_static(plan.id()));
-    headers.insert(name("x-request-id"), text(request_id));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
-    headers.insert(
-        header::VARY,
-        HeaderValue::from_static("Accept-Encoding, Accept, Accept-Language, X-API-Key, Authorization"),
-    );
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers
-        .entry(header::CONTENT_SECURITY_POLICY)
-        .or_insert(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
-    if front.app.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()) {
-        headers.insert(name("x-data-source"), HeaderValue::from_static("synthetic"));
+const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const X_PLAN: HeaderName = HeaderName::from_static("x-plan");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const X_DATA_SOURCE: HeaderName = HeaderName::from_static("x-data-source");
+const VARY: HeaderValue =
+    HeaderValue::from_static("Accept-Encoding, Accept, Accept-Language, X-API-Key, Authorization");
+const NO_CONTENT_OF_OTHERS: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+
+impl Front {
+    /// What every answer carries, whoever gave it.
+    fn write_headers(
+        &self,
+        headers: &mut HeaderMap,
+        identity: &Identity,
+        standing: &Standing,
+        request_id: HeaderValue,
+    ) {
+        let of_plan = &self.policies[identity.plan as usize];
+        let draft = format!("\"{}\";r={};t={}", identity.plan.id(), standing.remaining, standing.seconds);
+        headers.reserve(20);
+        headers.insert(X_RATELIMIT_LIMIT, of_plan.limit.clone());
+        headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(standing.remaining));
+        headers.insert(X_RATELIMIT_RESET, HeaderValue::from(standing.reset_at_seconds));
+        headers.insert(RATELIMIT_POLICY, of_plan.policy.clone());
+        headers.insert(RATELIMIT, HeaderValue::try_from(draft).expect("digits and plan names"));
+        headers.insert(X_PLAN, of_plan.plan.clone());
+        headers.insert(X_REQUEST_ID, request_id);
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        headers.insert(header::VARY, VARY);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NO_CONTENT_OF_OTHERS);
+        if self.app.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()) {
+            headers.insert(X_DATA_SOURCE, HeaderValue::from_static("synthetic"));
+        }
     }
+}
+
+/// The instant of admission, so that ids sort by time, and what tells apart those of one instant; both in hexadecimal.
+fn request_id(now_us: u64, random: u64) -> HeaderValue {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut id = [b'-'; 25];
+    let mut write = |range: std::ops::Range<usize>, mut rest: u64| {
+        for place in id[range].iter_mut().rev() {
+            *place = DIGITS[(rest % 16) as usize];
+            rest /= 16;
+        }
+    };
+    write(0..14, now_us);
+    write(15..25, random);
+    HeaderValue::from_bytes(&id).expect("hexadecimal digits")
+}
+
+/// Of a header that was made of text.
+fn text(value: &HeaderValue) -> &str {
+    value.to_str().unwrap_or_default()
 }
 
 fn observe(operation: &'static str, plan: Plan, status: StatusCode, started: Instant) {
@@ -311,10 +358,6 @@ fn observe(operation: &'static str, plan: Plan, status: StatusCode, started: Ins
     metrics::counter!("vintem_requests_total", "route" => operation, "plan" => plan.id(), "status" => status)
         .increment(1);
     metrics::histogram!("vintem_request_seconds", "route" => operation).record(started.elapsed().as_secs_f64());
-}
-
-fn local_micros(app: &App) -> u64 {
-    u64::try_from(app.clock.now().timestamp_micros()).unwrap_or(0)
 }
 
 fn seconds_up(micros: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! JSON over HTTP: routes, parameters, bodies, problems, headers.
 //!
 //! It knows no SQL and no Redis key. With Postgres away all reads go on from the snapshot, known keys keep their plan,
-//! and what needs Postgres answers 503. With Redis away requests that are counted answer 503; pages and `/health` go on.
+//! and what needs Postgres answers 503. With Redis away all goes on: the meter limits and counts by itself.
 
 mod answer;
 mod caller;
@@ -13,13 +13,17 @@ mod params;
 mod problem;
 mod routes;
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
 use axum::routing::MethodRouter;
 use ipnet::IpNet;
-use tower::Layer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use vintem_domain::Clock;
@@ -29,6 +33,7 @@ use vintem_meter::Meter;
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
 
+use front::Front;
 pub use identity::PeerAddress;
 pub use keyring::{Keyring, Pepper, new_key};
 
@@ -52,9 +57,8 @@ pub struct App {
     pub keyring: Keyring,
     pub snapshot: Arc<LiveSnapshot>,
     pub clock: Arc<dyn Clock>,
-    /// Whether Postgres and Redis answered when they were last asked.
+    /// Whether Postgres answered when it was last asked.
     store_answers: AtomicBool,
-    meter_answers: AtomicBool,
 }
 
 impl App {
@@ -67,20 +71,15 @@ impl App {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let keyring = Keyring::new(store.clone(), pepper, clock.clone());
-        let [store_answers, meter_answers] = [AtomicBool::new(true), AtomicBool::new(true)];
-        Self { settings, store, meter, keyring, snapshot, clock, store_answers, meter_answers }
+        Self { settings, store, meter, keyring, snapshot, clock, store_answers: AtomicBool::new(true) }
     }
 
     pub fn note_store_answers(&self, answers: bool) {
         self.store_answers.store(answers, Ordering::Relaxed);
     }
 
-    fn note_meter_answers(&self, answers: bool) {
-        self.meter_answers.store(answers, Ordering::Relaxed);
-    }
-
     fn dependencies_answer(&self) -> bool {
-        self.store_answers.load(Ordering::Relaxed) && self.meter_answers.load(Ordering::Relaxed)
+        self.store_answers.load(Ordering::Relaxed) && self.meter.are_shared().all(|is_shared| is_shared)
     }
 
     /// What is served now. Before the first snapshot stands there is nothing true to say.
@@ -89,16 +88,34 @@ impl App {
     }
 }
 
-/// The whole service: the layers, outermost first, then the routes. `pages` are the handlers of the HTML pages.
-pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Router {
+/// The whole service. `pages` are the handlers of the HTML pages.
+pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Service {
     let mut router = Router::new();
     let handlers =
         routes::handlers().into_iter().map(|(operation, handler)| (operation, handler.with_state(app.clone())));
     for (operation, handler) in handlers.chain(pages) {
         router = router.route(route(operation).path, handler);
     }
-    let routed = router.layer(CompressionLayer::new()).layer(CatchPanicLayer::custom(problem::panicked));
-    // Around the router and not within it: what no route takes is answered by the front layer alone.
-    let front = axum::middleware::from_fn_with_state(Arc::new(front::Front::new(app)), front::front);
-    Router::new().fallback_service(front.layer(routed))
+    let routes = router.clone().layer(CatchPanicLayer::custom(problem::panicked));
+    let compressed = router.layer(CompressionLayer::new()).layer(CatchPanicLayer::custom(problem::panicked));
+    Service(Arc::new(Front::new(app, routes, compressed)))
+}
+
+/// Answers requests: judged by the front, then by the handlers of their routes.
+#[derive(Clone)]
+pub struct Service(Arc<Front>);
+
+impl tower::Service<Request> for Service {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let front = self.0.clone();
+        Box::pin(async move { Ok(front.answer(request).await) })
+    }
 }

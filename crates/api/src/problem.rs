@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use vintem_domain::{Lang, Problem};
-use vintem_meter::MeterError;
 use vintem_snapshot::SnapshotError;
 use vintem_store::StoreError;
 
@@ -34,13 +33,6 @@ impl From<Problem> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         tracing::warn!(%error, "Postgres is needed and did not answer");
-        Self(Problem::DependencyAway)
-    }
-}
-
-impl From<MeterError> for Refusal {
-    fn from(error: MeterError) -> Self {
-        tracing::warn!(%error, "Redis is needed and did not answer");
         Self(Problem::DependencyAway)
     }
 }

@@ -1,4 +1,4 @@
-//! Usage: what is counted for a key on a day.
+//! Usage: what is counted for a key on a day, by what it asked for.
 
 use chrono::{DateTime, NaiveDate};
 
@@ -50,14 +50,84 @@ impl Counts {
     }
 }
 
+/// What usage is told apart by: the part of the API, as the first word of its paths under `/api/v1` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RouteGroup {
+    Market,
+    Calendar,
+    Companies,
+    Filings,
+    Search,
+    Plans,
+    Keys,
+    Status,
+    /// Paths that do not exist.
+    Other,
+}
+
+impl RouteGroup {
+    pub const ALL: [Self; 9] = [
+        Self::Market,
+        Self::Calendar,
+        Self::Companies,
+        Self::Filings,
+        Self::Search,
+        Self::Plans,
+        Self::Keys,
+        Self::Status,
+        Self::Other,
+    ];
+
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Market => "market",
+            Self::Calendar => "calendar",
+            Self::Companies => "companies",
+            Self::Filings => "filings",
+            Self::Search => "search",
+            Self::Plans => "plans",
+            Self::Keys => "keys",
+            Self::Status => "status",
+            Self::Other => "other",
+        }
+    }
+
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|group| group.id() == id)
+    }
+
+    /// Of a path; `None` outside of `/api/v1`, where nothing is counted.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let word = path.strip_prefix("/api/v1/")?.split('/').next()?;
+        Some(Self::from_id(word).unwrap_or(Self::Other))
+    }
+}
+
+/// What a key used on a day of one part of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyDay {
+pub struct UsageRow {
     pub key_id: KeyId,
     pub day: NaiveDate,
+    pub group: RouteGroup,
     pub counts: Counts,
 }
 
 /// The UTC day of an instant in microseconds since 1970.
 pub fn utc_day(micros: i64) -> NaiveDate {
     DateTime::from_timestamp_micros(micros).unwrap_or_default().date_naive()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::ROUTES;
+
+    #[test]
+    fn every_counted_route_is_in_a_group_of_its_own_name() {
+        for route in ROUTES {
+            let group = RouteGroup::of_path(route.path);
+            assert_eq!(group.is_some(), route.path.starts_with("/api/v1/"), "{}", route.path);
+            assert_ne!(group, Some(RouteGroup::Other), "{} needs a group", route.path);
+        }
+    }
 }

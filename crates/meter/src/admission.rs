@@ -1,12 +1,14 @@
 //! Admission: who may pass now, what remains, and when it will be free again.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use redis::Script;
+use vintem_domain::usage::RouteGroup;
 use vintem_domain::{AddressBucket, KeyId};
 
-use crate::{Meter, MeterError, Result, within_budget};
+use crate::Meter;
+use crate::call::Ask;
+use crate::keys::Log;
+use crate::shard::{Decision, Shard};
 
 /// Whose quota is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +31,12 @@ pub struct Visit {
     pub visitor: Visitor,
     pub limit: u32,
     pub charge: Charge,
-    /// The key in whose usage the visit is counted.
-    pub counted_for: Option<KeyId>,
+    /// Where it is counted in the visitor's usage, if that is a key and it takes of its quota.
+    pub counted: Option<RouteGroup>,
 }
 
-/// The answer to a visit. Instants are Redis' own, in microseconds since 1970.
+/// The answer to a visit. Instants are Redis' own, in microseconds since 1970; while Redis is away they are what its
+/// clock is reckoned to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     pub admitted: bool,
@@ -46,191 +49,64 @@ pub struct Verdict {
     pub now_us: u64,
 }
 
-/// A cap on how often something may happen within a day.
-#[derive(Debug, Clone)]
-pub struct Cap {
-    /// What is capped, e.g. an address or the fingerprint of an e-mail.
-    pub what: String,
-    pub limit: u32,
-}
-
-pub(crate) const LOG_LUA: &str = include_str!("log.lua");
-
-static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("admit.lua")].concat()));
-static CAPS: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("caps.lua")].concat()));
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
-
 impl Meter {
-    /// Admits or refuses, and counts the visit for its key: one call, exact over all replicas.
-    pub async fn admit(&self, visit: &Visit) -> Result<Verdict> {
-        self.admit_at(visit, 0).await
-    }
-
-    /// As [`Meter::admit`], at an instant of the caller's choice; 0 is Redis' clock.
-    pub(crate) async fn admit_at(&self, visit: &Visit, now_us: u64) -> Result<Verdict> {
+    /// Admits or refuses, and counts the visit for its key: exact over all replicas as long as Redis answers in time,
+    /// and else by this replica's part of the limit.
+    pub async fn admit(&self, visit: &Visit) -> Verdict {
         let log = match visit.visitor {
-            Visitor::Key(id) => self.keys.key_log(id),
-            Visitor::Address(address) => self.keys.address_log(address),
+            Visitor::Key(id) => Log::Key(id),
+            Visitor::Address(address) => Log::Address(address),
         };
-        let counted_for = visit.counted_for.map(|id| id.to_string()).unwrap_or_default();
-        let mut call = ADMIT.key(self.keys.current_batch());
-        call.key(log)
-            .arg(micros(self.window))
-            .arg(now_us)
-            .arg(self.keys.batch_prefix())
-            .arg(self.outcomes.nonce())
-            .arg(visit.limit)
-            .arg(if visit.charge == Charge::Quota { "take" } else { "look" })
-            .arg(counted_for);
-        if let Charge::Page { address, limit } = visit.charge {
-            call.key(self.keys.page_log(address)).arg(limit).arg("take").arg("");
-        }
-        let answer: Vec<u64> = self.invoke(&call).await?;
-        verdict(&answer)
+        let Charge::Page { address, limit } = visit.charge else {
+            let counted = match visit.visitor {
+                Visitor::Key(id) => visit.counted.map(|group| (id, group)),
+                Visitor::Address(_) => None,
+            };
+            return verdict(self.ask(Ask { log, limit: visit.limit, takes: true, counted }).await);
+        };
+        let (page, quota) = tokio::join!(
+            self.ask(Ask { log: Log::Pages(address), limit, takes: true, counted: None }),
+            self.ask(Ask { log, limit: visit.limit, takes: false, counted: None })
+        );
+        Verdict { admitted: page.standing.admitted, wait_us: page.standing.wait_us, ..verdict(quota) }
     }
 
-    /// Takes one of each cap, or none of any: `Err(wait)` says in how many microseconds all would pass.
-    pub async fn take_daily(&self, caps: &[Cap]) -> Result<std::result::Result<(), u64>> {
-        let mut call = CAPS.prepare_invoke();
-        for cap in caps {
-            call.key(self.keys.registration_log(&cap.what));
-        }
-        call.arg(micros(DAY));
-        for cap in caps {
-            call.arg(cap.limit);
-        }
-        let wait_us: u64 = self.invoke(&call).await?;
-        Ok(if wait_us == 0 { Ok(()) } else { Err(wait_us) })
+    async fn ask(&self, ask: Ask) -> Decision {
+        let shard = match ask.log {
+            Log::Key(id) => self.shard_of_key(id),
+            Log::Address(AddressBucket::V4(address)) | Log::Pages(AddressBucket::V4(address)) => {
+                self.shard_of(u64::from(address.to_bits()))
+            }
+            Log::Address(AddressBucket::V6 { network, .. }) | Log::Pages(AddressBucket::V6 { network, .. }) => {
+                self.shard_of((network.to_bits() >> 64) as u64)
+            }
+        };
+        shard.decide(ask).await
     }
-}
 
-impl Meter {
-    /// Gives back what was taken for something that then did not happen.
-    pub async fn give_back_daily(&self, caps: &[Cap]) -> Result<()> {
-        let mut redis = self.redis.clone();
-        let mut pipe = redis::pipe();
-        for cap in caps {
-            pipe.cmd("RPOP").arg(self.keys.registration_log(&cap.what)).ignore();
-        }
-        within_budget(pipe.exec_async(&mut redis)).await
+    pub(crate) fn shard_of_key(&self, id: KeyId) -> &Shard {
+        self.shard_of(id.cast_unsigned())
+    }
+
+    /// The same in every replica of every version: a caller must not change servers within a window.
+    fn shard_of(&self, caller: u64) -> &Shard {
+        // Fibonacci hashing: neighbours are spread evenly.
+        let mixed = caller.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.shards[(mixed % self.shards.len() as u64) as usize]
     }
 }
 
-/// `now`, the state of the quota, and for a page the state of the pages' own limit.
-fn verdict(answer: &[u64]) -> Result<Verdict> {
-    let foreign = || MeterError::Foreign(format!("{answer:?}"));
-    let (&now_us, states) = answer.split_first().ok_or_else(foreign)?;
-    let &[admitted, remaining, wait_us, reset_at_us] = states.first_chunk().ok_or_else(foreign)?;
-    let mut verdict = Verdict {
-        admitted: admitted == 1,
-        remaining: u32::try_from(remaining).map_err(|_| foreign())?,
-        wait_us,
-        reset_at_us,
+fn verdict(decision: Decision) -> Verdict {
+    let Decision { standing, now_us } = decision;
+    Verdict {
+        admitted: standing.admitted,
+        remaining: standing.remaining,
+        wait_us: standing.wait_us,
+        reset_at_us: standing.reset_at_us,
         now_us,
-    };
-    if let Some(&[admitted, _, wait_us, _]) = states.get(4..).and_then(<[u64]>::first_chunk) {
-        verdict.admitted = admitted == 1;
-        verdict.wait_us = wait_us;
     }
-    Ok(verdict)
 }
 
-fn micros(duration: Duration) -> u64 {
+pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WINDOW_US: u64 = 6_000_000;
-
-    fn meter() -> Meter {
-        let url = std::env::var("VINTEM_TEST_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-        let prefix = format!("test:model:{:016x}:", rand::random::<u64>());
-        Meter::open(&url, &prefix, Duration::from_micros(WINDOW_US)).unwrap()
-    }
-
-    /// What the script promises, told plainly: a list of all admissions, looked through each time.
-    #[derive(Default)]
-    struct Model {
-        admitted_at: Vec<u64>,
-    }
-
-    impl Model {
-        fn visit(&mut self, limit: u32, takes: bool, now_us: u64) -> Verdict {
-            let limit = limit as usize;
-            let last = self.admitted_at.last().copied().unwrap_or(0);
-            let mut at = now_us;
-            if last > now_us + WINDOW_US {
-                self.admitted_at.clear();
-            } else {
-                at = at.max(last);
-            }
-            self.admitted_at.retain(|admitted| admitted + WINDOW_US > at);
-            let held = self.admitted_at.len();
-            let admitted = held < limit;
-            if admitted && takes {
-                self.admitted_at.push(at);
-            }
-            let held_then = self.admitted_at.len();
-            Verdict {
-                admitted,
-                remaining: limit.saturating_sub(held_then) as u32,
-                wait_us: if admitted { 0 } else { self.admitted_at[held - limit] + WINDOW_US - at },
-                reset_at_us: self.admitted_at.last().map_or(at, |last| last + WINDOW_US),
-                now_us,
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn the_script_agrees_with_a_model_whatever_the_clock_and_the_limit_do() {
-        let meter = meter();
-        for sequence in 0..60u32 {
-            let address = AddressBucket::V4(std::net::Ipv4Addr::from(sequence));
-            let mut model = Model::default();
-            let (mut now_us, mut limit) = (1_794_700_000_000_000u64, 5u32);
-            for step in 0..120 {
-                match rand::random::<u32>() % 20 {
-                    0 => limit = 1 + rand::random::<u32>() % 8,
-                    1 => now_us -= rand::random::<u64>() % 8 * 250_000,
-                    2 => now_us -= 3 * WINDOW_US,
-                    3 => now_us += WINDOW_US,
-                    4..8 => {}
-                    // In steps that add up to windows exactly, so that both sides of every end are met.
-                    _ => now_us += rand::random::<u64>() % 6 * 250_000,
-                }
-                let takes = !rand::random::<u32>().is_multiple_of(5);
-                let charge = if takes { Charge::Quota } else { Charge::Page { address, limit: 1_000_000 } };
-                let visit = Visit { visitor: Visitor::Address(address), limit, charge, counted_for: None };
-                let verdict = meter.admit_at(&visit, now_us).await.unwrap();
-                let mut expected = model.visit(limit, takes, now_us);
-                if !takes {
-                    // A page is judged by its own limit and only shows the quota.
-                    (expected.admitted, expected.wait_us) = (true, 0);
-                }
-                assert_eq!(verdict, expected, "sequence {sequence}, step {step}");
-            }
-            let mut redis = meter.redis.clone();
-            let logs = [meter.keys.address_log(address), meter.keys.page_log(address)];
-            redis::cmd("DEL").arg(&logs).exec_async(&mut redis).await.unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn caps_are_taken_together_or_not_at_all() {
-        let meter = meter();
-        let cap = |what: &str, limit| Cap { what: what.into(), limit };
-        let (a, b) = (cap("a", 2), cap("b", 1));
-        assert_eq!(meter.take_daily(&[a.clone(), b.clone()]).await.unwrap(), Ok(()));
-        let refused = meter.take_daily(&[a.clone(), b.clone()]).await.unwrap();
-        assert!(refused.is_err_and(|wait_us| wait_us > 23 * 3_600_000_000));
-        // The refused call took nothing of `a`, so one is left.
-        assert_eq!(meter.take_daily(std::slice::from_ref(&a)).await.unwrap(), Ok(()));
-        assert!(meter.take_daily(&[a]).await.unwrap().is_err());
-        let logs = ["a", "b"].map(|what| meter.keys.registration_log(what));
-        redis::cmd("DEL").arg(&logs).exec_async(&mut meter.redis.clone()).await.unwrap();
-    }
 }

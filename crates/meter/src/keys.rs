@@ -1,6 +1,19 @@
 //! Every key name in Redis, in one place.
 
+use std::fmt::Write;
+
 use vintem_domain::{AddressBucket, KeyId};
+
+/// Whose admissions a log holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Log {
+    /// What a key was admitted for.
+    Key(KeyId),
+    /// What an address was admitted for.
+    Address(AddressBucket),
+    /// The pages that an address read.
+    Pages(AddressBucket),
+}
 
 #[derive(Debug, Clone)]
 pub struct KeyNames {
@@ -12,24 +25,31 @@ impl KeyNames {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// The log of what a key was admitted for.
-    pub fn key_log(&self, id: KeyId) -> String {
-        format!("{}log:key:{id}", self.prefix)
-    }
-
-    /// The log of what an address was admitted for.
-    pub fn address_log(&self, address: AddressBucket) -> String {
-        format!("{}log:address:{address}", self.prefix)
-    }
-
-    /// The log of the pages that an address read.
-    pub fn page_log(&self, address: AddressBucket) -> String {
-        format!("{}log:pages:{address}", self.prefix)
+    /// Writes the name of a log in place of what is there.
+    pub fn write_log(&self, log: Log, name: &mut String) {
+        name.clear();
+        name.push_str(&self.prefix);
+        let written = match log {
+            Log::Key(id) => write!(name, "k:{id}"),
+            Log::Address(address) => write!(name, "a:{address}"),
+            Log::Pages(address) => write!(name, "p:{address}"),
+        };
+        written.expect("a String takes everything");
     }
 
     /// The log of the keys that were registered from or for something.
     pub fn registration_log(&self, what: &str) -> String {
-        format!("{}log:registrations:{what}", self.prefix)
+        format!("{}registrations:{what}", self.prefix)
+    }
+
+    /// The latest instant that the limiter's clock has shown.
+    pub fn latest(&self) -> String {
+        format!("{}latest", self.prefix)
+    }
+
+    /// The processes that count here, by when they last gave a sign of life.
+    pub fn processes(&self) -> String {
+        format!("{}processes", self.prefix)
     }
 
     /// The id of the batch that live counts go into.
@@ -42,13 +62,18 @@ impl KeyNames {
         format!("{}usage:pending", self.prefix)
     }
 
-    /// What a batch's id is appended to. A batch is a hash: `key:day:class` → count.
+    /// What a batch's id is appended to. A batch is a hash: `key:group:class:day` → count.
     pub fn batch_prefix(&self) -> String {
         format!("{}usage:batch:", self.prefix)
     }
 
-    /// The number of the last group of outcomes that was counted for a process, so that sending it again does nothing.
-    pub fn sent_outcomes(&self, process: &str) -> String {
-        format!("{}usage:sent:{process}", self.prefix)
+    /// A batch.
+    pub fn batch(&self, id: &str) -> String {
+        format!("{}{id}", self.batch_prefix())
+    }
+
+    /// The number of the last call of each process, so that none counts twice.
+    pub fn last_calls(&self) -> String {
+        format!("{}usage:calls", self.prefix)
     }
 }

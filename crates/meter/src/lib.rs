@@ -1,13 +1,21 @@
 //! Redis: every key name and script. The rate limit and the live usage, shared by all replicas.
 //!
-//! One call per request: the script admits by an exact sliding log and counts the usage in the same step, so no
-//! answered request is ever missing from it. One clock rules: that of Redis. It never touches SQL; draining the
-//! counts into Postgres is done by who holds both. When Redis is away every call fails within half a second with
-//! [`MeterError`].
+//! All requests that wait in a process travel in one call: a script admits each by an exact sliding log and counts its
+//! usage in the same step, so no answered request is ever missing from it. One clock rules: that of Redis. Several
+//! servers share the callers by hash. It never touches SQL; draining the counts into Postgres is done by who holds
+//! both. While Redis is away the process decides by itself, each replica for its part of the limit, and counts what it
+//! decided until it is stored.
 
 mod admission;
+mod call;
+mod circuit;
 mod keys;
-mod outcomes;
+mod local;
+#[cfg(test)]
+mod model_tests;
+mod registrations;
+mod shard;
+mod sliding_log;
 mod usage;
 
 use std::sync::Arc;
@@ -16,69 +24,110 @@ use std::time::Duration;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{FromRedisValue, ScriptInvocation};
 
-pub use admission::{Cap, Charge, Verdict, Visit, Visitor};
-pub use usage::{Batch, LiveUsage};
+pub use admission::{Charge, Verdict, Visit, Visitor};
+pub use registrations::Cap;
+pub use usage::{Batch, LiveBatch, LiveUsage, Source};
+
+use circuit::Replicas;
+use shard::{Common, Shard};
 
 #[derive(Debug, thiserror::Error)]
 pub enum MeterError {
     #[error("asking Redis: {0}")]
     Redis(#[from] redis::RedisError),
-    #[error("Redis did not answer within {CALL_BUDGET:?}")]
-    Slow,
+    #[error("Redis did not answer within {0:?}")]
+    Slow(Duration),
     #[error("Redis answered in a form that no script of ours has: {0}")]
     Foreign(String),
 }
 
 pub type Result<T> = std::result::Result<T, MeterError>;
 
-/// What a call may take, connecting included: a caller that waits longer is better told to come again.
+/// What a call that is not an admission may take, connecting included.
 const CALL_BUDGET: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Clone)]
+pub struct MeterSettings<'a> {
+    /// One server, or several that share the callers: all replicas must name the same in the same order.
+    pub redis_urls: Vec<&'a str>,
+    /// What all keys in Redis begin with.
+    pub prefix: &'a str,
+    /// The window of the rate limit.
+    pub window: Duration,
+    /// What an admission may wait for Redis before it is decided here.
+    pub budget: Duration,
+    /// How many replicas share the limit, while Redis has not told yet.
+    pub assumed_replicas: u32,
+}
 
 /// The meter in one handle. Cheap to clone.
 #[derive(Clone)]
 pub struct Meter {
-    redis: ConnectionManager,
-    keys: keys::KeyNames,
-    /// The window of the rate limit.
-    window: Duration,
-    outcomes: Arc<outcomes::Outcomes>,
+    common: Arc<Common>,
+    shards: Arc<[Arc<Shard>]>,
 }
 
 impl std::fmt::Debug for Meter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Meter").field("window", &self.window).finish_non_exhaustive()
+        f.debug_struct("Meter").field("servers", &self.shards.len()).finish_non_exhaustive()
     }
 }
 
 impl Meter {
     /// Connects lazily: a replica may start while Redis is away. Must be called within a Tokio runtime.
-    pub fn open(url: &str, prefix: &str, window: Duration) -> Result<Self> {
+    pub fn open(settings: &MeterSettings<'_>) -> Result<Self> {
+        let common = Arc::new(Common {
+            window_us: admission::micros(settings.window),
+            budget: settings.budget,
+            replicas: Replicas::assume(settings.assumed_replicas),
+            usage: local::LocalUsage::default(),
+            caps: registrations::LocalCaps::default(),
+        });
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(Duration::from_secs(1)))
             .set_response_timeout(Some(Duration::from_secs(1)))
             // Reconnecting is tried by each call anew; in between it must be quick.
             .set_max_delay(Duration::from_millis(250));
-        let redis = ConnectionManager::new_lazy_with_config(redis::Client::open(url)?, config)?;
-        let meter = Self { redis, keys: keys::KeyNames::new(prefix), window, outcomes: Arc::default() };
-        tokio::spawn(outcomes::send_as_they_come(meter.clone()));
-        Ok(meter)
+        let shard = |url: &&str| {
+            let client = redis::Client::open(*url)?;
+            let aside = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?;
+            Ok(Shard::start(client, aside, keys::KeyNames::new(settings.prefix), common.clone()))
+        };
+        let shards = settings.redis_urls.iter().map(shard).collect::<Result<_>>()?;
+        Ok(Self { common, shards })
     }
 
-    /// Whether Redis answers.
-    pub async fn ping(&self) -> Result<()> {
-        let mut redis = self.redis.clone();
-        within_budget(redis::cmd("PING").exec_async(&mut redis)).await
+    /// The replica ends: the others have its part of the limit, should Redis go away.
+    pub async fn leave(&self) {
+        for shard in self.shards.iter() {
+            shard.leave().await;
+        }
     }
 
-    async fn invoke<T: FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T> {
-        let mut redis = self.redis.clone();
+    /// For each server whether it decides, or this process alone.
+    pub fn are_shared(&self) -> impl Iterator<Item = bool> {
+        self.shards.iter().map(|shard| shard.is_shared())
+    }
+
+    async fn invoke<T: FromRedisValue>(&self, shard: &Shard, call: &ScriptInvocation<'_>) -> Result<T> {
+        let mut redis = shard.aside.clone();
         within_budget(call.invoke_async(&mut redis)).await
     }
+}
+
+/// Whether a server answers.
+pub async fn ping(url: &str) -> Result<()> {
+    let client = redis::Client::open(url)?;
+    within_budget(async {
+        let mut redis = client.get_multiplexed_async_connection().await?;
+        redis::cmd("PING").exec_async(&mut redis).await
+    })
+    .await
 }
 
 async fn within_budget<T>(call: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
     match tokio::time::timeout(CALL_BUDGET, call).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(MeterError::Slow),
+        Err(_) => Err(MeterError::Slow(CALL_BUDGET)),
     }
 }

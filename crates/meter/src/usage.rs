@@ -5,89 +5,179 @@ use std::sync::LazyLock;
 
 use redis::{AsyncCommands, Script};
 use vintem_domain::KeyId;
-use vintem_domain::usage::{Counts, KeyDay, utc_day};
+use vintem_domain::usage::{Counts, Outcome, RouteGroup, UsageRow, utc_day};
 
-use crate::admission::LOG_LUA;
+use crate::call::{Class, DAY_US, Field, FieldCounts, LOG_LUA};
+use crate::shard::Shard;
 use crate::{Meter, MeterError, Result, within_budget};
 
 static ROTATE: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("rotate.lua")].concat()));
 static LIVE: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("live.lua")].concat()));
 
-const DAY_US: i64 = 24 * 3600 * 1_000_000;
+/// Where live counts wait to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// What this process counted by itself.
+    Process,
+    /// What all processes counted in one of the Redis servers.
+    Server(usize),
+}
 
 /// Closed counts that wait to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     pub id: String,
-    pub rows: Vec<KeyDay>,
+    pub source: Source,
+    pub rows: Vec<UsageRow>,
 }
 
 /// What is counted for a key in one batch that may not be stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveBatch {
+    /// None where it cannot be stored yet.
+    pub id: Option<String>,
+    pub rows: Vec<UsageRow>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveUsage {
-    pub batch_id: String,
-    pub days: Vec<KeyDay>,
+    pub batches: Vec<LiveBatch>,
+    /// False while Redis is away: what was counted there and is not stored yet is missing.
+    pub is_complete: bool,
 }
 
 impl Meter {
+    /// Notes how a visit ended that was admitted or refused at this instant. Returns at once.
+    pub fn note_outcome(&self, key_id: KeyId, group: RouteGroup, decided_at_us: u64, outcome: Outcome) {
+        self.shard_of_key(key_id).note_outcome(key_id, group, decided_at_us, outcome);
+    }
+
+    /// Counts a request that was answered without being asked for admission. Returns at once.
+    pub fn note_unmetered(&self, key_id: KeyId, group: RouteGroup, outcome: Outcome) {
+        let day = self.shard_of_key(key_id).clock.now_us() / DAY_US;
+        for class in [Class::Request, Class::Outcome(outcome)] {
+            self.common.usage.add(Field { key_id, group, class, day }, 1);
+        }
+    }
+
+    /// Returns once all outcomes noted before are counted, in Redis or here.
+    pub async fn flush_outcomes(&self) {
+        for shard in self.shards.iter() {
+            shard.flush().await;
+        }
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = Source> {
+        std::iter::once(Source::Process).chain((0..self.shards.len()).map(Source::Server))
+    }
+
     /// The next batch to drain: to be stored under its id, then dropped. One that two drainers see is stored once, as
     /// its id says.
-    pub async fn next_batch(&self) -> Result<Option<Batch>> {
-        let mut call = ROTATE.key(self.keys.current_batch());
-        call.key(self.keys.pending_batches()).arg(self.keys.batch_prefix()).arg(self.outcomes.nonce());
-        let Some(id) = self.invoke::<Option<String>>(&call).await? else { return Ok(None) };
-        let mut redis = self.redis.clone();
-        let fields: Vec<(String, u64)> = within_budget(redis.hgetall(self.batch_key(&id))).await?;
-        Ok(Some(Batch { rows: key_days(fields)?, id }))
+    pub async fn next_batch(&self, source: Source) -> Result<Option<Batch>> {
+        let server = match source {
+            Source::Process => {
+                let batch = self.common.usage.next_batch();
+                return Ok(batch.map(|(id, counts)| Batch { id, source, rows: rows(counts) }));
+            }
+            Source::Server(server) => &self.shards[server],
+        };
+        if !server.is_shared() {
+            return Ok(None);
+        }
+        let mut call = ROTATE.key(server.names.current_batch());
+        call.key(server.names.pending_batches()).arg(server.names.batch_prefix()).arg(&server.process);
+        let Some(id) = self.invoke::<Option<String>>(server, &call).await? else { return Ok(None) };
+        let mut redis = server.aside.clone();
+        let fields: Vec<(String, u64)> = within_budget(redis.hgetall(server.names.batch(&id))).await?;
+        Ok(Some(Batch { rows: rows(parse(fields)?), source, id }))
     }
 
     /// Forgets a batch that is stored.
-    pub async fn drop_batch(&self, id: &str) -> Result<()> {
-        let mut redis = self.redis.clone();
+    pub async fn drop_batch(&self, batch: &Batch) -> Result<()> {
+        let server = match batch.source {
+            Source::Process => {
+                self.common.usage.drop_batch(&batch.id);
+                return Ok(());
+            }
+            Source::Server(server) => &self.shards[server],
+        };
+        let mut redis = server.aside.clone();
         let mut pipe = redis::pipe();
-        pipe.atomic().lrem(self.keys.pending_batches(), 0, id).del(self.batch_key(id));
+        pipe.atomic().lrem(server.names.pending_batches(), 0, &batch.id).del(server.names.batch(&batch.id));
         within_budget(pipe.exec_async(&mut redis)).await
     }
 
     /// What is counted for a key and may not be stored yet, by batch.
-    pub async fn live_usage(&self, key_id: KeyId) -> Result<Vec<LiveUsage>> {
-        let mut call = LIVE.key(self.keys.current_batch());
-        call.key(self.keys.pending_batches()).arg(self.keys.batch_prefix()).arg(key_id);
-        let answer: Vec<String> = self.invoke(&call).await?;
+    pub async fn live_usage(&self, key_id: KeyId) -> LiveUsage {
+        let server = self.shard_of_key(key_id);
+        // First, so that what moves from here to the store in between is met in one of the two.
+        let here = self.common.usage.live().into_iter().map(|(id, mut counts)| {
+            counts.retain(|field, _| field.key_id == key_id);
+            LiveBatch { id, rows: rows(counts) }
+        });
+        let mut batches: Vec<LiveBatch> = here.collect();
+        if !server.is_shared() {
+            return LiveUsage { batches, is_complete: false };
+        }
+        match self.live_in(server, key_id).await {
+            Ok(live) => {
+                batches.extend(live);
+                LiveUsage { batches, is_complete: true }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "live usage cannot be read");
+                LiveUsage { batches, is_complete: false }
+            }
+        }
+    }
+
+    async fn live_in(&self, server: &Shard, key_id: KeyId) -> Result<Vec<LiveBatch>> {
+        let mut call = LIVE.key(server.names.current_batch());
+        call.key(server.names.pending_batches()).arg(server.names.batch_prefix());
+        let mut beginning = String::new();
+        for group in RouteGroup::ALL {
+            for class in Class::ALL {
+                Field::write_beginning(key_id, group, class, &mut beginning);
+                call.arg(&beginning);
+            }
+        }
+        let answer: Vec<String> = self.invoke(server, &call).await?;
         let mut fields_by_batch: HashMap<&str, Vec<(String, u64)>> = HashMap::new();
         for entry in answer.chunks_exact(3) {
             let count = entry[2].parse().map_err(|_| MeterError::Foreign(entry.join(" ")))?;
             fields_by_batch.entry(&entry[0]).or_default().push((entry[1].clone(), count));
         }
-        fields_by_batch
-            .into_iter()
-            .map(|(batch_id, fields)| Ok(LiveUsage { batch_id: batch_id.to_owned(), days: key_days(fields)? }))
-            .collect()
-    }
-
-    fn batch_key(&self, id: &str) -> String {
-        format!("{}{id}", self.keys.batch_prefix())
+        let batch = |(id, fields): (&str, _)| Ok(LiveBatch { id: Some(id.to_owned()), rows: rows(parse(fields)?) });
+        fields_by_batch.into_iter().map(batch).collect()
     }
 }
 
-/// `key:day:class` → count, gathered by key and day.
-fn key_days(fields: Vec<(String, u64)>) -> Result<Vec<KeyDay>> {
-    let mut days: HashMap<(KeyId, i64), Counts> = HashMap::new();
+fn parse(fields: Vec<(String, u64)>) -> Result<FieldCounts> {
+    fields
+        .into_iter()
+        .map(|(text, count)| match Field::parse(&text) {
+            Some(field) => Ok((field, count)),
+            None => Err(MeterError::Foreign(text)),
+        })
+        .collect()
+}
+
+/// Gathered by key, day and group.
+fn rows(fields: FieldCounts) -> Vec<UsageRow> {
+    let mut gathered: HashMap<(KeyId, u64, RouteGroup), Counts> = HashMap::new();
     for (field, count) in fields {
-        let foreign = || MeterError::Foreign(field.clone());
-        let mut parts = field.split(':');
-        let key_id: KeyId = parts.next().and_then(|part| part.parse().ok()).ok_or_else(foreign)?;
-        let day: i64 = parts.next().and_then(|part| part.parse().ok()).ok_or_else(foreign)?;
-        let counts = days.entry((key_id, day)).or_default();
-        let place = match parts.next() {
-            Some("r") => &mut counts.requests,
-            Some("s") => &mut counts.successful,
-            Some("c") => &mut counts.client_errors,
-            Some("e") => &mut counts.server_errors,
-            Some("l") => &mut counts.rate_limited,
-            _ => return Err(foreign()),
-        };
-        *place += count;
+        let counts = gathered.entry((field.key_id, field.day, field.group)).or_default();
+        *match field.class {
+            Class::Request => &mut counts.requests,
+            Class::Outcome(Outcome::Successful) => &mut counts.successful,
+            Class::Outcome(Outcome::ClientError) => &mut counts.client_errors,
+            Class::Outcome(Outcome::ServerError) => &mut counts.server_errors,
+            Class::Outcome(Outcome::RateLimited) => &mut counts.rate_limited,
+        } += count;
     }
-    Ok(days.into_iter().map(|((key_id, day), counts)| KeyDay { key_id, day: utc_day(day * DAY_US), counts }).collect())
+    let day_of = |day: u64| utc_day((day * DAY_US).cast_signed());
+    gathered
+        .into_iter()
+        .map(|((key_id, day, group), counts)| UsageRow { key_id, day: day_of(day), group, counts })
+        .collect()
 }

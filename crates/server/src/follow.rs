@@ -6,12 +6,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use vintem_api::App;
+use vintem_meter::Source;
 use vintem_store::listen::Notice;
 
 /// Keys are polled as well, so that a revocation holds everywhere within a second whatever befalls the channel.
 const POLL: Duration = Duration::from_secs(1);
-/// Live counts move to Postgres this often; the usage endpoint adds what is still live.
-const DRAIN: Duration = Duration::from_secs(2);
+/// Live counts move to Postgres this often; the usage endpoint adds what is still live. While Redis is away, it is what
+/// a replica that dies takes with it.
+const DRAIN: Duration = Duration::from_secs(1);
 /// Old usage is forgotten this often, a little at a time.
 const PRUNE: Duration = Duration::from_secs(3600);
 /// From one snapshot to the next: a burst of loads leads to few of them, and each load is seen soon enough.
@@ -138,18 +140,20 @@ pub async fn drain_usage(app: Arc<App>) {
                 tracing::warn!(%error, "old events wait to be forgotten");
             }
         }
-        if let Err(error) = drain_once(&app).await {
-            tracing::warn!(%error, "usage waits to be drained");
+        for source in app.meter.sources() {
+            if let Err(error) = drain(&app, source).await {
+                tracing::warn!(%error, "usage waits to be drained");
+            }
         }
     }
 }
 
-async fn drain_once(app: &App) -> anyhow::Result<()> {
+pub async fn drain(app: &App, source: Source) -> anyhow::Result<()> {
     // A batch that was left by a drainer that died comes first, then the current one.
     for _ in 0..2 {
-        let Some(batch) = app.meter.next_batch().await? else { break };
+        let Some(batch) = app.meter.next_batch(source).await? else { break };
         app.store.drain_usage_batch(&batch.id, &batch.rows).await?;
-        app.meter.drop_batch(&batch.id).await?;
+        app.meter.drop_batch(&batch).await?;
     }
     Ok(())
 }

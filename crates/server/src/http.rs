@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::response::Response;
 use http::{HeaderValue, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -32,8 +32,19 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// When the process is out of file descriptors, accepting again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What is served: the service, or the operator's router.
+pub trait HttpService:
+    tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> HttpService for S where
+    S: tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
 /// Serves until `stop` turns true, then lets what is under way end.
-pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Receiver<bool>) {
+pub async fn serve<S: HttpService>(listener: TcpListener, service: S, mut stop: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
     // Dropped when draining is over: that ends the connections which are still open.
     let (over, _) = watch::channel(());
@@ -44,7 +55,7 @@ pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Recei
         };
         match accepted {
             Ok((stream, peer)) => {
-                let connection = serve_connection(stream, peer.ip(), router.clone(), graceful.watcher());
+                let connection = serve_connection(stream, peer.ip(), service.clone(), graceful.watcher());
                 let mut over = over.subscribe();
                 tokio::spawn(async move {
                     tokio::select! {
@@ -65,7 +76,7 @@ pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Recei
     }
 }
 
-async fn serve_connection(stream: TcpStream, peer: IpAddr, router: Router, watcher: Watcher) {
+async fn serve_connection<S: HttpService>(stream: TcpStream, peer: IpAddr, answering: S, watcher: Watcher) {
     // Answers are small and complete: waiting to fill a packet would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection was gone before it was served");
@@ -75,7 +86,7 @@ async fn serve_connection(stream: TcpStream, peer: IpAddr, router: Router, watch
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(PeerAddress(peer));
         let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-        let answer = router.clone().oneshot(request);
+        let answer = answering.clone().oneshot(request);
         async move {
             let mut answer = answer.await?;
             // Where chunks end is the parser's to know: `StrictHeads` could not say where a further head begins.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vintem_api::App;
 use vintem_domain::{Clock, Dataset};
-use vintem_meter::Meter;
+use vintem_meter::Source;
 use vintem_pages::PageSettings;
 use vintem_snapshot::LiveSnapshot;
 use vintem_store::read::DatasetState;
@@ -25,7 +25,7 @@ const OPENAPI: &str = include_str!("../../../openapi.yaml");
 const COPY_DIRECTORY: &str = "snapshot";
 /// What all our keys in Redis begin with.
 pub const REDIS_PREFIX: &str = "vintem:";
-/// Outcomes that Redis does not take by then are lost to their class, not to the count of requests.
+/// What is not counted by then is lost.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub struct Replica {
@@ -49,8 +49,7 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
     }
     let pepper = settings.pepper.pepper()?;
     let store = settings.database.open()?;
-    let window = Duration::from_secs(u64::from(limits.window_seconds));
-    let meter = Meter::open(settings.redis_url()?, redis_prefix, window).context("VINTEM_REDIS_URL cannot be used")?;
+    let meter = settings.meter(redis_prefix)?;
     let listen = |address: SocketAddr| async move {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
     };
@@ -110,10 +109,15 @@ impl Replica {
         for follower in &self.followers {
             follower.abort();
         }
-        match tokio::time::timeout(FLUSH_TIMEOUT, self.app.meter.flush_outcomes()).await {
+        let last_counts = async {
+            self.app.meter.flush_outcomes().await;
+            self.app.meter.leave().await;
+            follow::drain(&self.app, Source::Process).await
+        };
+        match tokio::time::timeout(FLUSH_TIMEOUT, last_counts).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the last outcomes could not be counted"),
-            Err(_) => tracing::warn!("the last outcomes could not be counted in time"),
+            Ok(Err(error)) => tracing::warn!(%error, "the last requests could not be counted"),
+            Err(_) => tracing::warn!("the last requests could not be counted in time"),
         }
         self.app.store.close().await;
     }

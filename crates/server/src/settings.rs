@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use ipnet::IpNet;
 use tracing_subscriber::EnvFilter;
@@ -13,6 +14,7 @@ use vintem_api::{ApiSettings, Pepper};
 use vintem_domain::Plan;
 use vintem_domain::plan::Limits;
 use vintem_ingest::fetch::UpstreamAddresses;
+use vintem_meter::{Meter, MeterSettings};
 use vintem_store::Store;
 
 /// A value that no log and no error may show.
@@ -121,9 +123,18 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub pepper: PepperSettings,
 
-    /// Redis or Valkey, e.g. redis://127.0.0.1:6379
+    /// Redis or Valkey, e.g. redis://127.0.0.1:6379; several, comma-separated, share the callers: the same ones in the
+    /// same order for every replica
     #[arg(long, env = "VINTEM_REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1:6379")]
     pub redis_url: Secret,
+
+    /// What a request may wait for Redis, in milliseconds, before this replica decides by itself
+    #[arg(long, env = "VINTEM_REDIS_BUDGET_MS", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub redis_budget_ms: u32,
+
+    /// How many replicas there are: their parts of a limit if Redis is away before it could tell
+    #[arg(long, env = "VINTEM_REPLICAS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub replicas: u32,
 
     /// Where the API and the pages are served
     #[arg(long, env = "VINTEM_LISTEN", default_value = "127.0.0.1:8080")]
@@ -199,13 +210,23 @@ impl ServeSettings {
         }
     }
 
-    /// The URL of the one Redis.
-    pub fn redis_url(&self) -> anyhow::Result<&str> {
-        let url = self.redis_url.reveal();
-        if url.contains(',') {
-            bail!("VINTEM_REDIS_URL names several servers; this version takes one");
-        }
-        Ok(url)
+    pub fn redis_urls(&self) -> Vec<&str> {
+        self.redis_url.reveal().split(',').map(str::trim).collect()
+    }
+
+    /// The meter on the Redis servers that are named.
+    pub fn meter(&self, prefix: &str) -> anyhow::Result<Meter> {
+        let settings = MeterSettings {
+            redis_urls: self.redis_urls(),
+            prefix,
+            window: Duration::from_secs(u64::from(self.limit_window_seconds)),
+            budget: Duration::from_millis(u64::from(self.redis_budget_ms)),
+            assumed_replicas: self.replicas,
+        };
+        // The error of an unreadable URL would repeat it, password and all.
+        Meter::open(&settings).map_err(|_| {
+            anyhow::anyhow!("VINTEM_REDIS_URL cannot be read: it must look like redis://:password@host:6379, or several of them with commas")
+        })
     }
 
     /// `bound` is where it really listens, which port 0 leaves open.

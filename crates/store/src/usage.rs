@@ -1,4 +1,4 @@
-//! Usage by key and UTC day. A batch of live counts enters exactly once: its id goes into the ledger in the same
+//! Usage by key, UTC day and part of the API. A batch of live counts enters exactly once: its id goes into the ledger in the same
 //! transaction as its counts.
 
 use std::collections::HashSet;
@@ -6,13 +6,20 @@ use std::collections::HashSet;
 use chrono::NaiveDate;
 use sqlx::Row;
 use vintem_domain::KeyId;
-use vintem_domain::usage::{Counts, KeyDay};
+use vintem_domain::usage::{Counts, RouteGroup, UsageRow};
 
 use crate::{FOLLOW_BUDGET, REQUEST_BUDGET, Result, Store, within};
 
+/// The stored counts of a key, and which of the batches asked for they contain already.
+#[derive(Debug)]
+pub struct StoredUsage {
+    pub rows: Vec<UsageRow>,
+    pub drained: HashSet<String>,
+}
+
 impl Store {
     /// Adds a batch's counts, unless the ledger says that they are in already. Keys that no longer exist are passed over.
-    pub async fn drain_usage_batch(&self, batch_id: &str, rows: &[KeyDay]) -> Result<()> {
+    pub async fn drain_usage_batch(&self, batch_id: &str, rows: &[UsageRow]) -> Result<()> {
         within(FOLLOW_BUDGET, async {
             let mut transaction = self.pool.begin().await?;
             let entered = sqlx::query(
@@ -31,13 +38,13 @@ impl Store {
             };
             // Keys in order: two drainers that meet on the same keys wait for each other, they do not deadlock.
             sqlx::query(
-                "insert into usage_day (key_id, day, requests, successful, client_errors, server_errors, rate_limited)
+                "insert into usage_day (key_id, day, route_group, requests, successful, client_errors, server_errors, rate_limited)
                  select batch.*
-                 from unnest($1::bigint[], $2::date[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-                      as batch (key_id, day, requests, successful, client_errors, server_errors, rate_limited)
+                 from unnest($1::bigint[], $2::date[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
+                      as batch (key_id, day, route_group, requests, successful, client_errors, server_errors, rate_limited)
                  join api_key on api_key.id = batch.key_id
-                 order by batch.key_id, batch.day
-                 on conflict (key_id, day) do update
+                 order by batch.key_id, batch.day, batch.route_group
+                 on conflict (key_id, day, route_group) do update
                  set requests = usage_day.requests + excluded.requests,
                      successful = usage_day.successful + excluded.successful,
                      client_errors = usage_day.client_errors + excluded.client_errors,
@@ -46,6 +53,7 @@ impl Store {
             )
             .bind(rows.iter().map(|row| row.key_id).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.day).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.group.id()).collect::<Vec<_>>())
             .bind(column(|counts| counts.requests))
             .bind(column(|counts| counts.successful))
             .bind(column(|counts| counts.client_errors))
@@ -81,12 +89,12 @@ impl Store {
         from: NaiveDate,
         to: NaiveDate,
         batches: &[String],
-    ) -> Result<(Vec<(NaiveDate, Counts)>, HashSet<String>)> {
+    ) -> Result<StoredUsage> {
         within(REQUEST_BUDGET, async {
             let mut reader = self.pool.begin().await?;
             sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *reader).await?;
             let rows = sqlx::query(
-                "select day, requests, successful, client_errors, server_errors, rate_limited
+                "select day, route_group, requests, successful, client_errors, server_errors, rate_limited
                  from usage_day
                  where key_id = $1 and day between $2 and $3",
             )
@@ -99,7 +107,7 @@ impl Store {
                 .bind(batches)
                 .fetch_all(&mut *reader)
                 .await?;
-            let mut days = Vec::with_capacity(rows.len());
+            let mut rows_read = Vec::with_capacity(rows.len());
             for row in rows {
                 let count =
                     |name: &str| -> Result<u64> { Ok(u64::try_from(row.try_get::<i64, _>(name)?).unwrap_or(0)) };
@@ -110,9 +118,11 @@ impl Store {
                     server_errors: count("server_errors")?,
                     rate_limited: count("rate_limited")?,
                 };
-                days.push((row.try_get("day")?, counts));
+                // What was counted before usage was told apart, or by a later version, is under no part that we know.
+                let group = RouteGroup::from_id(row.try_get("route_group")?).unwrap_or(RouteGroup::Other);
+                rows_read.push(UsageRow { key_id, day: row.try_get("day")?, group, counts });
             }
-            Ok((days, drained.into_iter().collect()))
+            Ok(StoredUsage { rows: rows_read, drained: drained.into_iter().collect() })
         })
         .await
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::replica::PEPPER;
+use crate::replica::{PATIENT_BUDGET_MS, PEPPER};
 
 /// Runs a command of `vintem` to its end and returns what it printed.
 pub async fn run_vintem(
@@ -44,6 +44,7 @@ impl ServedProcess {
             .env("VINTEM_DATABASE_URL", database_url)
             .env("VINTEM_REDIS_URL", redis_url)
             .env("VINTEM_KEY_PEPPER", PEPPER)
+            .env("VINTEM_REDIS_BUDGET_MS", PATIENT_BUDGET_MS)
             .env("VINTEM_LOG", "warn,vintem_server=info")
             .stderr(Stdio::piped())
             .spawn()?;

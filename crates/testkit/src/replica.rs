@@ -20,6 +20,9 @@ use crate::eventually;
 /// The pepper of all tests.
 pub const PEPPER: &str = "a pepper for tests, long enough to be taken";
 
+/// What a request of a test waits for Redis, unless the test is about just that.
+pub const PATIENT_BUDGET_MS: &str = "5000";
+
 #[derive(Debug, Parser)]
 struct Settings {
     #[command(flatten)]
@@ -30,6 +33,10 @@ struct Settings {
 pub fn settings(database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<ServeSettings> {
     let mut line = vec!["test", "--database-url", database_url, "--redis-url", redis_url, "--key-pepper", PEPPER];
     line.extend(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    // Many tests at once keep the engines waiting for the processor: that is no reason to go on without them.
+    if !flags.contains(&"--redis-budget-ms") {
+        line.extend(["--redis-budget-ms", PATIENT_BUDGET_MS]);
+    }
     line.extend(flags);
     Ok(Settings::try_parse_from(line)?.serve)
 }

@@ -95,7 +95,7 @@ async fn register_key(
     let name = read_name(body.name.as_ref())?;
     let email = read_email(body.email.as_ref())?;
     let caps = caps(&app, &caller, email);
-    if let Err(wait_us) = app.meter.take_daily(&caps).await? {
+    if let Err(wait_us) = app.meter.take_daily(&caps).await {
         return Err(Problem::TooManyRegistrations { retry_after_seconds: wait_us.div_ceil(1_000_000) }.into());
     }
     let (key, pepper) = (new_key(), app.keyring.pepper());
@@ -111,7 +111,7 @@ async fn register_key(
         Ok(row) => app.keyring.insert(&row),
         Err(error) => {
             // No key was made, so none is counted.
-            app.meter.give_back_daily(&caps).await?;
+            app.meter.give_back_daily(&caps).await;
             return Err(error.into());
         }
     }

@@ -1,6 +1,6 @@
 //! `GET /api/v1/plans/usage`: what a key has used, by UTC day, its own last request included.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -8,7 +8,7 @@ use axum::routing::get;
 use chrono::{Days, NaiveDate};
 use http::StatusCode;
 use serde::Serialize;
-use vintem_domain::usage::{Counts, utc_day};
+use vintem_domain::usage::{Counts, RouteGroup, UsageRow, utc_day};
 use vintem_domain::{KeyId, Problem, Text};
 
 use super::status::instant;
@@ -28,12 +28,29 @@ struct UsageBody {
     to: NaiveDate,
     total_requests: u64,
     data: Vec<DayBody>,
+    /// False while the counts of the last seconds cannot be read.
+    complete: bool,
     as_of: String,
 }
 
 #[derive(Serialize)]
 struct DayBody {
     date: NaiveDate,
+    #[serde(flatten)]
+    counts: CountsBody,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<GroupBody>>,
+}
+
+#[derive(Serialize)]
+struct GroupBody {
+    group: &'static str,
+    #[serde(flatten)]
+    counts: CountsBody,
+}
+
+#[derive(Serialize)]
+struct CountsBody {
     requests: u64,
     successful: u64,
     client_errors: u64,
@@ -41,6 +58,9 @@ struct DayBody {
     rate_limited: u64,
     unfinished: u64,
 }
+
+/// The counts of one day by part of the API.
+type DayCounts = BTreeMap<RouteGroup, Counts>;
 
 const DEFAULT_DAYS: u64 = 30;
 const MOST_DAYS: i64 = 366;
@@ -54,20 +74,16 @@ async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result
     // Days as the meter counts them: by its clock.
     let today = utc_day(i64::try_from(caller.admitted_at_us).unwrap_or(0));
     let (from, to) = days(&query, today)?;
+    let detail = query.flag("detail")?;
     let Some(shown) = app.store.key_shown(key).await? else { return Err(Problem::InvalidKey.into()) };
-    let mut counts = count(&app, key, from, to).await?;
+    let (mut counts, complete) = count(&app, key, from, to).await?;
     // The request that asks is under way; by the time this is read it has succeeded.
     if (from..=to).contains(&today) {
-        counts.entry(today).or_default().successful += 1;
+        counts.entry(today).or_default().entry(RouteGroup::Plans).or_default().successful += 1;
     }
-    let data: Vec<DayBody> = from
-        .iter_days()
-        .take_while(|day| *day <= to)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-        .map(|day| body(day, counts.get(&day).copied().unwrap_or_default()))
-        .collect();
+    let days: Vec<NaiveDate> = from.iter_days().take_while(|day| *day <= to).collect();
+    let day_body = |date: NaiveDate| day_body(date, counts.get(&date).unwrap_or(&DayCounts::new()), detail);
+    let data: Vec<DayBody> = days.into_iter().rev().map(day_body).collect();
     let body = UsageBody {
         key: format!("{shown}…"),
         plan: caller.plan.id(),
@@ -75,8 +91,9 @@ async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result
         timezone: "UTC",
         from,
         to,
-        total_requests: data.iter().map(|day| day.requests).sum(),
+        total_requests: data.iter().map(|day| day.counts.requests).sum(),
         data,
+        complete,
         as_of: instant(app.clock.now()),
     };
     Ok(answer::uncached(StatusCode::OK, &body))
@@ -99,25 +116,37 @@ fn days(query: &Query, today: NaiveDate) -> Result<(NaiveDate, NaiveDate), Probl
     Ok((range.from, range.to))
 }
 
-/// Stored counts and live ones. The live ones are read first, each batch by its id; those that the store's ledger
-/// knows by then are in the stored counts already.
-async fn count(app: &App, key: KeyId, from: NaiveDate, to: NaiveDate) -> Result<HashMap<NaiveDate, Counts>, Refusal> {
-    app.meter.flush_outcomes().await?;
-    let live = app.meter.live_usage(key).await?;
-    let batches: Vec<String> = live.iter().map(|batch| batch.batch_id.clone()).collect();
-    let (stored, drained) = app.store.usage(key, from, to, &batches).await?;
-    let mut counts: HashMap<NaiveDate, Counts> = stored.into_iter().collect();
-    for batch in live.iter().filter(|batch| !drained.contains(&batch.batch_id)) {
-        for day in &batch.days {
-            counts.entry(day.day).or_default().add(&day.counts);
-        }
+/// Stored counts and live ones, and whether these are all. The live ones are read first, each batch by its id; those
+/// that the store's ledger knows by then are in the stored counts already.
+async fn count(
+    app: &App,
+    key: KeyId,
+    from: NaiveDate,
+    to: NaiveDate,
+) -> Result<(HashMap<NaiveDate, DayCounts>, bool), Refusal> {
+    app.meter.flush_outcomes().await;
+    let live = app.meter.live_usage(key).await;
+    let batches: Vec<String> = live.batches.iter().filter_map(|batch| batch.id.clone()).collect();
+    let stored = app.store.usage(key, from, to, &batches).await?;
+    let is_stored = |id: &Option<String>| id.as_ref().is_some_and(|id| stored.drained.contains(id));
+    let waiting = live.batches.into_iter().filter(|batch| !is_stored(&batch.id)).flat_map(|batch| batch.rows);
+    let mut days: HashMap<NaiveDate, DayCounts> = HashMap::new();
+    for UsageRow { day, group, counts, .. } in waiting.chain(stored.rows) {
+        days.entry(day).or_default().entry(group).or_default().add(&counts);
     }
-    Ok(counts)
+    Ok((days, live.is_complete))
 }
 
-fn body(date: NaiveDate, counts: Counts) -> DayBody {
-    DayBody {
-        date,
+fn day_body(date: NaiveDate, groups: &DayCounts, detail: bool) -> DayBody {
+    let mut all = Counts::default();
+    groups.values().for_each(|counts| all.add(counts));
+    let group_body =
+        |(group, counts): (&RouteGroup, &Counts)| GroupBody { group: group.id(), counts: counts_body(counts) };
+    DayBody { date, counts: counts_body(&all), groups: detail.then(|| groups.iter().map(group_body).collect()) }
+}
+
+fn counts_body(counts: &Counts) -> CountsBody {
+    CountsBody {
         requests: counts.requests,
         successful: counts.successful,
         client_errors: counts.client_errors,

@@ -1,7 +1,6 @@
 //! `vintem doctor`: are the settings right, does what they point to answer, and how fresh is the data?
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::bail;
 use chrono::{NaiveDate, Utc};
@@ -11,11 +10,9 @@ use vintem_domain::{Dataset, Origin, SystemClock};
 use vintem_ingest::fetch::Patience;
 use vintem_ingest::run::Ingestor;
 use vintem_ingest::source::{Source, Upstream};
-use vintem_meter::Meter;
 use vintem_store::sources::SourceState;
 
 use crate::commands::ingest;
-use crate::replica::REDIS_PREFIX;
 use crate::settings::{ServeSettings, UpstreamSettings};
 
 #[derive(Debug, Args)]
@@ -117,9 +114,11 @@ impl DoctorCommand {
     }
 
     async fn look_at_redis(&self) -> anyhow::Result<String> {
-        let meter = Meter::open(self.settings.redis_url()?, REDIS_PREFIX, Duration::from_secs(60))?;
-        meter.ping().await?;
-        Ok("answers".to_owned())
+        let servers = self.settings.redis_urls();
+        for server in &servers {
+            vintem_meter::ping(server).await?;
+        }
+        Ok(if servers.len() == 1 { "answers".to_owned() } else { format!("all {} servers answer", servers.len()) })
     }
 }
 

@@ -3,27 +3,59 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use vintem_domain::usage::Counts;
 use vintem_testkit::pace::{Shot, percentile, shoot};
-use vintem_testkit::{OwnPostgres, OwnRedis, ServedProcess, TestDatabase, Wire, run_vintem};
+use vintem_testkit::{OwnPostgres, OwnRedis, ServedProcess, TestDatabase, Wire, eventually, run_vintem};
 
 use crate::{Outcome, binary, friday};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_redis_pages_go_on_and_counted_requests_are_503_within_a_second() -> Outcome {
+async fn without_redis_everything_goes_on_and_is_still_limited_and_counted() -> Outcome {
     let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(friday()).await?);
-    let process = ServedProcess::start(binary(), &database.url(), &redis.url(), &[])?;
-    let get = |path: &str| reqwest::get(format!("http://{}{path}", process.address));
-    assert_eq!(get("/api/v1/market/selic/current").await?.status(), 200);
+    let process = ServedProcess::start(binary(), &database.url(), &redis.url(), &["--replicas", "2"])?;
+    let (_, printed, _) = run_vintem(
+        binary(),
+        &database.url(),
+        &["keys", "create", "--plan", "free", "--name", "Ana", "--email", "ana@example.com", "--json"],
+    )
+    .await?;
+    let created: Value = serde_json::from_str(&printed)?;
+    let key = created["api_key"].as_str().expect("a key");
+    let http = vintem_testkit::http_client().build()?;
+    let get = |path: &str| http.get(format!("http://{}{path}", process.address)).header("X-API-Key", key).send();
+    // Gone before the replica was ever asked by this key: it has seen itself alone, and was told of two.
     drop(redis);
-    let asked = Instant::now();
-    let answer = get("/api/v1/market/selic/current").await?;
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
-    assert_eq!(answer.status(), 503);
-    assert!(answer.headers().contains_key("retry-after") && answer.headers().contains_key("x-ratelimit-limit"));
-    assert_eq!(answer.json::<Value>().await?["error"], "service_unavailable");
+    eventually("Redis is known to be away", Duration::from_secs(5), || async {
+        get("/health")
+            .await
+            .is_ok_and(|answer| answer.status() == 200 && answer.headers()["x-ratelimit-remaining"] == "15")
+    })
+    .await;
+    let mut statuses = Vec::new();
+    for turn in 0..20u32 {
+        let answer = get("/api/v1/market/selic/current").await?;
+        statuses.push(answer.status().as_u16());
+        assert_eq!(answer.headers()["x-ratelimit-limit"], "30", "the plan's limit");
+        assert_eq!(answer.headers()["x-ratelimit-remaining"], 14u32.saturating_sub(turn).to_string().as_str());
+    }
+    assert_eq!(statuses, [[200; 15].as_slice(), [429; 5].as_slice()].concat(), "half of 30: two replicas");
     assert_eq!(get("/pricing").await?.status(), 200);
     let health: Value = get("/health").await?.json().await?;
     assert_eq!(health["status"], "degraded");
+    let store = database.store()?;
+    let id = created["id"].as_i64().expect("an id");
+    let today = chrono::Utc::now().date_naive();
+    let counted = Instant::now();
+    loop {
+        let stored = store.usage(id, today - chrono::Days::new(1), today, &[]).await?;
+        let mut counts = Counts::default();
+        stored.rows.iter().for_each(|row| counts.add(&row.counts));
+        if (counts.requests, counts.successful, counts.rate_limited) == (20, 15, 5) {
+            break;
+        }
+        assert!(counted.elapsed() < Duration::from_secs(3), "{counts:?} after three seconds: {}", process.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     Ok(())
 }
 

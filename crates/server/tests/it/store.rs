@@ -1,7 +1,7 @@
 //! The store on a real PostgreSQL: append, never overwrite; count, never twice.
 
 use chrono::{Duration, NaiveDate};
-use vintem_domain::usage::{Counts, KeyDay};
+use vintem_domain::usage::{Counts, RouteGroup, UsageRow};
 use vintem_domain::{Cnpj, Company, Dataset, Origin, Plan, series};
 use vintem_store::Store;
 use vintem_store::keys::NewKey;
@@ -134,7 +134,8 @@ async fn a_batch_of_usage_enters_once() -> Outcome {
     let key = store.create_key(&key).await?;
     let day: NaiveDate = "2026-11-13".parse()?;
     let counts = Counts { requests: 5, successful: 3, client_errors: 1, server_errors: 0, rate_limited: 1 };
-    let rows = [KeyDay { key_id: key.id, day, counts }, KeyDay { key_id: key.id + 1, day, counts }];
+    let row = |key_id, group| UsageRow { key_id, day, group, counts };
+    let rows = [row(key.id, RouteGroup::Market), row(key.id, RouteGroup::Plans), row(key.id + 1, RouteGroup::Market)];
     // Eight drainers at once with the same batch, as after a crash of one of them.
     let drains = (0..8).map(|_| {
         let store = store.clone();
@@ -144,11 +145,15 @@ async fn a_batch_of_usage_enters_once() -> Outcome {
         drain.await??;
     }
     store.drain_usage_batch("batch-2", &rows).await?;
-    let (days, drained) = store.usage(key.id, day, day, &["batch-1".into(), "batch-3".into()]).await?;
+    let stored = store.usage(key.id, day, day, &["batch-1".into(), "batch-3".into()]).await?;
     let mut twice = counts;
     twice.add(&counts);
-    assert_eq!(days, [(day, twice)]);
-    assert_eq!(drained.into_iter().collect::<Vec<_>>(), ["batch-1"]);
+    let mut rows = stored.rows;
+    rows.sort_by_key(|row| row.group);
+    let expected =
+        [RouteGroup::Market, RouteGroup::Plans].map(|group| UsageRow { counts: twice, ..row(key.id, group) });
+    assert_eq!(rows, expected);
+    assert_eq!(stored.drained.into_iter().collect::<Vec<_>>(), ["batch-1"]);
     let listed = store.list_keys(i64::MAX, 10).await?;
     assert_eq!(listed[0].last_used_on, Some(day));
     Ok(())

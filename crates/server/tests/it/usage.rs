@@ -61,7 +61,7 @@ async fn counts_stay_the_same_while_they_are_drained_and_on_every_replica() -> O
     let today = chrono::Utc::now().date_naive();
     eventually("all counts are stored", Duration::from_secs(10), || async {
         let stored = store.usage(id, today.pred_opt().expect("a day"), today, &[]).await;
-        stored.is_ok_and(|(days, _)| days.iter().map(|(_, counts)| counts.requests).sum::<u64>() == 120)
+        stored.is_ok_and(|stored| stored.rows.iter().map(|row| row.counts.requests).sum::<u64>() == 120)
     })
     .await;
     Ok(())
