@@ -41,6 +41,10 @@ loads FILINGS="1500000" *ARGUMENTS:
 postgres-away SECONDS="60":
     VINTEM_AWAY_SECONDS={{SECONDS}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
 
+# Three processes at the plans' own limits and full minutes admit exactly the limit in any window; also with wrong clocks
+exactness SECONDS="130":
+    VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture exactness::
+
 # Hold accumulated rates to a second implementation, in Python, and print what forty years of them cost
 accumulated REQUESTS="2000":
     cargo build --release -p vintem-server

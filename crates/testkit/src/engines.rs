@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
@@ -18,57 +18,26 @@ pub fn redis_url() -> String {
     std::env::var("VINTEM_TEST_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:6379".into())
 }
 
-/// A Redis of the test's own, on a free port; it ends with the test.
-#[derive(Debug)]
-pub struct OwnRedis {
-    server: Child,
-    port: u16,
-}
-
-impl OwnRedis {
-    pub fn start() -> anyhow::Result<Self> {
-        let port = free_port()?;
-        let server = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port.to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let redis = Self { server, port };
-        let began = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(10), "redis-server did not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(redis)
-    }
-
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for OwnRedis {
-    fn drop(&mut self) {
-        // It holds nothing that anybody misses.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
 /// A PostgreSQL of the test's own, to be taken away and brought back; it ends with the test.
 #[derive(Debug)]
 pub struct OwnPostgres {
     programs: PathBuf,
     home: PathBuf,
     port: u16,
+    options: String,
 }
 
 impl OwnPostgres {
     pub fn start() -> anyhow::Result<Self> {
+        Self::start_with("")
+    }
+
+    /// With further options of the server, such as `-c log_statement=all`.
+    pub fn start_with(options: &str) -> anyhow::Result<Self> {
         let programs = newest_postgres()?;
         let home = std::env::temp_dir().join(format!("vintem-postgres-{:016x}", rand::random::<u64>()));
         std::fs::create_dir(&home)?;
-        let postgres = Self { programs, home, port: free_port()? };
+        let postgres = Self { programs, home, port: free_port()?, options: options.to_owned() };
         // The server refuses to run as root.
         if is_root()? {
             run(Command::new("chown").arg("postgres").arg(&postgres.home))?;
@@ -93,15 +62,38 @@ impl OwnPostgres {
 
     /// Starts it, and waits until it takes connections.
     pub fn bring_back(&self) -> anyhow::Result<()> {
-        let options = format!("-p {} -k '' -c listen_addresses=127.0.0.1 -c fsync=off", self.port);
-        let log = self.home.join("log");
+        let began = Instant::now();
+        // After a kill its children may hold the shared memory for a moment still.
+        while let Err(error) = self.try_start() {
+            if began.elapsed() > Duration::from_secs(20) {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn try_start(&self) -> anyhow::Result<()> {
+        let options = format!("-p {} -k '' -c listen_addresses=127.0.0.1 -c fsync=off {}", self.port, self.options);
         run(self
             .program("pg_ctl")
             .args(["-w", "-D"])
             .arg(self.data())
             .arg("-l")
-            .arg(log)
+            .arg(self.home.join("log"))
             .args(["-o", &options, "start"]))
+    }
+
+    /// Everything that it has logged so far.
+    pub fn log(&self) -> std::io::Result<Vec<u8>> {
+        std::fs::read(self.home.join("log"))
+    }
+
+    /// All that it holds, as `pg_dump` writes it.
+    pub fn dump(&self) -> anyhow::Result<Vec<u8>> {
+        let dumped = self.program("pg_dump").arg(format!("{}/postgres", self.url())).output()?;
+        anyhow::ensure!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        Ok(dumped.stdout)
     }
 
     /// Ends it as an operator would who is in a hurry.
@@ -112,9 +104,9 @@ impl OwnPostgres {
     /// Ends it as a power cut would.
     pub fn kill(&self) -> anyhow::Result<()> {
         let pids = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
-        let server = pids.lines().next().unwrap_or_default();
+        let server = pids.lines().next().unwrap_or_default().trim().parse()?;
         // Its children end by themselves when it is gone.
-        run(Command::new("kill").args(["-KILL", server]))?;
+        signal(server, "KILL")?;
         let began = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
             anyhow::ensure!(began.elapsed() < Duration::from_secs(10), "PostgreSQL still listens");
@@ -223,6 +215,21 @@ async fn carry(mut client: TcpStream, target: u16, mut is_cut: watch::Receiver<b
     }
 }
 
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+/// Sends a signal, named as `kill` names it.
+pub(crate) fn signal(process: u32, name: &str) -> anyhow::Result<()> {
+    run(Command::new("kill").args([&format!("-{name}"), &process.to_string()]))
+}
+
+/// Below the ports that the system gives to clients: while a server is away nobody else gets its port, and nobody who
+/// tries to reach it meets itself there.
+pub fn free_port() -> std::io::Result<u16> {
+    let mut last = std::io::Error::other("no port was tried");
+    for _ in 0..100 {
+        let port = rand::random_range(15_000..32_000);
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

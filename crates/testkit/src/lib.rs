@@ -4,16 +4,19 @@
 mod database;
 mod description;
 mod engines;
+mod own_redis;
 pub mod pace;
 mod process;
 mod raw;
 mod replica;
+pub mod sliding;
 pub mod upstreams;
 
 pub use database::TestDatabase;
 pub use description::{Description, Operation, Seen};
-pub use engines::{OwnPostgres, OwnRedis, Wire, postgres_url, redis_url};
-pub use process::{ServedProcess, run_vintem};
+pub use engines::{OwnPostgres, Wire, free_port, postgres_url, redis_url};
+pub use own_redis::OwnRedis;
+pub use process::{ServedProcess, make_key, run_vintem};
 pub use raw::{RawAnswer, exchange};
 pub use replica::{PEPPER, TestReplica, TestReplicaOptions, redis_prefix, settings};
 
@@ -29,6 +32,12 @@ pub fn http_client() -> reqwest::ClientBuilder {
 fn provide_cryptography() {
     // That it is there already is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// What a recipe of the justfile asks for by the environment; none in the short form that CI runs.
+pub fn asked_for<T: std::str::FromStr>(variable: &str) -> Option<T> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} cannot be read: {value}")))
 }
 
 /// Waits until something holds, looking often; panics with `what` when it has not held after `at_most`.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -65,6 +66,15 @@ pub async fn shoot(
         done.extend(shot);
     }
     done
+}
+
+/// Does this once for each number below `count`, so many at a time, and returns what came of them in whatever order.
+pub async fn together<T, F: Future<Output = anyhow::Result<T>>>(
+    count: usize,
+    at_a_time: usize,
+    run: impl FnMut(usize) -> F,
+) -> anyhow::Result<Vec<T>> {
+    futures_util::stream::iter(0..count).map(run).buffer_unordered(at_a_time).try_collect().await
 }
 
 /// What so many of a hundred do not exceed.

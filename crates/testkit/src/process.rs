@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use crate::engines::signal;
 use crate::replica::{PATIENT_BUDGET_MS, PEPPER};
 
 /// Runs a command of `vintem` to its end and returns what it printed.
@@ -24,6 +25,16 @@ pub async fn run_vintem(
     Ok((output.status, text(output.stdout), text(output.stderr)))
 }
 
+/// A key as the operator makes it, by the command line: its id and itself.
+pub async fn make_key(binary: &Path, database_url: &str, plan: &str) -> anyhow::Result<(i64, String)> {
+    let create = ["keys", "create", "--plan", plan, "--name", "Teste", "--email", "teste@example.com", "--json"];
+    let (status, printed, error) = run_vintem(binary, database_url, &create).await?;
+    anyhow::ensure!(status.success(), "{error}");
+    let made: serde_json::Value = serde_json::from_str(&printed)?;
+    let (id, key) = (made["id"].as_i64(), made["api_key"].as_str());
+    Ok((id.context("no id")?, key.context("no key")?.to_owned()))
+}
+
 /// A served process; killed with the test if it still runs.
 #[derive(Debug)]
 pub struct ServedProcess {
@@ -36,16 +47,31 @@ pub struct ServedProcess {
 impl ServedProcess {
     /// Starts `vintem serve` and waits until it is ready.
     pub fn start(binary: &Path, database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        Self::start_in(binary, database_url, redis_url, flags, &[])
+    }
+
+    /// With further variables in its environment.
+    pub fn start_in(
+        binary: &Path,
+        database_url: &str,
+        redis_url: &str,
+        flags: &[&str],
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         // Whoever starts one asks it something next.
         crate::provide_cryptography();
         let mut child = Command::new(binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .arg("serve")
             .args(flags)
+            // Settings by the environment, so that a test may say otherwise by a flag.
+            .env("VINTEM_LISTEN", "127.0.0.1:0")
+            .env("VINTEM_ADMIN_LISTEN", "127.0.0.1:0")
             .env("VINTEM_DATABASE_URL", database_url)
             .env("VINTEM_REDIS_URL", redis_url)
             .env("VINTEM_KEY_PEPPER", PEPPER)
             .env("VINTEM_REDIS_BUDGET_MS", PATIENT_BUDGET_MS)
             .env("VINTEM_LOG", "warn,vintem_server=info")
+            .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()?;
         let log = child.stderr.take().context("the log is piped")?;
@@ -55,7 +81,10 @@ impl ServedProcess {
         // Read to the end, so that the process never waits for its log to be read.
         std::thread::spawn(move || {
             for line in BufReader::new(log).lines().map_while(Result::ok) {
-                keep.lock().expect("never held across a panic").push_str(&line);
+                let mut kept = keep.lock().expect("never held across a panic");
+                kept.push_str(&line);
+                kept.push('\n');
+                drop(kept);
                 let _ = send.send(line);
             }
         });
@@ -84,9 +113,25 @@ impl ServedProcess {
         self.log.lock().expect("never held across a panic").clone()
     }
 
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// What it tells its operator under this name, labels included; none where it tells nothing of it.
+    pub async fn metric(&self, http: &reqwest::Client, name: &str) -> anyhow::Result<Option<f64>> {
+        let told = http.get(format!("http://{}/metrics", self.admin_address)).send().await?.text().await?;
+        let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.map(str::parse).transpose()?)
+    }
+
     pub fn terminate(&self) -> anyhow::Result<()> {
-        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
-        anyhow::ensure!(status.success(), "the process was gone");
+        signal(self.child.id(), "TERM").context("the process was gone")
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
         Ok(())
     }
 
