@@ -45,6 +45,12 @@ postgres-away SECONDS="60":
 exactness SECONDS="130":
     VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture exactness::
 
+# What callers are told and who they are, at length: 1,000 refusals, 10,000 answers, forged addresses, pairs of keys
+limits:
+    VINTEM_REFUSALS=1000 VINTEM_HEADERS_WINDOW=60 VINTEM_HEADERS_ANSWERS=10000 VINTEM_FORGED=10000 VINTEM_PAIRS=1000 \
+        checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture \
+        retry_after:: limit_headers:: identity:: a_key_sees_its_own_usage_alone
+
 # Hold accumulated rates to a second implementation, in Python, and print what forty years of them cost
 accumulated REQUESTS="2000":
     cargo build --release -p vintem-server
