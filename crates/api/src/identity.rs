@@ -1,6 +1,6 @@
 //! Whose request it is: the client's address and the key it shows.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
@@ -57,16 +57,8 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     if !is_trusted(client) {
         return client;
     }
-    let (name, read): (_, fn(&str) -> Option<IpAddr>) = if headers.contains_key(X_FORWARDED_FOR) {
-        (X_FORWARDED_FOR, parse_hop)
-    } else {
-        (header::FORWARDED, forwarded_for)
-    };
-    let lines = headers.get_all(name);
-    let hops: Vec<&[u8]> = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).collect();
     // Read from the right: what is further left was written by whoever stands before.
-    for hop in hops.into_iter().rev() {
-        let hop = std::str::from_utf8(hop).ok().and_then(read);
+    for hop in hops(headers).into_iter().rev() {
         // What cannot be read ends the chain: the last one who is known stands for the rest.
         let Some(address) = hop else { return client };
         client = address.to_canonical();
@@ -77,20 +69,77 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     client
 }
 
-/// `for=` of one element of the `Forwarded` header.
-fn forwarded_for(element: &str) -> Option<IpAddr> {
-    let pair = element
-        .split(';')
-        .map(str::trim)
-        .find(|pair| pair.get(..4).is_some_and(|name| name.eq_ignore_ascii_case("for=")))?;
-    parse_hop(pair[4..].trim_matches('"'))
+/// Whom each proxy says that it spoke to, in the order of the lines; none for what cannot be read. Where both headers are
+/// there, `X-Forwarded-For` rules: nearly every proxy writes it, so `Forwarded` beside it is likely the client's own.
+fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    let mut hops = Vec::new();
+    if headers.contains_key(X_FORWARDED_FOR) {
+        for line in headers.get_all(X_FORWARDED_FOR) {
+            let elements = line.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            hops.extend(elements.filter(|element| !element.is_empty()).map(parse_hop));
+        }
+        return hops;
+    }
+    for line in headers.get_all(header::FORWARDED) {
+        match split_outside_quotes(line.as_bytes(), b',') {
+            Some(elements) => {
+                hops.extend(elements.into_iter().filter(|element| !element.is_empty()).map(forwarded_for));
+            }
+            None => hops.push(None),
+        }
+    }
+    hops
 }
 
-/// An address with or without port and brackets.
-fn parse_hop(text: &str) -> Option<IpAddr> {
-    let text = text.trim();
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|socket| socket.ip()))
+/// The parts between separators, trimmed. A separator within quotes is none: a proxy repeats there what the client said,
+/// as in `host=`. None where a quote is left open, as then nobody knows what stands within quotes and what outside.
+fn split_outside_quotes(text: &[u8], separator: u8) -> Option<Vec<&[u8]>> {
+    let (mut parts, mut begin) = (Vec::new(), 0);
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in text.iter().copied().enumerate() {
+        if is_escaped {
+            is_escaped = false;
+        } else if is_quoted && byte == b'\\' {
+            is_escaped = true;
+        } else if byte == b'"' {
+            is_quoted = !is_quoted;
+        } else if !is_quoted && byte == separator {
+            parts.push(text[begin..at].trim_ascii());
+            begin = at + 1;
+        }
+    }
+    parts.push(text[begin..].trim_ascii());
+    (!is_quoted).then_some(parts)
+}
+
+/// `for=` of one element of the `Forwarded` header; none where there is not exactly one.
+fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+    let is_for = |pair: &&[u8]| pair.get(..4).is_some_and(|name| name.eq_ignore_ascii_case(b"for="));
+    let mut found = split_outside_quotes(element, b';')?.into_iter().filter(is_for);
+    let (pair, None) = (found.next()?, found.next()) else { return None };
+    let value = &pair[4..];
+    let bare = value.strip_prefix(b"\"").map_or(Some(value), |rest| rest.strip_suffix(b"\""))?;
+    parse_hop(bare)
+}
+
+/// An address with or without port; IPv6 in brackets where it has one.
+fn parse_hop(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Some((address, port)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let is_whole = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        return is_whole.then(|| address.parse().ok().map(IpAddr::V6)).flatten();
+    }
+    let with_port = || {
+        let (address, port) = text.split_once(':')?;
+        is_port(port).then(|| address.parse().ok().map(IpAddr::V4)).flatten()
+    };
+    text.parse().ok().or_else(with_port)
+}
+
+/// A number, or a name that a proxy makes up for one (`_` and what follows).
+fn is_port(text: &str) -> bool {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    text.strip_prefix('_').map_or_else(|| text.parse::<u16>().is_ok(), |name| !name.is_empty() && is_name(name))
 }
 
 #[cfg(test)]
@@ -137,28 +186,97 @@ mod tests {
         assert_eq!(client_address(peer, &said, &[]), peer);
     }
 
+    /// What the peer 10.0.0.1, a trusted proxy, says of the client.
+    fn behind_proxies(pairs: &[(&'static str, &str)]) -> IpAddr {
+        let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        client_address("10.0.0.1".parse().unwrap(), &headers(pairs), &trusted)
+    }
+
     #[test]
     fn behind_trusted_proxies_the_right_most_stranger_is_the_client() {
-        let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
-        let table: [(&[(&'static str, &str)], &str); 14] = [
+        const XFF: &str = "x-forwarded-for";
+        let table: [(&[(&'static str, &str)], &str); 30] = [
             (&[], "10.0.0.1"),
-            (&[("x-forwarded-for", "198.51.100.1")], "198.51.100.1"),
-            (&[("x-forwarded-for", "1.1.1.1, 198.51.100.1")], "198.51.100.1"),
-            (&[("x-forwarded-for", "198.51.100.1, 10.0.0.2")], "198.51.100.1"),
-            (&[("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "198.51.100.1")], "198.51.100.1"),
-            (&[("x-forwarded-for", "198.51.100.1:4711")], "198.51.100.1"),
-            (&[("x-forwarded-for", "[2001:db9::1]:4711")], "2001:db9::1"),
-            (&[("x-forwarded-for", "::ffff:198.51.100.1")], "198.51.100.1"),
-            (&[("x-forwarded-for", "198.51.100.1, garbage")], "10.0.0.1"),
-            (&[("x-forwarded-for", "")], "10.0.0.1"),
-            (&[("x-forwarded-for", "10.0.0.3, 10.0.0.2")], "10.0.0.3"),
-            (&[("forwarded", "for=1.1.1.1, for=\"[2001:db9::1]\";proto=https")], "2001:db9::1"),
-            (&[("forwarded", "for=unknown")], "10.0.0.1"),
-            (&[("x-forwarded-for", "é, 203.0.113.5"), ("forwarded", "for=9.9.9.9")], "203.0.113.5"),
+            (&[(XFF, "198.51.100.1")], "198.51.100.1"),
+            (&[(XFF, "1.1.1.1, 198.51.100.1")], "198.51.100.1"),
+            (&[(XFF, "1.1.1.1,198.51.100.1")], "198.51.100.1"),
+            (&[(XFF, " \t1.1.1.1 ,\t198.51.100.1 ")], "198.51.100.1"),
+            // Those who are trusted are passed over, from the right; if there is nobody else, the first of them it is.
+            (&[(XFF, "198.51.100.1, 10.0.0.2")], "198.51.100.1"),
+            (&[(XFF, "1.1.1.1, 198.51.100.1, 2001:db8::2, 10.0.0.2")], "198.51.100.1"),
+            (&[(XFF, "10.0.0.3, 10.0.0.2")], "10.0.0.3"),
+            // Several lines are one list.
+            (&[(XFF, "1.1.1.1"), (XFF, "198.51.100.1")], "198.51.100.1"),
+            (&[(XFF, "1.1.1.1, 198.51.100.1"), (XFF, "10.0.0.2")], "198.51.100.1"),
+            // Empty elements say nothing.
+            (&[(XFF, "")], "10.0.0.1"),
+            (&[(XFF, ", ,")], "10.0.0.1"),
+            (&[(XFF, "198.51.100.1, ")], "198.51.100.1"),
+            (&[(XFF, "198.51.100.1"), (XFF, "")], "198.51.100.1"),
+            // Ports and brackets.
+            (&[(XFF, "198.51.100.1:4711")], "198.51.100.1"),
+            (&[(XFF, "[2001:db9::1]:4711")], "2001:db9::1"),
+            (&[(XFF, "[2001:db9::1]")], "2001:db9::1"),
+            (&[(XFF, "2001:DB9::1")], "2001:db9::1"),
+            (&[(XFF, "198.51.100.1:99999")], "10.0.0.1"),
+            (&[(XFF, "[198.51.100.1]")], "10.0.0.1"),
+            (&[(XFF, "[2001:db9::1")], "10.0.0.1"),
+            // IPv4 in the clothes of IPv6 is IPv4, also where it is a trusted proxy's.
+            (&[(XFF, "::ffff:198.51.100.1")], "198.51.100.1"),
+            (&[(XFF, "198.51.100.1, ::ffff:10.0.0.2")], "198.51.100.1"),
+            // Garbage ends the chain, and what is left of a known client matters to nobody.
+            (&[(XFF, "198.51.100.1, garbage")], "10.0.0.1"),
+            (&[(XFF, "198.51.100.1, garbage, 10.0.0.2")], "10.0.0.2"),
+            (&[(XFF, "198.51.100.1 10.0.0.2")], "10.0.0.1"),
+            (&[(XFF, "010.0.0.9")], "10.0.0.1"),
+            (&[(XFF, "garbage, é, 203.0.113.5")], "203.0.113.5"),
+            // Where both are there the one rules that proxies write.
+            (&[(XFF, "203.0.113.5"), ("forwarded", "for=9.9.9.9")], "203.0.113.5"),
+            (&[("x-real-ip", "9.9.9.9"), ("cf-connecting-ip", "9.9.9.9")], "10.0.0.1"),
         ];
         for (pairs, expected) in table {
-            let client = client_address("10.0.0.1".parse().unwrap(), &headers(pairs), &trusted);
-            assert_eq!(client, expected.parse::<IpAddr>().unwrap(), "{pairs:?}");
+            assert_eq!(behind_proxies(pairs), expected.parse::<IpAddr>().unwrap(), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn the_forwarded_header_is_read_as_its_standard_writes_it() {
+        let table: [(&[&str], &str); 27] = [
+            (&["for=198.51.100.1"], "198.51.100.1"),
+            (&["FOR=198.51.100.1"], "198.51.100.1"),
+            (&["for=1.1.1.1, for=198.51.100.1"], "198.51.100.1"),
+            (&["for=1.1.1.1", "for=198.51.100.1, for=10.0.0.2"], "198.51.100.1"),
+            (&["for=198.51.100.1;proto=https;by=203.0.113.43"], "198.51.100.1"),
+            (&["proto=https; By=203.0.113.43 ;For=198.51.100.1"], "198.51.100.1"),
+            (&["for=\"198.51.100.1\""], "198.51.100.1"),
+            (&["for=\"198.51.100.1:4711\""], "198.51.100.1"),
+            (&["for=\"198.51.100.1:_port-1\""], "198.51.100.1"),
+            (&["for=1.1.1.1, for=\"[2001:db9::1]\";proto=https"], "2001:db9::1"),
+            (&["for=\"[2001:DB9::1]:4711\""], "2001:db9::1"),
+            (&["for=\"[::ffff:198.51.100.1]\""], "198.51.100.1"),
+            // Empty elements and pairs say nothing.
+            (&["for=198.51.100.1,, ,"], "198.51.100.1"),
+            (&[";for=198.51.100.1;"], "198.51.100.1"),
+            (&[""], "10.0.0.1"),
+            // Who does not want to be known, and what is no address, ends the chain.
+            (&["for=unknown"], "10.0.0.1"),
+            (&["for=198.51.100.1, for=unknown, for=10.0.0.2"], "10.0.0.2"),
+            (&["for=_hidden"], "10.0.0.1"),
+            (&["for=\"_gazonk\""], "10.0.0.1"),
+            (&["for=198.51.100.1, proto=https"], "10.0.0.1"),
+            (&["for = 198.51.100.1"], "10.0.0.1"),
+            (&["for=9.9.9.9;for=8.8.8.8"], "10.0.0.1"),
+            // What a client said and a proxy repeats within quotes is no element and no pair.
+            (&["for=198.51.100.1;host=\"a,for=9.9.9.9\""], "198.51.100.1"),
+            (&["host=\"a;for=9.9.9.9\";for=198.51.100.1"], "198.51.100.1"),
+            (&["host=\"a\\\";for=9.9.9.9\";for=198.51.100.1"], "198.51.100.1"),
+            // A quote that a client left open makes a proxy's word unreadable, never its own word true.
+            (&["for=9.9.9.9;host=\", for=\"[2001:db9::1]\""], "10.0.0.1"),
+            (&["for=9.9.9.9;host=\"", "for=198.51.100.1"], "198.51.100.1"),
+        ];
+        for (lines, expected) in table {
+            let pairs: Vec<_> = lines.iter().map(|line| ("forwarded", *line)).collect();
+            assert_eq!(behind_proxies(&pairs), expected.parse::<IpAddr>().unwrap(), "{lines:?}");
         }
     }
 }

@@ -13,6 +13,7 @@ mod gate;
 mod headers;
 mod history;
 mod house;
+mod identity;
 mod ingest;
 mod keys;
 mod killed;
