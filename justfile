@@ -51,6 +51,11 @@ limits:
         checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture \
         retry_after:: limit_headers:: identity:: a_key_sees_its_own_usage_alone
 
+# What keys cost that are not good: malformed ones no statement, and all refusals the same time
+bad-keys KEYS="100000" SAMPLES="20000":
+    VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
+        checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture bad_keys::
+
 # Hold accumulated rates to a second implementation, in Python, and print what forty years of them cost
 accumulated REQUESTS="2000":
     cargo build --release -p vintem-server

@@ -1,6 +1,7 @@
 //! The service from outside: over HTTP, on a real PostgreSQL and a real Redis. A test's name is what it guarantees.
 
 mod bad_input;
+mod bad_keys;
 mod bad_upstreams;
 mod calendar;
 mod contract;

@@ -1,0 +1,227 @@
+//! What keys cost that are not good: garbage nothing, guesses a limited number of look-ups, and none tells by its time
+//! what kind it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+use sqlx::{Connection, PgConnection, Row};
+use vintem_domain::ApiKey;
+use vintem_testkit::pace::together;
+use vintem_testkit::{
+    OwnPostgres, OwnRedis, ServedProcess, TestDatabase, TestReplica, TestReplicaOptions, asked_for, http_client,
+    make_key, run_vintem,
+};
+
+use crate::{Outcome, ROOMY, binary, friday};
+
+const SELIC: &str = "/api/v1/market/selic/current";
+
+/// A served process on engines that count what they are asked.
+struct Counted {
+    process: ServedProcess,
+    postgres: OwnPostgres,
+    redis: OwnRedis,
+    http: reqwest::Client,
+}
+
+/// How often each statement and each command was run.
+type Calls = HashMap<String, i64>;
+
+impl Counted {
+    async fn start() -> anyhow::Result<Self> {
+        let postgres = OwnPostgres::start_with("-c shared_preload_libraries=pg_stat_statements")?;
+        let (redis, database) = (OwnRedis::start()?, Self::database(&postgres));
+        for command in [&["migrate"][..], &["demo", "--filings", "1000"]] {
+            let (status, _, error) = run_vintem(binary(), &database, command).await?;
+            anyhow::ensure!(status.success(), "{command:?}: {error}");
+        }
+        let mut connection = PgConnection::connect(&database).await?;
+        sqlx::raw_sql("create extension pg_stat_statements").execute(&mut connection).await?;
+        let process = ServedProcess::start(binary(), &database, &redis.url(), &ROOMY)?;
+        Ok(Self { process, postgres, redis, http: http_client().build()? })
+    }
+
+    fn database(postgres: &OwnPostgres) -> String {
+        format!("{}/postgres", postgres.url())
+    }
+
+    async fn statements(&self) -> anyhow::Result<Calls> {
+        let mut connection = PgConnection::connect(&Self::database(&self.postgres)).await?;
+        let rows = sqlx::query("select query, sum(calls)::bigint as calls from pg_stat_statements group by query")
+            .fetch_all(&mut connection)
+            .await?;
+        rows.iter().map(|row| Ok((row.try_get("query")?, row.try_get("calls")?))).collect()
+    }
+
+    /// What was run since, by statement.
+    async fn statements_since(&self, before: &Calls) -> anyhow::Result<Calls> {
+        let now = self.statements().await?;
+        Ok(now.into_iter().map(|(query, calls)| (calls - before.get(&query).unwrap_or(&0), query)).map(swap).collect())
+    }
+
+    /// How often the script of admissions was called.
+    fn script_calls(&self) -> anyhow::Result<u64> {
+        let told: String = self.redis.ask(&["INFO", "commandstats"])?;
+        let calls = |line: &str| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse().ok();
+        Ok(told.lines().find_map(calls).unwrap_or(0))
+    }
+
+    async fn ask(&self, key: HeaderValue) -> anyhow::Result<u16> {
+        Ok(self.http.get(self.process.url(SELIC)).header("X-API-Key", key).send().await?.status().as_u16())
+    }
+}
+
+fn swap<A, B>((a, b): (A, B)) -> (B, A) {
+    (b, a)
+}
+
+/// Not the form of a key, most of it by very little.
+fn malformed() -> HeaderValue {
+    let key = vintem_api::new_key().reveal().to_owned();
+    let mut bytes = key.clone().into_bytes();
+    match rand::random_range(0..8) {
+        0 => bytes.truncate(rand::random_range(0..47)),
+        1 => bytes.extend_from_slice(b"0"),
+        2 => bytes[rand::random_range(0..4)] = b'x',
+        3 => bytes[rand::random_range(4..47)] = b'-',
+        4 => bytes[rand::random_range(4..47)] = 0xe9,
+        5 => bytes = (0..47).map(|_| rand::random_range(b'!'..=b'~')).collect(),
+        6 => bytes[3..].reverse(),
+        // Another character of the alphabet: the checksum alone tells.
+        _ => {
+            let at = rand::random_range(4..47);
+            bytes[at] = if bytes[at] == b'a' { b'b' } else { b'a' };
+        }
+    }
+    if std::str::from_utf8(&bytes).ok().and_then(ApiKey::parse).is_some() {
+        return malformed();
+    }
+    HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// A hundred thousand of them by `just bad-keys`.
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_keys_cost_no_statement() -> Outcome {
+    let count = asked_for("VINTEM_BAD_KEYS").unwrap_or(5_000);
+    let counted = Counted::start().await?;
+    // A replica also asks by itself, once a second; which statements look a key up is shown by keys that could be good.
+    const GUESSES: usize = 200;
+    let before = counted.statements().await?;
+    let began = Instant::now();
+    let unknown = |_| HeaderValue::from_str(vintem_api::new_key().reveal()).expect("plain text");
+    let statuses = together(GUESSES, 8, |turn| counted.ask(unknown(turn))).await?;
+    assert!(statuses.iter().all(|status| *status == 401), "{statuses:?}");
+    let lookups: Vec<String> = counted
+        .statements_since(&before)
+        .await?
+        .into_iter()
+        .filter(|(_, calls)| *calls >= GUESSES as i64)
+        .map(|(query, _)| query)
+        .collect();
+    assert_eq!(lookups.len(), 1, "one statement looks a key up: {lookups:?}, {:?}", began.elapsed());
+
+    let before = counted.statements().await?;
+    let began = Instant::now();
+    let statuses = together(count, 16, |_| counted.ask(malformed())).await?;
+    let seconds = began.elapsed().as_secs() + 1;
+    let wrong = statuses.iter().filter(|status| **status != 401).count();
+    let since = counted.statements_since(&before).await?;
+    let looked_up: i64 = lookups.iter().map(|query| since.get(query).unwrap_or(&0)).sum();
+    let busiest = since.iter().max_by_key(|(_, calls)| **calls).map(|(query, calls)| (*calls, query.clone()));
+    println!("malformed_keys: {count}");
+    println!("statement_of_the_replica_itself_at_most: {}", busiest.as_ref().map_or(0, |(calls, _)| *calls));
+    println!("statements: {looked_up}");
+    assert_eq!(wrong, 0, "all are refused by 401");
+    assert_eq!(looked_up, 0);
+    // Nothing else grows with them either: what a replica asks by itself it asks a few times a second.
+    assert!(busiest.as_ref().is_some_and(|(calls, _)| *calls <= 10 * seconds as i64), "{busiest:?} in {seconds} s");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_guesses_from_one_address_are_thirty_times_401_and_then_429() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let options = TestReplicaOptions { flags: &["--limit-window-seconds=3600"], redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let statuses = together(1_000, 8, |_| {
+        let request = replica.http.get(replica.url(SELIC)).header("X-API-Key", vintem_api::new_key().reveal());
+        async move { Ok(request.send().await?.status().as_u16()) }
+    })
+    .await?;
+    let mut counts = BTreeMap::<u16, usize>::new();
+    statuses.iter().for_each(|status| *counts.entry(*status).or_default() += 1);
+    println!("guesses: {counts:?}");
+    assert_eq!(counts, BTreeMap::from([(401, 30), (429, 970)]));
+    Ok(())
+}
+
+/// How far medians may lie apart.
+const MOST_APART: f64 = 0.05;
+
+/// A key that is not known, one that was revoked and one of a plan that does not do are refused by the same work: no
+/// statement, one call of Redis. Their times are held to each other by `just bad-keys`; beside other tests they would be
+/// those of the machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_of_unknown_revoked_and_other_keys_cost_the_same() -> Outcome {
+    let samples: Option<usize> = asked_for("VINTEM_TIMED_KEYS");
+    let (count, is_judged) = (samples.unwrap_or(500), samples.is_some());
+    let counted = Counted::start().await?;
+    let database = Counted::database(&counted.postgres);
+    let (_, other_plan) = make_key(binary(), &database, "free").await?;
+    let (id, revoked) = make_key(binary(), &database, "free").await?;
+    run_vintem(binary(), &database, &["keys", "revoke", &id.to_string()]).await?;
+    let unknown = vintem_api::new_key().reveal().to_owned();
+    let kinds = [("unknown", &unknown, 401), ("revoked", &revoked, 401), ("other_plan", &other_plan, 403)];
+    let ask = |key: &str| {
+        let request = counted.http.get(counted.process.url("/api/v1/filings")).header("X-API-Key", key);
+        async move {
+            let asked = Instant::now();
+            let answer = request.send().await?;
+            let status = answer.status().as_u16();
+            answer.bytes().await?;
+            anyhow::Ok((status, asked.elapsed()))
+        }
+    };
+    for (name, key, status) in kinds {
+        vintem_testkit::eventually(name, Duration::from_secs(5), || async {
+            ask(key).await.is_ok_and(|(seen, _)| seen == status)
+        })
+        .await;
+    }
+    let (statements, calls) = (counted.statements().await?, counted.script_calls()?);
+    let began = Instant::now();
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    for turn in 0..count {
+        // In another order each time, so that nobody always comes after the same.
+        for place in 0..3 {
+            let kind = (turn + if turn % 2 == 0 { place } else { 3 - place }) % 3;
+            let (name, key, expected) = kinds[kind];
+            let (status, time) = ask(key).await?;
+            anyhow::ensure!(status == expected, "{name}: {status}");
+            times[kind].push(time);
+        }
+    }
+    let seconds = began.elapsed().as_secs() + 1;
+    let busiest = counted.statements_since(&statements).await?.into_values().max().unwrap_or(0);
+    let calls = counted.script_calls()? - calls;
+    let medians = times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64() * 1e6
+    });
+    let (fastest, slowest) =
+        (medians.iter().copied().fold(f64::MAX, f64::min), medians.iter().copied().fold(0.0, f64::max));
+    let apart = slowest / fastest - 1.0;
+    println!("samples_each: {count}");
+    for ((name, _, _), median) in kinds.iter().zip(medians) {
+        println!("{name}_median_microseconds: {median:.1}");
+    }
+    println!("busiest_statement: {busiest}");
+    println!("script_calls: {calls}");
+    println!("medians_apart: {:.1} %", apart * 100.0);
+    // The absence of a key is remembered for ten seconds, so it is looked up anew now and then.
+    assert!(busiest <= 10 * seconds as i64, "a statement was run {busiest} times in {seconds} s");
+    assert!(calls >= 3 * count as u64, "{calls} calls for {} requests", 3 * count);
+    assert!(!is_judged || apart <= MOST_APART, "medians lie {:.1} % apart", apart * 100.0);
+    Ok(())
+}
