@@ -59,30 +59,6 @@ async fn without_redis_everything_goes_on_and_is_still_limited_and_counted() -> 
     Ok(())
 }
 
-/// Even at the level that logs everything: neither where it belongs nor where it does not.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_key_is_ever_logged() -> Outcome {
-    let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(friday()).await?);
-    let mut process = ServedProcess::start(binary(), &database.url(), &redis.url(), &["--log", "trace"])?;
-    let http = reqwest::Client::new();
-    let address = process.address.clone();
-    let url = |path: &str| format!("http://{address}{path}");
-    let body = serde_json::json!({"name": "Ana", "email": "ana.segredo@example.com"});
-    let registered: Value = http.post(url("/api/v1/plans/register")).json(&body).send().await?.json().await?;
-    let key = registered["api_key"].as_str().expect("a key");
-    http.get(url("/api/v1/plans/usage")).header("X-API-Key", key).send().await?;
-    http.get(url("/api/v1/plans/usage")).bearer_auth(key).send().await?;
-    http.get(url(&format!("/api/v1/market/selic?api_key={key}"))).send().await?;
-    process.terminate()?;
-    assert!(process.wait(Duration::from_secs(10))?.is_some());
-    let log = process.log();
-    assert!(log.contains("\"message\":\"request\""), "requests are logged");
-    assert!(!log.contains(&key[12..]), "the key is in the log");
-    assert!(!log.contains("ana.segredo"), "the e-mail is in the log");
-    assert!(log.contains("\"address\":\"127.0.0.0/24\""), "the address is cut");
-    Ok(())
-}
-
 /// How long PostgreSQL is away, each time: `just postgres-away` says longer, and then holds the latencies to a bound too,
 /// which beside other tests would be those of the machine.
 fn time_away() -> (Duration, bool) {

@@ -23,6 +23,7 @@ mod market;
 mod pages;
 mod retry_after;
 mod search;
+mod secrets;
 mod slow_clients;
 mod snapshot;
 mod store;
