@@ -34,7 +34,7 @@ use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
 
 use front::Front;
-pub use identity::PeerAddress;
+pub use identity::{Credential, PeerAddress, client_address, credential};
 pub use keyring::{Keyring, Pepper, new_key};
 
 /// What an operator may set of the API.
