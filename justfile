@@ -56,6 +56,14 @@ bad-keys KEYS="100000" SAMPLES="20000":
     VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
         checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture bad_keys::
 
+# Redis hung, killed, cut off and emptied, each for so long, at 500 requests a second; one of two Redis servers killed
+redis-away SECONDS="30":
+    VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limiter_faults::
+
+# Replicas, Redis and PostgreSQL killed, hung and cut off at 1,500 requests a second: no usage lost, none doubled
+chaos MINUTES="10":
+    VINTEM_CHAOS_MINUTES={{MINUTES}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture chaos::
+
 # Hold accumulated rates to a second implementation, in Python, and print what forty years of them cost
 accumulated REQUESTS="2000":
     cargo build --release -p vintem-server

@@ -4,6 +4,7 @@
 mod database;
 mod description;
 mod engines;
+pub mod journal;
 mod own_redis;
 pub mod pace;
 mod process;
