@@ -10,6 +10,7 @@ mod admission;
 mod call;
 mod circuit;
 mod keys;
+mod link;
 mod local;
 #[cfg(test)]
 mod model_tests;
@@ -20,9 +21,6 @@ mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
-
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{FromRedisValue, ScriptInvocation};
 
 pub use admission::{Charge, Verdict, Visit, Visitor};
 pub use registrations::Cap;
@@ -42,9 +40,6 @@ pub enum MeterError {
 }
 
 pub type Result<T> = std::result::Result<T, MeterError>;
-
-/// What a call that is not an admission may take, connecting included.
-const CALL_BUDGET: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
 pub struct MeterSettings<'a> {
@@ -83,15 +78,9 @@ impl Meter {
             usage: local::LocalUsage::default(),
             caps: registrations::LocalCaps::default(),
         });
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(Duration::from_secs(1)))
-            .set_response_timeout(Some(Duration::from_secs(1)))
-            // Reconnecting is tried by each call anew; in between it must be quick.
-            .set_max_delay(Duration::from_millis(250));
         let shard = |url: &&str| {
             let client = redis::Client::open(*url)?;
-            let aside = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?;
-            Ok(Shard::start(client, aside, keys::KeyNames::new(settings.prefix), common.clone()))
+            Ok(Shard::start(client, keys::KeyNames::new(settings.prefix), common.clone()))
         };
         let shards = settings.redis_urls.iter().map(shard).collect::<Result<_>>()?;
         Ok(Self { common, shards })
@@ -108,26 +97,10 @@ impl Meter {
     pub fn are_shared(&self) -> impl Iterator<Item = bool> {
         self.shards.iter().map(|shard| shard.is_shared())
     }
-
-    async fn invoke<T: FromRedisValue>(&self, shard: &Shard, call: &ScriptInvocation<'_>) -> Result<T> {
-        let mut redis = shard.aside.clone();
-        within_budget(call.invoke_async(&mut redis)).await
-    }
 }
 
 /// Whether a server answers.
 pub async fn ping(url: &str) -> Result<()> {
-    let client = redis::Client::open(url)?;
-    within_budget(async {
-        let mut redis = client.get_multiplexed_async_connection().await?;
-        redis::cmd("PING").exec_async(&mut redis).await
-    })
-    .await
-}
-
-async fn within_budget<T>(call: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
-    match tokio::time::timeout(CALL_BUDGET, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(MeterError::Slow(CALL_BUDGET)),
-    }
+    let link = link::Link::new(redis::Client::open(url)?);
+    link.ask(async |redis| redis::cmd("PING").exec_async(redis).await).await
 }

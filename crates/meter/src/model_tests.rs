@@ -11,6 +11,7 @@ use vintem_domain::usage::{Outcome, RouteGroup};
 
 use crate::call::{ADMIT, Answer, Ask, Call, Class, CountGroup, DAY_US, Field, FieldCounts};
 use crate::keys::{KeyNames, Log};
+use crate::link::connect;
 use crate::sliding_log::{SlidingLog, Standing};
 
 const WINDOW_US: u64 = 6_000_000;
@@ -26,7 +27,8 @@ struct Server {
 impl Server {
     async fn open() -> Self {
         let url = std::env::var("VINTEM_TEST_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-        let mut redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        // Without a limit of time: beside many other tests a call may wait for its turn.
+        let mut redis = connect(&redis::Client::open(url).unwrap()).await.unwrap();
         ADMIT.load_async(&mut redis).await.unwrap();
         let prefix = format!("test:model:{:016x}:", rand::random::<u64>());
         Self { redis, names: KeyNames::new(&prefix), prefix }

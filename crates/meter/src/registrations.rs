@@ -10,7 +10,7 @@ use crate::admission::micros;
 use crate::call::LOG_LUA;
 use crate::shard::Shard;
 use crate::sliding_log::SlidingLog;
-use crate::{Meter, Result, within_budget};
+use crate::{Meter, Result};
 
 static CAPS: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("caps.lua")].concat()));
 
@@ -50,7 +50,7 @@ impl Meter {
         for cap in caps {
             call.arg(cap.limit);
         }
-        let wait_us: u64 = self.invoke(server, &call).await?;
+        let wait_us: u64 = server.aside.ask(async |redis| call.invoke_async(redis).await).await?;
         self.common.caps.0.lock().expect("never held across a panic").clear();
         Ok(if wait_us == 0 { Ok(()) } else { Err(wait_us) })
     }
@@ -76,12 +76,11 @@ impl Meter {
     pub async fn give_back_daily(&self, caps: &[Cap]) {
         let server = self.caps_server();
         if server.is_shared() {
-            let mut redis = server.aside.clone();
             let mut pipe = redis::pipe();
             for cap in caps {
                 pipe.cmd("RPOP").arg(server.names.registration_log(&cap.what)).ignore();
             }
-            if let Err(error) = within_budget(pipe.exec_async(&mut redis)).await {
+            if let Err(error) = server.aside.ask(async |redis| pipe.exec_async(redis).await).await {
                 tracing::warn!(%error, "a registration that failed counts against its caps");
             }
         } else {
@@ -122,7 +121,7 @@ mod tests {
         meter.give_back_daily(std::slice::from_ref(&a)).await;
         assert_eq!(meter.take_daily(std::slice::from_ref(&a)).await, Ok(()));
         let logs = [a, b].map(|cap| meter.caps_server().names.registration_log(&cap.what));
-        let _ = redis::cmd("DEL").arg(&logs).exec_async(&mut meter.caps_server().aside.clone()).await;
+        let _ = meter.caps_server().aside.ask(async |redis| redis::cmd("DEL").arg(&logs).exec_async(redis).await).await;
     }
 
     #[tokio::test]

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, MultiplexedConnection};
-use redis::{AsyncCommands, AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Client, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use vintem_domain::KeyId;
@@ -17,10 +17,11 @@ use vintem_domain::usage::{Outcome, RouteGroup};
 use crate::call::{ADMIT, Answer, Ask, Call, Class, CountGroup, DAY_US, Field, FieldCounts};
 use crate::circuit::{Circuit, RemoteClock, Replicas};
 use crate::keys::KeyNames;
+use crate::link::{Link, connect};
 use crate::local::LocalUsage;
 use crate::registrations::LocalCaps;
 use crate::sliding_log::{LocalLogs, Standing};
-use crate::{MeterError, Result, within_budget};
+use crate::{MeterError, Result};
 
 /// What all shards of a process have in common.
 #[derive(Debug)]
@@ -42,8 +43,8 @@ pub struct Decision {
 
 pub struct Shard {
     pub names: KeyNames,
-    /// For what is not an admission: it must not stand in the way of one.
-    pub aside: ConnectionManager,
+    /// For what is not an admission.
+    pub aside: Link,
     /// Tells the calls and batches of this process from those of all others.
     pub process: String,
     pub clock: RemoteClock,
@@ -78,10 +79,10 @@ const MOST_OUTCOMES: usize = 2048;
 
 impl Shard {
     /// Starts its worker; must be called within a Tokio runtime.
-    pub fn start(client: Client, aside: ConnectionManager, names: KeyNames, common: Arc<Common>) -> Arc<Self> {
+    pub fn start(client: Client, names: KeyNames, common: Arc<Common>) -> Arc<Self> {
         let shard = Arc::new(Self {
             names,
-            aside,
+            aside: Link::new(client.clone()),
             process: format!("{:016x}", rand::random::<u64>()),
             clock: RemoteClock::default(),
             logs: LocalLogs::new(common.window_us),
@@ -145,11 +146,12 @@ impl Shard {
         self.queue().has_left = true;
         self.came.notify_one();
         if self.is_shared() {
-            let mut redis = self.aside.clone();
             // Its calls are remembered on, in case one is still under way.
-            let gone =
-                redis.zadd::<_, _, _, ()>(self.names.processes(), &self.process, self.clock.now_us() - NOT_LIVE_US);
-            if let Err(error) = within_budget(gone).await {
+            let last_sign_us = self.clock.now_us().saturating_sub(NOT_LIVE_US);
+            let gone = self.aside.ask(async |redis| {
+                redis.zadd::<_, _, _, ()>(self.names.processes(), last_sign_us, &self.process).await
+            });
+            if let Err(error) = gone.await {
                 tracing::warn!(%error, "this replica counts as live for some seconds more");
             }
         }
@@ -189,6 +191,12 @@ fn counted_field(ask: &Ask, now_us: u64) -> Option<Field> {
     Some(Field { key_id, group, class: Class::Request, day: now_us / DAY_US })
 }
 
+/// Why a call brought no answer, and whether it may have done its work all the same.
+struct Failure {
+    error: MeterError,
+    may_have_arrived: bool,
+}
+
 struct Worker {
     shard: Arc<Shard>,
     client: Client,
@@ -222,7 +230,7 @@ impl Worker {
                 self.count_here();
                 if is_beat {
                     // A probe: if it arrives, the circuit is closed again.
-                    if let Err(error) = self.call(&[], FieldCounts::new(), true, PROBE_BUDGET).await {
+                    if let Err(Failure { error, .. }) = self.call(&[], FieldCounts::new(), true, PROBE_BUDGET).await {
                         tracing::debug!(%error, "Redis is still away");
                     }
                 }
@@ -279,7 +287,7 @@ impl Worker {
                 }
                 true
             }
-            Err(error) => {
+            Err(Failure { error, may_have_arrived }) => {
                 let mut counts = outcomes;
                 for (ask, send) in asks.iter().zip(answers) {
                     let decision = self.shard.judge_here(ask);
@@ -288,8 +296,10 @@ impl Worker {
                     }
                     let _ = send.send(decision);
                 }
-                if !counts.is_empty() {
+                if may_have_arrived {
                     self.doubtful.push(CountGroup { number: self.number, counts });
+                } else {
+                    self.shard.common.usage.add_all(counts);
                 }
                 if self.shard.queue().circuit.note_failure() {
                     tracing::warn!(%error, "Redis is away: this process limits and counts by itself");
@@ -313,7 +323,13 @@ impl Worker {
         answer_flushes(flushes, false);
     }
 
-    async fn call(&mut self, asks: &[Ask], counts: FieldCounts, is_beat: bool, budget: Duration) -> Result<Answer> {
+    async fn call(
+        &mut self,
+        asks: &[Ask],
+        counts: FieldCounts,
+        is_beat: bool,
+        budget: Duration,
+    ) -> std::result::Result<Answer, Failure> {
         self.number += 1;
         let shard = self.shard.clone();
         let mut groups = self.doubtful.clone();
@@ -337,11 +353,13 @@ impl Worker {
                 Err(_) => timeout(LAST_LOOK, sending).await.unwrap_or(Err(MeterError::Slow(budget))),
             }
         };
-        let answer = answered.and_then(|value| call.decode(value));
-        let Ok(answer) = answer else {
-            // What is still under way on it must not come between.
-            self.connection = None;
-            return answer;
+        let answer = match answered.and_then(|value| call.decode(value)) {
+            Ok(answer) => answer,
+            Err(error) => {
+                // What is still under way on the connection must not come between. Without one nothing was sent.
+                let may_have_arrived = self.connection.take().is_some();
+                return Err(Failure { error, may_have_arrived });
+            }
         };
         self.doubtful.clear();
         self.was_connected = true;
@@ -359,11 +377,7 @@ impl Worker {
     async fn send(&mut self, call: &Call<'_>) -> Result<Value> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            none => {
-                // Time is kept by who calls.
-                let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-                none.insert(self.client.get_multiplexed_async_connection_with_config(&config).await?)
-            }
+            none => none.insert(connect(&self.client).await?),
         };
         let command = call.encode();
         match send(connection, &command).await {

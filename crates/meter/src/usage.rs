@@ -9,7 +9,7 @@ use vintem_domain::usage::{Counts, Outcome, RouteGroup, UsageRow, utc_day};
 
 use crate::call::{Class, DAY_US, Field, FieldCounts, LOG_LUA};
 use crate::shard::Shard;
-use crate::{Meter, MeterError, Result, within_budget};
+use crate::{Meter, MeterError, Result};
 
 static ROTATE: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("rotate.lua")].concat()));
 static LIVE: LazyLock<Script> = LazyLock::new(|| Script::new(&[LOG_LUA, include_str!("live.lua")].concat()));
@@ -86,9 +86,12 @@ impl Meter {
         }
         let mut call = ROTATE.key(server.names.current_batch());
         call.key(server.names.pending_batches()).arg(server.names.batch_prefix()).arg(&server.process);
-        let Some(id) = self.invoke::<Option<String>>(server, &call).await? else { return Ok(None) };
-        let mut redis = server.aside.clone();
-        let fields: Vec<(String, u64)> = within_budget(redis.hgetall(server.names.batch(&id))).await?;
+        let closed = server.aside.ask(async |redis| {
+            let Some(id) = call.invoke_async::<Option<String>>(redis).await? else { return Ok(None) };
+            let fields: Vec<(String, u64)> = redis.hgetall(server.names.batch(&id)).await?;
+            Ok(Some((id, fields)))
+        });
+        let Some((id, fields)) = closed.await? else { return Ok(None) };
         Ok(Some(Batch { rows: rows(parse(fields)?), source, id }))
     }
 
@@ -101,10 +104,9 @@ impl Meter {
             }
             Source::Server(server) => &self.shards[server],
         };
-        let mut redis = server.aside.clone();
         let mut pipe = redis::pipe();
         pipe.atomic().lrem(server.names.pending_batches(), 0, &batch.id).del(server.names.batch(&batch.id));
-        within_budget(pipe.exec_async(&mut redis)).await
+        server.aside.ask(async |redis| pipe.exec_async(redis).await).await
     }
 
     /// What is counted for a key and may not be stored yet, by batch.
@@ -141,7 +143,7 @@ impl Meter {
                 call.arg(&beginning);
             }
         }
-        let answer: Vec<String> = self.invoke(server, &call).await?;
+        let answer: Vec<String> = server.aside.ask(async |redis| call.invoke_async(redis).await).await?;
         let mut fields_by_batch: HashMap<&str, Vec<(String, u64)>> = HashMap::new();
         for entry in answer.chunks_exact(3) {
             let count = entry[2].parse().map_err(|_| MeterError::Foreign(entry.join(" ")))?;

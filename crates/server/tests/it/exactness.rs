@@ -104,7 +104,7 @@ impl Pattern {
                 }
             }
             Self::OnOff => {
-                starts(window.mul_f64(0.8)).for_each(|start| sprinkle(3.0, start, start + window.mul_f64(0.4)))
+                starts(window.mul_f64(0.8)).for_each(|start| sprinkle(3.0, start, start + window.mul_f64(0.4)));
             }
         }
         instants.retain(|instant| *instant < time);
