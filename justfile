@@ -104,6 +104,11 @@ bench-search *ARGUMENTS:
     cargo build --release -p vintem-testkit --bin bench-search
     checks/with-engines target/release/bench-search {{ARGUMENTS}}
 
+# What a request costs through the whole service, beside a bare axum server that sends the same bytes
+bench-request *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-testkit --bins
+    checks/with-engines target/release/bench-request {{ARGUMENTS}}
+
 # Let libFuzzer make up what comes from outside, MINUTES for each reader and parser
 fuzz MINUTES *TARGETS:
     checks/fuzz {{MINUTES}} {{TARGETS}}

@@ -5,9 +5,11 @@ mod database;
 mod description;
 mod engines;
 pub mod journal;
+pub mod load;
 mod own_redis;
 pub mod pace;
 mod process;
+pub mod processor;
 mod raw;
 mod replica;
 pub mod sliding;
@@ -19,7 +21,7 @@ pub use engines::{OwnPostgres, Wire, free_port, postgres_url, redis_url};
 pub use own_redis::OwnRedis;
 pub use process::{ServedProcess, make_key, run_vintem};
 pub use raw::{RawAnswer, exchange};
-pub use replica::{PEPPER, TestReplica, TestReplicaOptions, redis_prefix, settings};
+pub use replica::{PEPPER, TestReplica, TestReplicaOptions, create_key, redis_prefix, settings};
 
 use std::time::{Duration, Instant};
 

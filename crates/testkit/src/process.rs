@@ -108,6 +108,11 @@ impl ServedProcess {
         Ok(process)
     }
 
+    /// Its number, for what asks the kernel about it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Everything that it has logged so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("never held across a panic").clone()

@@ -94,6 +94,22 @@ fn forget(prefix: &str) -> redis::RedisResult<()> {
     }
 }
 
+/// A key as the operator makes it, under the pepper of all tests: its id, and itself.
+pub async fn create_key(store: &Store, plan: Plan) -> anyhow::Result<(i64, String)> {
+    let (pepper, key) = (Pepper::new(PEPPER).expect("long enough"), new_key());
+    let row = store
+        .create_key(&NewKey {
+            hmac: pepper.hmac(key.reveal()),
+            pepper_id: &pepper.id(),
+            shown: key.shown(),
+            plan,
+            name: "Teste",
+            email: "teste@example.com",
+        })
+        .await?;
+    Ok((row.id, key.reveal().to_owned()))
+}
+
 impl TestReplica {
     /// Serves this database at this moment and waits until it is ready.
     pub async fn start(database: &TestDatabase, now: DateTime<Utc>) -> anyhow::Result<Self> {
@@ -148,19 +164,7 @@ impl TestReplica {
 
     /// A key as the operator makes it.
     pub async fn create_key(&self, plan: Plan) -> anyhow::Result<(i64, String)> {
-        let (pepper, key) = (Pepper::new(PEPPER).expect("long enough"), new_key());
-        let store = self.store()?;
-        let row = store
-            .create_key(&NewKey {
-                hmac: pepper.hmac(key.reveal()),
-                pepper_id: &pepper.id(),
-                shown: key.shown(),
-                plan,
-                name: "Teste",
-                email: "teste@example.com",
-            })
-            .await?;
-        Ok((row.id, key.reveal().to_owned()))
+        create_key(&self.store()?, plan).await
     }
 
     /// Waits until what is served is what the database holds.
