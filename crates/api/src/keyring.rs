@@ -1,8 +1,12 @@
 //! The whole key table in memory: under 100 bytes a key, following the store by notification and by poll.
+//!
+//! A key that was used before costs two hashes and two look-ups in memory, under locks that readers share.
 
-use std::collections::HashMap;
+mod notes;
+mod table;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use hmac::{Hmac, Mac};
@@ -12,9 +16,16 @@ use vintem_domain::{ApiKey, Clock, KeyId, Plan};
 use vintem_store::keys::KeyRow;
 use vintem_store::{Store, StoreError};
 
+use notes::Notes;
+use table::{Entry, Fingerprint, Table};
+
 /// What turns keys into what is stored of them. It is in the environment and nowhere else.
 #[derive(Clone)]
-pub struct Pepper(Vec<u8>);
+pub struct Pepper {
+    id: String,
+    /// Has taken the secret in already, which is half of the work.
+    keyed: Hmac<Sha256>,
+}
 
 impl Pepper {
     /// Shorter ones could be guessed.
@@ -22,19 +33,24 @@ impl Pepper {
 
     /// `None` for one that is too short.
     pub fn new(secret: &str) -> Option<Self> {
-        (secret.len() >= Self::SHORTEST).then(|| Self(secret.as_bytes().to_vec()))
+        if secret.len() < Self::SHORTEST {
+            return None;
+        }
+        let digest = Sha256::digest([b"vintem pepper ".as_slice(), secret.as_bytes()].concat());
+        let id = digest[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let keyed = Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length");
+        Some(Self { id, keyed })
     }
 
     pub fn hmac(&self, text: &str) -> [u8; 32] {
-        let mut hmac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mut hmac = self.keyed.clone();
         hmac.update(text.as_bytes());
         hmac.finalize().into_bytes().into()
     }
 
     /// Tells peppers apart without telling them.
     pub fn id(&self) -> String {
-        let digest = Sha256::digest([b"vintem pepper ".as_slice(), &self.0].concat());
-        digest[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+        self.id.clone()
     }
 }
 
@@ -47,17 +63,6 @@ impl std::fmt::Debug for Pepper {
 /// A new key from the operating system's randomness.
 pub fn new_key() -> ApiKey {
     ApiKey::generate(rand::random::<u8>)
-}
-
-/// Half of the HMAC: 128 bits tell a million keys apart and halve the memory.
-type Fingerprint = [u8; 16];
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    id: KeyId,
-    /// Seconds since 1970; `i64::MAX` for never. A revoked key expired at the beginning of time.
-    expires_at: i64,
-    plan: Plan,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,16 +82,20 @@ const MOST_ABSENCES: u64 = 100_000;
 /// Look-ups of keys that are not in memory, at once; and how long one waits for its turn.
 const MOST_LOOKUPS: usize = 4;
 const LOOKUP_WAIT: Duration = Duration::from_millis(500);
-/// Keys that are followed in one go.
+/// Keys that are read in one go.
 const PAGE: i64 = 10_000;
+/// Keys that are taken in before other tasks have their turn.
+const PORTION: usize = 500;
 
 #[derive(Debug)]
 pub struct Keyring {
     store: Store,
     pepper: Pepper,
     clock: Arc<dyn Clock>,
-    entries: RwLock<HashMap<Fingerprint, Entry>>,
+    table: Table,
+    notes: Notes,
     absent: moka::sync::Cache<Fingerprint, ()>,
+    /// Up to which all changes are in the table.
     revision: AtomicI64,
     lookups: Semaphore,
 }
@@ -98,7 +107,8 @@ impl Keyring {
             store,
             pepper,
             clock,
-            entries: RwLock::default(),
+            table: Table::default(),
+            notes: Notes::default(),
             absent,
             revision: AtomicI64::new(0),
             lookups: Semaphore::new(MOST_LOOKUPS),
@@ -113,22 +123,36 @@ impl Keyring {
     pub async fn refresh(&self) -> Result<(), StoreError> {
         loop {
             let changed = self.store.keys_changed_after(self.revision.load(Ordering::Acquire), PAGE).await?;
-            for key in &changed {
-                self.entries.write().expect("never held across a panic").insert(fingerprint(&key.hmac), entry(key));
-                self.revision.fetch_max(key.revision, Ordering::AcqRel);
+            let Some(last) = changed.iter().map(|row| row.revision).max() else { return Ok(()) };
+            for portion in changed.chunks(PORTION) {
+                self.take_in(portion);
+                tokio::task::yield_now().await;
             }
-            if changed.len() < PAGE as usize {
-                return Ok(());
-            }
+            self.revision.fetch_max(last, Ordering::AcqRel);
+            metrics::gauge!("vintem_keys_in_memory").set(self.table.len() as f64);
+        }
+    }
+
+    /// Rows of the store, in whatever order they were read: what is newer stays.
+    pub fn take_in(&self, rows: &[KeyRow]) {
+        let now = self.clock.now().timestamp_millis();
+        for row in rows {
+            self.table.put(entry(row), now);
         }
     }
 
     /// From memory; a key that is not there costs one look-up, as it may have been made elsewhere a moment ago.
     pub async fn verdict(&self, key: &ApiKey) -> KeyVerdict {
+        // A note leads to the entry and is no copy of it: what befalls the key is in force at once.
+        let note = self.notes.note(key);
+        if let Some(entry) = self.notes.find(note).and_then(|fingerprint| self.table.find(&fingerprint)) {
+            return self.judge(&entry);
+        }
         let hmac = self.pepper.hmac(key.reveal());
         let fingerprint = fingerprint(&hmac);
-        if let Some(entry) = self.entry(&fingerprint) {
-            return self.judge(entry);
+        if let Some(entry) = self.table.find(&fingerprint) {
+            self.notes.add(note, fingerprint);
+            return self.judge(&entry);
         }
         if self.absent.contains_key(&fingerprint) {
             return KeyVerdict::Invalid;
@@ -140,8 +164,8 @@ impl Keyring {
         };
         match found {
             Ok(Some(row)) => {
-                self.insert(&row);
-                self.entry(&fingerprint).map_or(KeyVerdict::Invalid, |entry| self.judge(entry))
+                self.take_in(&[row]);
+                self.table.find(&fingerprint).map_or(KeyVerdict::Invalid, |entry| self.judge(&entry))
             }
             Ok(None) => {
                 self.absent.insert(fingerprint, ());
@@ -154,31 +178,32 @@ impl Keyring {
         }
     }
 
-    /// Adds a key that is not there yet. What is there came by following and is newer than any row read aside.
-    pub fn insert(&self, row: &KeyRow) {
-        let mut entries = self.entries.write().expect("never held across a panic");
-        entries.entry(fingerprint(&row.hmac)).or_insert_with(|| entry(row));
-    }
-
-    fn entry(&self, fingerprint: &Fingerprint) -> Option<Entry> {
-        self.entries.read().expect("never held across a panic").get(fingerprint).copied()
-    }
-
-    fn judge(&self, entry: Entry) -> KeyVerdict {
-        if entry.expires_at != i64::MAX && entry.expires_at <= self.clock.now().timestamp() {
+    /// By the clock of this moment: a grace and an expiry end without anybody's doing.
+    fn judge(&self, entry: &Entry) -> KeyVerdict {
+        if entry.valid_until != FOR_EVER && entry.valid_until <= self.clock.now().timestamp_millis() {
             return KeyVerdict::Invalid;
         }
         KeyVerdict::Valid { id: entry.id, plan: entry.plan }
     }
 }
 
+const FOR_EVER: i64 = i64::MAX;
+const NEVER: i64 = i64::MIN;
+
 fn entry(row: &KeyRow) -> Entry {
-    let expires_at = match row.expires_at {
-        _ if row.revoked => i64::MIN,
-        Some(at) => at.timestamp(),
-        None => i64::MAX,
+    let valid_until = match row.valid_until {
+        _ if row.revoked => NEVER,
+        Some(at) => at.timestamp_millis(),
+        None => FOR_EVER,
     };
-    Entry { id: row.id, expires_at, plan: row.plan }
+    Entry {
+        fingerprint: fingerprint(&row.hmac),
+        id: row.id,
+        revision: row.revision,
+        valid_until,
+        plan: row.plan,
+        is_former: row.is_former,
+    }
 }
 
 fn fingerprint(hmac: &[u8; 32]) -> Fingerprint {

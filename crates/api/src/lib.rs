@@ -4,6 +4,7 @@
 //! and what needs Postgres answers 503. With Redis away all goes on: the meter limits and counts by itself.
 
 mod answer;
+mod body;
 mod caller;
 mod front;
 mod identity;

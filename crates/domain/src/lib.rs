@@ -35,7 +35,7 @@ pub use dataset::{Dataset, Origin};
 pub use dates::DateRange;
 pub use filing::{Filing, FilingSet};
 pub use fx::{Currency, Pair, Quote};
-pub use key::{ApiKey, KeyId};
+pub use key::{ApiKey, KeyActor, KeyChange, KeyId};
 pub use lang::{Lang, Text};
 pub use plan::Plan;
 pub use problem::Problem;

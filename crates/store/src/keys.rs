@@ -1,35 +1,33 @@
-//! API keys at rest. Every change takes the next revision under one lock, so that revisions become visible in order
-//! and a replica that has seen revision N has seen all before it.
+//! API keys at rest: what is read of them here, what changes them in [`change`].
+
+mod change;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use futures_util::TryStreamExt;
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, Row, Transaction};
-use vintem_domain::{KeyId, Plan};
+use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
+
+pub use change::{NewKey, NewSecret, OwnChange, Terms};
 
 use crate::{FOLLOW_BUDGET, REQUEST_BUDGET, Result, Store, StoreError, within};
 
-#[derive(Debug, Clone)]
-pub struct NewKey<'a> {
-    pub hmac: [u8; 32],
-    pub pepper_id: &'a str,
-    pub shown: &'a str,
-    pub plan: Plan,
-    pub name: &'a str,
-    pub email: &'a str,
-}
-
-/// What deciding about a request needs to know of a key.
+/// What deciding about a request needs to know of one secret of a key. For a while after a rotation a key has two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
     pub id: KeyId,
     pub hmac: [u8; 32],
     pub plan: Plan,
-    pub expires_at: Option<DateTime<Utc>>,
+    /// When the key expires, or this secret of it ends: the earlier of the two.
+    pub valid_until: Option<DateTime<Utc>>,
     pub revoked: bool,
+    /// Replaced by a rotation.
+    pub is_former: bool,
+    /// Of the key, the same for all of its secrets.
     pub revision: i64,
 }
 
-/// What the operator sees of a key.
+/// What people see of a key.
 #[derive(Debug, Clone)]
 pub struct KeyDetails {
     pub id: KeyId,
@@ -37,71 +35,44 @@ pub struct KeyDetails {
     pub plan: Plan,
     pub name: String,
     pub email: String,
+    pub label: String,
     pub created_at: DateTime<Utc>,
     pub last_used_on: Option<NaiveDate>,
+    pub expires_at: Option<DateTime<Utc>>,
     pub revoked_at: Option<DateTime<Utc>>,
+    /// The secret before this one, whether it has ended or not.
+    pub former: Option<FormerSecret>,
+}
+
+#[derive(Debug, Clone)]
+pub struct FormerSecret {
+    pub shown: String,
+    pub ends_at: DateTime<Utc>,
+}
+
+/// One line of a key's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyChangeRow {
+    pub at: DateTime<Utc>,
+    pub what: KeyChange,
+    pub by: KeyActor,
+    pub was: Option<String>,
+    pub became: Option<String>,
 }
 
 impl Store {
-    pub async fn create_key(&self, key: &NewKey<'_>) -> Result<KeyRow> {
-        within(REQUEST_BUDGET, async {
-            let mut transaction = self.begin_key_change().await?;
-            let row = sqlx::query(
-                "insert into api_key (hmac, pepper_id, shown, plan, name, email, revision)
-                 values ($1, $2, $3, $4, $5, $6, nextval('api_key_revision'))
-                 returning id, hmac, plan, expires_at, revoked_at, revision",
-            )
-            .bind(key.hmac.as_slice())
-            .bind(key.pepper_id)
-            .bind(key.shown)
-            .bind(key.plan.id())
-            .bind(key.name)
-            .bind(key.email)
-            .fetch_one(&mut *transaction)
-            .await?;
-            transaction.commit().await?;
-            key_row(&row)
-        })
-        .await
-    }
-
-    /// False where no key has this id.
-    pub async fn set_key_plan(&self, id: KeyId, plan: Plan) -> Result<bool> {
-        let mut transaction = self.begin_key_change().await?;
-        let changed = sqlx::query(
-            "update api_key
-             set plan = $2, revision = nextval('api_key_revision')
-             where id = $1",
-        )
-        .bind(id)
-        .bind(plan.id())
-        .execute(&mut *transaction)
-        .await?;
-        transaction.commit().await?;
-        Ok(changed.rows_affected() > 0)
-    }
-
-    /// For good. False where no key has this id; a key that is revoked already stays as it is.
-    pub async fn revoke_key(&self, id: KeyId) -> Result<bool> {
-        let mut transaction = self.begin_key_change().await?;
-        let changed = sqlx::query(
-            "update api_key
-             set revoked_at = coalesce(revoked_at, now()), revision = nextval('api_key_revision')
-             where id = $1",
-        )
-        .bind(id)
-        .execute(&mut *transaction)
-        .await?;
-        transaction.commit().await?;
-        Ok(changed.rows_affected() > 0)
-    }
-
+    /// By either of its secrets.
     pub async fn find_key(&self, hmac: &[u8; 32]) -> Result<Option<KeyRow>> {
         within(REQUEST_BUDGET, async {
             let row = sqlx::query(
-                "select id, hmac, plan, expires_at, revoked_at, revision
+                "select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
                  from api_key
-                 where hmac = $1",
+                 where hmac = $1
+                 union all
+                 select key.id, former.hmac, plan, least(expires_at, ends_at), revoked_at, true, revision
+                 from key_former_secret former
+                 join api_key key on key.id = former.key_id
+                 where former.hmac = $1",
             )
             .bind(hmac.as_slice())
             .fetch_optional(&self.pool)
@@ -111,21 +82,34 @@ impl Store {
         .await
     }
 
-    /// The first keys that changed after this revision, in order of revision.
+    /// All secrets of the first keys that changed after this revision, in order of revision; none where no key did.
     pub async fn keys_changed_after(&self, revision: i64, most: i64) -> Result<Vec<KeyRow>> {
         within(FOLLOW_BUDGET, async {
-            let rows = sqlx::query(
-                "select id, hmac, plan, expires_at, revoked_at, revision
-                 from api_key
-                 where revision > $1
-                 order by revision
-                 limit $2",
+            let mut rows = sqlx::query(
+                "with changed as materialized (
+                     select id, hmac, plan, expires_at, revoked_at, revision
+                     from api_key
+                     where revision > $1
+                     order by revision
+                     limit $2
+                 )
+                 select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
+                 from changed
+                 union all
+                 select changed.id, former.hmac, plan, least(expires_at, ends_at), revoked_at, true, revision
+                 from changed
+                 join key_former_secret former on former.key_id = changed.id
+                 order by revision, is_former",
             )
             .bind(revision)
             .bind(most)
-            .fetch_all(&self.pool)
-            .await?;
-            rows.iter().map(key_row).collect()
+            .fetch(&self.pool);
+            // One by one: a page of rows as the driver holds them takes many times the memory.
+            let mut keys = Vec::new();
+            while let Some(row) = rows.try_next().await? {
+                keys.push(key_row(&row)?);
+            }
+            Ok(keys)
         })
         .await
     }
@@ -133,30 +117,54 @@ impl Store {
     /// For the operator, newest first, from below the id `before` on.
     pub async fn list_keys(&self, before: KeyId, most: i64) -> Result<Vec<KeyDetails>> {
         let rows = sqlx::query(
-            "select id, shown, plan, name, email, created_at, last_used_on, revoked_at
-             from api_key
-             where id < $1
-             order by id desc
-             limit $2",
+            "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
+             from (select * from api_key where id < $1 order by id desc limit $2) key
+             left join lateral (
+                 select shown, ends_at
+                 from key_former_secret
+                 where key_id = key.id
+                 order by ends_at desc
+                 limit 1
+             ) former on true
+             order by key.id desc",
         )
         .bind(before)
         .bind(most)
         .fetch_all(&self.pool)
         .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(KeyDetails {
-                    id: row.try_get("id")?,
-                    shown: row.try_get("shown")?,
-                    plan: plan(row)?,
-                    name: row.try_get("name")?,
-                    email: row.try_get("email")?,
-                    created_at: row.try_get("created_at")?,
-                    last_used_on: row.try_get("last_used_on")?,
-                    revoked_at: row.try_get("revoked_at")?,
-                })
-            })
-            .collect()
+        rows.iter().map(details).collect()
+    }
+
+    pub async fn key_details(&self, id: KeyId) -> Result<Option<KeyDetails>> {
+        within(REQUEST_BUDGET, async {
+            let row = sqlx::query(
+                "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
+                 from api_key key
+                 left join key_former_secret former on former.key_id = key.id
+                 where key.id = $1
+                 order by former.ends_at desc
+                 limit 1",
+            )
+            .bind(id)
+            .fetch_optional(&self.pool)
+            .await?;
+            row.as_ref().map(details).transpose()
+        })
+        .await
+    }
+
+    /// What happened to a key, oldest first.
+    pub async fn key_history(&self, id: KeyId) -> Result<Vec<KeyChangeRow>> {
+        let rows = sqlx::query(
+            "select at, what, by_whom, was, became
+             from key_change
+             where key_id = $1
+             order by id",
+        )
+        .bind(id)
+        .fetch_all(&self.pool)
+        .await?;
+        rows.iter().map(key_change_row).collect()
     }
 
     /// The first 12 characters of a key, as its owner is shown it.
@@ -170,14 +178,6 @@ impl Store {
         })
         .await
     }
-
-    async fn begin_key_change(&self) -> Result<Transaction<'static, Postgres>> {
-        let mut transaction = self.pool.begin().await?;
-        sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_keys')), pg_notify('vintem_keys', '')")
-            .execute(&mut *transaction)
-            .await?;
-        Ok(transaction)
-    }
 }
 
 fn key_row(row: &PgRow) -> Result<KeyRow> {
@@ -187,9 +187,40 @@ fn key_row(row: &PgRow) -> Result<KeyRow> {
         id: row.try_get("id")?,
         hmac: hmac.try_into().map_err(|_| StoreError::Foreign("an HMAC of another length".into()))?,
         plan: plan(row)?,
-        expires_at: row.try_get("expires_at")?,
+        valid_until: row.try_get("valid_until")?,
         revoked: revoked_at.is_some(),
+        is_former: row.try_get("is_former")?,
         revision: row.try_get("revision")?,
+    })
+}
+
+fn details(row: &PgRow) -> Result<KeyDetails> {
+    let former: (Option<String>, Option<DateTime<Utc>>) =
+        (row.try_get("former_shown")?, row.try_get("former_ends_at")?);
+    Ok(KeyDetails {
+        id: row.try_get("id")?,
+        shown: row.try_get("shown")?,
+        plan: plan(row)?,
+        name: row.try_get("name")?,
+        email: row.try_get("email")?,
+        label: row.try_get("label")?,
+        created_at: row.try_get("created_at")?,
+        last_used_on: row.try_get("last_used_on")?,
+        expires_at: row.try_get("expires_at")?,
+        revoked_at: row.try_get("revoked_at")?,
+        former: former.0.zip(former.1).map(|(shown, ends_at)| FormerSecret { shown, ends_at }),
+    })
+}
+
+fn key_change_row(row: &PgRow) -> Result<KeyChangeRow> {
+    let (what, by): (&str, &str) = (row.try_get("what")?, row.try_get("by_whom")?);
+    let foreign = |what: &str| StoreError::Foreign(format!("a change of a key called {what}"));
+    Ok(KeyChangeRow {
+        at: row.try_get("at")?,
+        what: KeyChange::from_id(what).ok_or_else(|| foreign(what))?,
+        by: KeyActor::from_id(by).ok_or_else(|| foreign(by))?,
+        was: row.try_get("was")?,
+        became: row.try_get("became")?,
     })
 }
 

@@ -94,13 +94,14 @@ impl Store {
 }
 
 /// The migrations in the order in which they are applied. Append only: an applied file never changes.
-const MIGRATIONS: [(i64, &str, &str); 6] = [
+const MIGRATIONS: [(i64, &str, &str); 7] = [
     (1, "data", include_str!("../migrations/0001_data.sql")),
     (2, "keys and usage", include_str!("../migrations/0002_keys_and_usage.sql")),
     (3, "ingestion", include_str!("../migrations/0003_ingestion.sql")),
     (4, "read model", include_str!("../migrations/0004_read_model.sql")),
     (5, "point in time", include_str!("../migrations/0005_point_in_time.sql")),
     (6, "usage by route", include_str!("../migrations/0006_usage_by_route.sql")),
+    (7, "keys", include_str!("../migrations/0007_keys.sql")),
 ];
 
 fn migrator() -> Migrator {

@@ -1,22 +1,20 @@
 //! Plans: what there is, and a free key for whoever asks.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vintem_domain::email::is_address;
 use vintem_domain::route::{features, restrictions};
-use vintem_domain::{AddressBucket, Plan, Problem, Text};
+use vintem_domain::{AddressBucket, KeyActor, Plan, Problem, Text};
 use vintem_meter::Cap;
-use vintem_store::keys::NewKey;
+use vintem_store::keys::{NewKey, Terms};
 
 use super::{AppState, Handlers};
+use crate::body::read_object;
 use crate::caller::Caller;
 use crate::problem::Refusal;
 use crate::{App, answer, new_key};
@@ -55,9 +53,6 @@ struct RegisteredBody<'a> {
 }
 
 const LONGEST_NAME: usize = 100;
-const LARGEST_BODY: usize = 8 * 1024;
-/// A body of 8 KB that takes longer is not meant to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A site of IPv6 (/48) may register so many times what one subscriber (/64) may.
 const SITE_FACTOR: u32 = 10;
 
@@ -91,7 +86,11 @@ async fn register_key(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let body = read_body(&headers, body).await?;
+    let expected = Text::new(
+        "The body must be one JSON object with the fields name and email, each once.",
+        "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
+    );
+    let body: RegisterBody = read_object(&headers, body, expected).await?;
     let name = read_name(body.name.as_ref())?;
     let email = read_email(body.email.as_ref())?;
     let caps = caps(&app, &caller, email);
@@ -107,8 +106,9 @@ async fn register_key(
         name,
         email,
     };
-    match app.store.create_key(&new_key).await {
-        Ok(row) => app.keyring.insert(&row),
+    let terms = Terms { by: KeyActor::Registration, ..Terms::default() };
+    match app.store.create_key_with(&new_key, &terms).await {
+        Ok(row) => app.keyring.take_in(&[row]),
         Err(error) => {
             // No key was made, so none is counted.
             app.meter.give_back_daily(&caps).await;
@@ -126,35 +126,6 @@ async fn register_key(
         rate_limit: app.settings.limits.of(Plan::Free),
     };
     Ok(answer::uncached(StatusCode::CREATED, &body))
-}
-
-async fn read_body(headers: &HeaderMap, body: Body) -> Result<RegisterBody, Problem> {
-    let mut content_types = headers.get_all(header::CONTENT_TYPE).iter();
-    let content_type = content_types.next().and_then(|value| value.to_str().ok()).unwrap_or("");
-    let essence = content_type.split(';').next().unwrap_or("").trim();
-    let is_json = essence.eq_ignore_ascii_case("application/json") && content_types.next().is_none();
-    if !is_json || headers.contains_key(header::CONTENT_ENCODING) {
-        return Err(Problem::BadBody(Text::new(
-            "Send the body as JSON, not compressed, with the header Content-Type: application/json.",
-            "Envie o corpo em JSON, sem compressão, com o cabeçalho Content-Type: application/json.",
-        )));
-    }
-    let unreadable = Problem::BadBody(Text::new(
-        "The body did not arrive whole, or is larger than 8 KB.",
-        "O corpo não chegou inteiro ou passa de 8 KB.",
-    ));
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, LARGEST_BODY).collect()).await;
-    let Ok(Ok(collected)) = collected else { return Err(unreadable) };
-    let body = collected.to_bytes();
-    let no_object = Problem::BadBody(Text::new(
-        "The body must be one JSON object with the fields name and email, each once.",
-        "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
-    ));
-    // An array of two texts would be taken for the two fields.
-    if !body.trim_ascii_start().starts_with(b"{") {
-        return Err(no_object);
-    }
-    serde_json::from_slice(&body).map_err(|_| no_object)
 }
 
 fn read_name(name: Option<&Value>) -> Result<&str, Problem> {
