@@ -249,7 +249,7 @@ fn judge(
 fn takes(route: &Route, method: &Method) -> bool {
     match route.method {
         route::Method::Get => *method == Method::GET || *method == Method::HEAD,
-        route::Method::Post => *method == Method::POST,
+        other => method.as_str() == other.name(),
     }
 }
 
@@ -258,7 +258,7 @@ fn allow(routes: &[&'static Route]) -> HeaderValue {
         .iter()
         .map(|route| match route.method {
             route::Method::Get => "GET, HEAD",
-            route::Method::Post => "POST",
+            other => other.name(),
         })
         .collect();
     HeaderValue::from_str(&methods.join(", ")).expect("plain text")
@@ -273,7 +273,7 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
 fn preflight_answer() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE"));
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static("X-API-Key, Authorization, Content-Type, If-None-Match"),

@@ -53,9 +53,11 @@ impl Code {
                 ("not_found", 404, "no such company, filing, series or path, or no value as old as asked for")
             }
             Self::MethodNotAllowed => ("method_not_allowed", 405, "the path takes other methods: see `Allow`"),
-            Self::RateLimited => {
-                ("rate_limited", 429, "too many requests, or too many new keys for a day; with `retry_after`")
-            }
+            Self::RateLimited => (
+                "rate_limited",
+                429,
+                "too many requests, or too many new keys or changes of a key for a day; with `retry_after`",
+            ),
             Self::InternalError => ("internal_error", 500, "our fault"),
             Self::DataUnavailable => ("data_unavailable", 503, "the data was never loaded; with `retry_after`"),
             Self::ServiceUnavailable => {
@@ -122,6 +124,9 @@ pub enum Problem {
     TooManyRegistrations {
         retry_after_seconds: u64,
     },
+    TooManyKeyChanges {
+        retry_after_seconds: u64,
+    },
     Internal,
     NeverLoaded {
         dataset: &'static str,
@@ -147,9 +152,10 @@ impl Problem {
             | Self::NoSuchSeries
             | Self::NothingUntil { .. } => Code::NotFound,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
-            Self::RateLimited { .. } | Self::TooManyPages { .. } | Self::TooManyRegistrations { .. } => {
-                Code::RateLimited
-            }
+            Self::RateLimited { .. }
+            | Self::TooManyPages { .. }
+            | Self::TooManyRegistrations { .. }
+            | Self::TooManyKeyChanges { .. } => Code::RateLimited,
             Self::Internal => Code::InternalError,
             Self::NeverLoaded { .. } => Code::DataUnavailable,
             Self::DependencyAway => Code::ServiceUnavailable,
@@ -161,7 +167,8 @@ impl Problem {
         match self {
             Self::RateLimited { retry_after_seconds }
             | Self::TooManyPages { retry_after_seconds }
-            | Self::TooManyRegistrations { retry_after_seconds } => Some(*retry_after_seconds),
+            | Self::TooManyRegistrations { retry_after_seconds }
+            | Self::TooManyKeyChanges { retry_after_seconds } => Some(*retry_after_seconds),
             // A first load takes minutes, a restart of a dependency seconds.
             Self::NeverLoaded { .. } => Some(60),
             Self::DependencyAway => Some(2),
@@ -212,6 +219,9 @@ impl Problem {
             Self::TooManyRegistrations { retry_after_seconds } => {
                 format!("Too many new keys for one day from this address or for this e-mail. Try again in {}.", seconds_en(*retry_after_seconds))
             }
+            Self::TooManyKeyChanges { retry_after_seconds } => {
+                format!("Too many changes of this key for one day. Try again in {}.", seconds_en(*retry_after_seconds))
+            }
             Self::Internal => "Something went wrong on our side. Try again, and tell us the request_id if it stays.".into(),
             Self::NeverLoaded { dataset } => format!("The data of `{dataset}` has not been loaded yet, so there is nothing true to answer. Try again later."),
             Self::DependencyAway => "A part of the service that this request needs is away for the moment. Try again in a few seconds.".into(),
@@ -253,6 +263,9 @@ impl Problem {
             }
             Self::TooManyRegistrations { retry_after_seconds } => {
                 format!("Chaves novas demais em um dia, deste endereço ou para este e-mail. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+            }
+            Self::TooManyKeyChanges { retry_after_seconds } => {
+                format!("Mudanças demais desta chave em um dia. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
             }
             Self::Internal => "Algo deu errado do nosso lado. Tente de novo e, se persistir, informe-nos o request_id.".into(),
             Self::NeverLoaded { dataset } => format!("Os dados de `{dataset}` ainda não foram carregados, então não há nada verdadeiro a responder. Tente mais tarde."),

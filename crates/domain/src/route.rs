@@ -9,6 +9,19 @@ use crate::plan::{Limits, Plan};
 pub enum Method {
     Get,
     Post,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
 }
 
 /// What a request is counted against.
@@ -108,6 +121,11 @@ const fn post(operation: &'static str, path: &'static str, plan: Plan, feature: 
     Route { operation, method: Method::Post, path, plan, charge: Charge::Quota, feature }
 }
 
+/// What the owner of a key does with it: with a key of any plan.
+const fn own_key(operation: &'static str, method: Method, path: &'static str) -> Route {
+    Route { operation, method, path, plan: Plan::Free, charge: Charge::Quota, feature: Feature::Service }
+}
+
 pub const ROUTES: &[Route] = &[
     page("get_health", "/health"),
     page("show_home", "/"),
@@ -160,6 +178,10 @@ pub const ROUTES: &[Route] = &[
     get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service),
     post("register_key", "/api/v1/plans/register", Plan::Free, Feature::Service),
     get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service),
+    own_key("get_key", Method::Get, "/api/v1/keys/me"),
+    own_key("update_key", Method::Patch, "/api/v1/keys/me"),
+    own_key("revoke_key", Method::Delete, "/api/v1/keys/me"),
+    own_key("rotate_key", Method::Post, "/api/v1/keys/rotate"),
     get("get_status", "/api/v1/status", Plan::Free, Feature::Service),
 ];
 

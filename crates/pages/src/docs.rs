@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Uri, header};
-use vintem_domain::route::{Charge, Method, ROUTES, Route};
+use vintem_domain::route::{Charge, ROUTES, Route};
 
 use crate::Shared;
 use crate::bundle;
@@ -59,9 +59,5 @@ fn is_of_the_api(route: &Route) -> bool {
 }
 
 fn operation(route: &Route) -> Operation {
-    let method = match route.method {
-        Method::Get => "GET",
-        Method::Post => "POST",
-    };
-    Operation { method, path: route.path, plan: route.plan.name() }
+    Operation { method: route.method.name(), path: route.path, plan: route.plan.name() }
 }

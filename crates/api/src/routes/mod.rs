@@ -5,6 +5,7 @@ mod companies;
 mod filings;
 pub mod found;
 mod health;
+mod keys;
 mod market;
 mod plans;
 pub mod provenance;
@@ -32,6 +33,7 @@ pub fn handlers() -> Handlers {
         companies::handlers(),
         filings::handlers(),
         health::handlers(),
+        keys::handlers(),
         market::handlers(),
         plans::handlers(),
         search::handlers(),
