@@ -37,6 +37,11 @@ loads FILINGS="1500000" *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-testkit --bins
     checks/with-engines checks/loads target/release/vintem target/release/under-load {{FILINGS}} --most-p99-ratio 2 {{ARGUMENTS}}
 
+# A replica with very many keys: memory a key, how long it follows them, and how soon changes are in force
+million-keys KEYS="1000000":
+    cargo build --release -p vintem-server
+    checks/with-engines checks/million-keys target/release/vintem {{KEYS}}
+
 # PostgreSQL stopped, killed and cut off, each for so long, at 300 requests a second
 postgres-away SECONDS="60":
     VINTEM_AWAY_SECONDS={{SECONDS}} checks/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use vintem_domain::route::{Feature, GATED_PARAMETERS, Method, ROUTES, Route};
+use vintem_domain::route::{Feature, GATED_PARAMETERS, ROUTES, Route};
 use vintem_domain::{Plan, VERSION};
 use vintem_testkit::{Description, Operation, Seen, TestDatabase, TestReplica, TestReplicaOptions};
 
@@ -68,8 +68,9 @@ fn differences(description: &Description, evidence: &Evidence) -> anyhow::Result
             differences.push(format!("{} is in no file", route.operation));
             continue;
         };
-        let same =
-            operation.path == route.path && operation.method == method(route) && operation.plan == route.plan.id();
+        let same = operation.path == route.path
+            && operation.method == route.method.name()
+            && operation.plan == route.plan.id();
         if !same || operation.statuses != statuses(route) || operation.gated != gated(route.operation) {
             differences.push(format!("{operation:?} is not {route:?} with {:?}", statuses(route)));
         }
@@ -97,13 +98,6 @@ fn is_described(route: &Route) -> bool {
         || ["/health", "/pricing", "/docs", "/docs/openapi.yaml", "/docs/openapi.json"].contains(&route.path)
 }
 
-fn method(route: &Route) -> &'static str {
-    match route.method {
-        Method::Get => "GET",
-        Method::Post => "POST",
-    }
-}
-
 /// The parameters of an operation that take a plan of their own.
 fn gated(operation: &str) -> BTreeMap<String, String> {
     let of_operation = GATED_PARAMETERS.iter().filter(|gated| gated.operations.contains(&operation));
@@ -113,7 +107,7 @@ fn gated(operation: &str) -> BTreeMap<String, String> {
 /// What an operation can answer, by what it is.
 fn statuses(route: &Route) -> BTreeSet<u16> {
     let mut statuses = BTreeSet::from([400, 401, 429, 500]);
-    statuses.insert(if route.method == Method::Post { 201 } else { 200 });
+    statuses.insert(success(route.operation));
     if route.feature != Feature::Service {
         statuses.insert(304);
     }
@@ -132,13 +126,24 @@ fn statuses(route: &Route) -> BTreeSet<u16> {
     statuses
 }
 
+/// What an operation answers when all is well.
+fn success(operation: &str) -> u16 {
+    match operation {
+        "register_key" => 201,
+        "revoke_key" => 204,
+        _ => 200,
+    }
+}
+
+/// Operations that make no sense without a key.
+const KEYED: [&str; 5] = ["get_usage", "get_key", "update_key", "revoke_key", "rotate_key"];
+
 fn expected_status(operation: &Operation, identity: &str, plan: Option<Plan>) -> u16 {
     let Some(plan) = plan else { return 401 };
     match Plan::from_id(&operation.plan) {
         Some(required) if plan < required => 403,
-        _ if operation.id == "get_usage" && identity == "none" => 401,
-        _ if operation.method == "POST" => 201,
-        _ => 200,
+        _ if KEYED.contains(&operation.id.as_str()) && identity == "none" => 401,
+        _ => success(&operation.id),
     }
 }
 
@@ -163,7 +168,8 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
             _ => &operation.required,
         };
         for identity in &identities {
-            let seen = replica.see(request(&replica, operation, &format!("{path}?{given}"), identity)).await?;
+            let identity = own(&replica, operation, identity).await?;
+            let seen = replica.see(request(&replica, operation, &format!("{path}?{given}"), &identity)).await?;
             evidence.plain.insert((operation.id.clone(), identity.name), (identity.plan, seen.status));
             evidence.answers.push(seen);
         }
@@ -172,6 +178,7 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
         for name in &parameters {
             let others = given.split('&').filter(|pair| !pair.starts_with(&format!("{name}=")));
             let twice = format!("{path}?{}&{name}=a&{name}=a", others.collect::<Vec<_>>().join("&"));
+            let best = own(&replica, operation, &best).await?;
             let seen = replica.see(request(&replica, operation, &twice, &best)).await?;
             if seen.status == 400 && String::from_utf8_lossy(&seen.body).contains(&format!("`{name}`")) {
                 known.insert((*name).clone());
@@ -179,6 +186,7 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
             evidence.answers.push(seen);
         }
         evidence.known_parameters.insert(operation.id.clone(), known);
+        let best = own(&replica, operation, &best).await?;
         // 304 for who has the answer, 404 for what is not there, and HEAD as GET.
         let held = request(&replica, operation, &format!("{path}?{given}"), &best).header("If-None-Match", "*");
         evidence.answers.push(replica.see(held).await?);
@@ -208,6 +216,7 @@ async fn refused_and_unloaded(operations: &[Operation]) -> anyhow::Result<Vec<Se
     for _ in 0..4 {
         for operation in operations {
             let path = format!("{}?q=a", operation.path.replace("{id}", "1"));
+            let identity = own(&replica, operation, &identity).await?;
             seen.push(replica.see(request(&replica, operation, &path, &identity)).await?);
         }
     }
@@ -229,6 +238,15 @@ async fn identities(replica: &TestReplica) -> anyhow::Result<Vec<Identity>> {
     Ok(identities)
 }
 
+/// The same identity, with another key where the operation takes its own away.
+async fn own(replica: &TestReplica, operation: &Operation, identity: &Identity) -> anyhow::Result<Identity> {
+    let mut own = identity.clone();
+    if let (Some(plan), Some(_), "revoke_key" | "rotate_key") = (identity.plan, &identity.key, operation.id.as_str()) {
+        own.key = Some(replica.create_key(plan).await?.1);
+    }
+    Ok(own)
+}
+
 /// Real ids, by the beginning of the paths that take them.
 async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 3]> {
     let filing: Value = replica.get_with("/api/v1/filings?limit=1", key).await?.json().await?;
@@ -238,9 +256,12 @@ async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'stati
 }
 
 fn request(replica: &TestReplica, operation: &Operation, path: &str, identity: &Identity) -> reqwest::RequestBuilder {
-    let mut request = match operation.method.as_str() {
-        "POST" => replica.http.post(replica.url(path)).json(&json!({"name": "Ana", "email": "ana@example.com"})),
-        _ => replica.http.get(replica.url(path)),
+    let method = operation.method.parse().expect("a method");
+    let mut request = replica.http.request(method, replica.url(path));
+    request = match operation.id.as_str() {
+        "register_key" => request.json(&json!({"name": "Ana", "email": "ana@example.com"})),
+        "update_key" => request.json(&json!({"label": "nightly report"})),
+        _ => request,
     };
     if let Some(key) = &identity.key {
         request = request.header("X-API-Key", key);

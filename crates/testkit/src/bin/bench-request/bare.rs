@@ -1,6 +1,5 @@
 //! The least that could send the same answer: an axum router with one route, served by hyper, and nothing around it.
 
-use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -97,8 +96,7 @@ async fn serve_connection(stream: TcpStream, router: Router) {
         return;
     }
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let answer = router.clone().oneshot(request.map(Body::new));
-        async move { answer.await }
+        router.clone().oneshot(request.map(Body::new))
     });
     // That a client goes away is its own business.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;

@@ -1,0 +1,113 @@
+//! Who asks to be forgotten is: nothing names the person any more, and what was used stays under a number.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use vintem_domain::{KeyActor, KeyChange, Plan};
+use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, TestReplica, eventually, run_vintem};
+
+use super::SELIC;
+use crate::{Outcome, binary, friday};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() -> Outcome {
+    let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(friday()).await?);
+    let mut process = ServedProcess::start(binary(), &database.url(), &redis.url(), &["--log", "trace"])?;
+    let http = vintem_testkit::http_client().build()?;
+    let url = |path: &str| format!("http://{}{path}", process.address);
+    let mut keys = Vec::new();
+    // The same person in two spellings, and another one.
+    for (name, email) in [
+        ("Anastásia Quixadá", "anastasia.quixada@example.com"),
+        ("Anastásia Quixadá", "Anastasia.Quixada@EXAMPLE.com"),
+        ("Beatriz Xavantina", "beatriz.xavantina@example.com"),
+    ] {
+        let request = http.post(url("/api/v1/plans/register")).json(&json!({"name": name, "email": email}));
+        let registered: Value = request.send().await?.json().await?;
+        keys.push(registered["api_key"].as_str().expect("a key").to_owned());
+    }
+    let label = http.patch(url(super::ME)).header("X-API-Key", &keys[0]).json(&json!({"label": "chave da Anastásia"}));
+    assert_eq!(label.send().await?.status(), 200);
+    let rotated: Value = http.post(url(super::ROTATE)).header("X-API-Key", &keys[0]).send().await?.json().await?;
+    keys.push(rotated["api_key"].as_str().expect("a key").to_owned());
+    for key in &keys {
+        assert_eq!(http.get(url(SELIC)).header("X-API-Key", key).send().await?.status(), 200);
+    }
+    let store = database.store()?;
+    let listed = store.list_keys(i64::MAX, 10).await?;
+    let [other, second, first] = listed.as_slice() else { panic!("three keys, not {}", listed.len()) };
+    let today = chrono::Utc::now().date_naive();
+    let used = async || {
+        let (days, _) = store.usage(first.id, today.pred_opt().expect("a day"), today, &[]).await?;
+        anyhow::Ok(days.iter().map(|(_, counts)| counts.requests).sum::<u64>())
+    };
+    // A label, a rotation, and a request with either secret.
+    eventually("the usage is stored", Duration::from_secs(10), || async { used().await.is_ok_and(|used| used == 4) })
+        .await;
+    let words = ["anast", "quixad", "ANAST"];
+    let dump = || -> anyhow::Result<String> {
+        let dump = std::process::Command::new("pg_dump").arg(database.url()).output()?;
+        anyhow::ensure!(dump.status.success(), "pg_dump");
+        Ok(String::from_utf8(dump.stdout)?)
+    };
+    let hits =
+        |text: &str| words.iter().map(|word| text.to_lowercase().matches(&word.to_lowercase()).count()).sum::<usize>();
+    assert!(hits(&dump()?) > 4, "the person is there to be forgotten");
+
+    let erasing = Instant::now();
+    let (status, printed, error) =
+        run_vintem(binary(), &database.url(), &["keys", "erase", "--email", "ANASTASIA.quixada@example.com"]).await?;
+    assert!(status.success() && printed == "Keys erased: 2\n", "{printed}{error}");
+    let erased = Instant::now();
+    for key in [&keys[0], &keys[1], &keys[3]] {
+        while http.get(url(SELIC)).header("X-API-Key", key).send().await?.status() != 401 {
+            assert!(erased.elapsed() < Duration::from_secs(1), "still good");
+        }
+    }
+    println!("refused_after_seconds: {:.2}", erasing.elapsed().as_secs_f64());
+    assert_eq!(http.get(url(SELIC)).header("X-API-Key", &keys[2]).send().await?.status(), 200, "nobody else's");
+    let dump = dump()?;
+    println!("hits_in_dump: {}", hits(&dump));
+    assert_eq!(hits(&dump), 0);
+    assert!(dump.contains("beatriz.xavantina@example.com"));
+    assert_eq!(used().await?, 4, "usage stays under the key's number");
+    for key in [first, second] {
+        let told: Vec<_> = store.key_history(key.id).await?.iter().map(|change| (change.what, change.by)).collect();
+        let (last, before) = (told[told.len() - 1], told[told.len() - 2]);
+        assert_eq!(last, (KeyChange::Erased, KeyActor::Operator));
+        assert_eq!(before, (KeyChange::Revoked, KeyActor::Operator));
+    }
+    assert_eq!(store.key_history(other.id).await?.len(), 1);
+
+    process.terminate()?;
+    assert!(process.wait(Duration::from_secs(10))?.is_some());
+    let log = process.log();
+    assert!(log.contains("\"message\":\"request\""), "requests are logged");
+    println!("hits_in_log: {}", hits(&log));
+    assert_eq!(hits(&log), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn erasing_twice_or_somebody_unknown_changes_nothing() -> Outcome {
+    let database = TestDatabase::empty().await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let store = replica.store()?;
+    let (id, _) = replica.create_key(Plan::Gold).await?;
+    assert!(store.revoke_key(id).await?);
+    let erase = async |email: &str| {
+        let command = ["keys", "erase", "--email", email, "--json"];
+        let (status, printed, error) = run_vintem(binary(), &database.url(), &command).await?;
+        anyhow::ensure!(status.success(), "{error}");
+        Ok(serde_json::from_str::<Value>(&printed)?)
+    };
+    assert_eq!(erase("nobody@example.com").await?, json!({"erased": 0, "ids": []}));
+    assert_eq!(erase("Teste@Example.com").await?, json!({"erased": 1, "ids": [id]}));
+    assert_eq!(erase("teste@example.com").await?, json!({"erased": 0, "ids": []}));
+    assert!(erase("").await.is_err(), "erased keys have no address, and are not found by that");
+    let told: Vec<_> = store.key_history(id).await?.iter().map(|change| change.what).collect();
+    assert_eq!(told, [KeyChange::Created, KeyChange::Revoked, KeyChange::Erased], "revoked once");
+    let key = store.key_details(id).await?.expect("the key is still there");
+    assert_eq!((key.name.as_str(), key.email.as_str(), key.plan), ("", "", Plan::Gold));
+    Ok(())
+}
