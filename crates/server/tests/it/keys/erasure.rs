@@ -38,8 +38,8 @@ async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() 
     let [other, second, first] = listed.as_slice() else { panic!("three keys, not {}", listed.len()) };
     let today = chrono::Utc::now().date_naive();
     let used = async || {
-        let (days, _) = store.usage(first.id, today.pred_opt().expect("a day"), today, &[]).await?;
-        anyhow::Ok(days.iter().map(|(_, counts)| counts.requests).sum::<u64>())
+        let stored = store.usage(first.id, today.pred_opt().expect("a day"), today, &[]).await?;
+        anyhow::Ok(stored.rows.iter().map(|row| row.counts.requests).sum::<u64>())
     };
     // A label, a rotation, and a request with either secret.
     eventually("the usage is stored", Duration::from_secs(10), || async { used().await.is_ok_and(|used| used == 4) })
