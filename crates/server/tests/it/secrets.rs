@@ -42,8 +42,17 @@ async fn no_key_is_found_in_dump_files_of_redis_logs_metrics_or_answers() -> Out
         let registered: Value = answer.json().await?;
         keys.push(registered["api_key"].as_str().expect("a key").to_owned());
     }
+    let mut ids = Vec::new();
     for plan in ["bronze", "platinum"] {
-        keys.push(make_key(binary(), &database, plan).await?.1);
+        let (id, key) = make_key(binary(), &database, plan).await?;
+        ids.push(id);
+        keys.push(key);
+    }
+    // New secrets of keys that have one: the former are good for a day more.
+    for key in keys.clone().iter().skip(3) {
+        let rotated = http.post(process.url("/api/v1/keys/rotate")).header("X-API-Key", key).send().await?;
+        let rotated: Value = rotated.json().await?;
+        keys.push(rotated["api_key"].as_str().expect("a key").to_owned());
     }
     let mut answers = Vec::new();
     for request in keys.iter().flat_map(|key| requests_with(&http, &process, key)) {
@@ -52,7 +61,10 @@ async fn no_key_is_found_in_dump_files_of_redis_logs_metrics_or_answers() -> Out
         answers.extend(answer.bytes().await?);
     }
     let metrics = http.get(format!("http://{}/metrics", process.admin_address)).send().await?.bytes().await?;
-    let (_, listed, _) = run_vintem(binary(), &database, &["keys", "list", "--json"]).await?;
+    let (_, mut listed, _) = run_vintem(binary(), &database, &["keys", "list", "--json"]).await?;
+    for id in ids {
+        listed.push_str(&run_vintem(binary(), &database, &["keys", "history", &id.to_string()]).await?.1);
+    }
     // Usage has been moved to PostgreSQL, so that the dump holds all that is ever stored of a request.
     let moved = || async { redis.ask::<Vec<String>>(&["KEYS", "*usage:batch*"]).is_ok_and(|left| left.is_empty()) };
     vintem_testkit::eventually("all usage is drained", Duration::from_secs(10), moved).await;
@@ -111,6 +123,7 @@ fn requests_with(http: &reqwest::Client, process: &ServedProcess, key: &str) -> 
     let mut requests = vec![
         get(USAGE).header("X-API-Key", key),
         get(USAGE).bearer_auth(key),
+        get("/api/v1/keys/me").header("X-API-Key", key),
         get(USAGE).header("X-API-Key", key).bearer_auth(vintem_api::new_key().reveal()),
         get(USAGE).header("X-API-Key", format!("{key}x")),
         get(USAGE).header("X-API-Key", key.replace("vtm_", "VTM_")),
