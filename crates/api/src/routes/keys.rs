@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post};
 use chrono::{NaiveDate, TimeDelta};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use vintem_domain::key::is_label;
 use vintem_domain::{KeyId, Problem, Text};
@@ -40,6 +40,8 @@ struct UpdateBody {
 
 #[derive(Deserialize, Default)]
 struct RotateBody {
+    /// `null` is not a number: it is told from a field that is not there.
+    #[serde(default, deserialize_with = "given")]
     grace_seconds: Option<Value>,
 }
 
@@ -154,6 +156,10 @@ fn read_label(label: Option<&Value>) -> Result<&str, Problem> {
     })
 }
 
+fn given<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(field).map(Some)
+}
+
 fn read_grace(grace: Option<&Value>) -> Result<u32, Problem> {
     let Some(grace) = grace else { return Ok(LONGEST_GRACE_SECONDS) };
     let seconds = grace.as_u64().and_then(|seconds| u32::try_from(seconds).ok());
@@ -176,6 +182,8 @@ mod tests {
         for value in [json!(-1), json!(86_401), json!(1.5), json!("5"), json!(null), json!(u64::MAX), json!([])] {
             assert!(read_grace(Some(&value)).is_err(), "{value}");
         }
+        let read = |body: &str| serde_json::from_str::<RotateBody>(body).expect("an object").grace_seconds;
+        assert_eq!((read("{}"), read(r#"{"grace_seconds":null}"#)), (None, Some(Value::Null)));
     }
 
     #[test]

@@ -95,9 +95,8 @@ async fn serve_connection(stream: TcpStream, router: Router) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        router.clone().oneshot(request.map(Body::new))
-    });
+    let service =
+        service_fn(move |request: http::Request<hyper::body::Incoming>| router.clone().oneshot(request.map(Body::new)));
     // That a client goes away is its own business.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
