@@ -34,7 +34,7 @@ read-model FILINGS="5000000":
 
 # 200 loads in a minute into 1.5 million filings, at 500 requests a second
 loads FILINGS="1500000" *ARGUMENTS:
-    cargo build --release -p vintem-server -p vintem-testkit --bins
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin under-load
     checks/with-engines checks/loads target/release/vintem target/release/under-load {{FILINGS}} --most-p99-ratio 2 {{ARGUMENTS}}
 
 # A replica with very many keys: memory a key, how long it follows them, and how soon changes are in force
@@ -96,7 +96,7 @@ documents:
 
 # Fill an empty database at full size from the stand-ins of the upstreams, by one command, and hold it to the contract
 full-fill DIR="":
-    cargo build --release -p vintem-server -p vintem-testkit --bins
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin upstreams
     checks/with-engines checks/full-fill target/release/vintem target/release/upstreams {{DIR}}
 
 # How fast filings enter the store, beside a bare COPY of the same rows
@@ -111,8 +111,18 @@ bench-search *ARGUMENTS:
 
 # What a request costs through the whole service, beside a bare axum server that sends the same bytes
 bench-request *ARGUMENTS:
-    cargo build --release -p vintem-server -p vintem-testkit --bins
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-request
     checks/with-engines target/release/bench-request {{ARGUMENTS}}
+
+# Three times as many requests as the service can answer, for a minute
+overload *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin overload
+    checks/with-engines target/release/overload {{ARGUMENTS}}
+
+# What callers take of Redis' memory: a Platinum and a Free key at their limit, and 100,000 active keys
+redis-memory *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin redis-memory
+    checks/with-engines target/release/redis-memory {{ARGUMENTS}}
 
 # Let libFuzzer make up what comes from outside, MINUTES for each reader and parser
 fuzz MINUTES *TARGETS:

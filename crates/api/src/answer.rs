@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use vintem_snapshot::Snapshot;
 
 use crate::App;
 use crate::caller::Caller;
+use crate::front::Lasting;
 use crate::params::Page;
 use crate::routes::found::FacetsBody;
 use crate::routes::status;
@@ -19,16 +20,20 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A JSON answer that nobody may keep: what concerns one key.
 pub fn uncached(status: StatusCode, body: &impl Serialize) -> Response {
-    with_cache_control(status, body, HeaderValue::from_static("no-store"))
+    with_cache_control(status, json(body), HeaderValue::from_static("no-store"))
 }
 
 /// A JSON answer that is the same for all callers of a language.
 pub fn shared(caller: &Caller, body: &impl Serialize) -> Response {
-    with_cache_control(StatusCode::OK, body, cache_control(caller))
+    with_cache_control(StatusCode::OK, json(body), cache_control(caller))
 }
 
-fn with_cache_control(status: StatusCode, body: &impl Serialize, cache_control: HeaderValue) -> Response {
-    let mut response = Response::new(Body::from(serde_json::to_vec(body).expect("bodies have text keys only")));
+fn json(body: &impl Serialize) -> Bytes {
+    serde_json::to_vec(body).expect("bodies have text keys only").into()
+}
+
+fn with_cache_control(status: StatusCode, body: Bytes, cache_control: HeaderValue) -> Response {
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     // Room for all that an answer carries: it is not to grow step by step.
     response.headers_mut().reserve(32);
@@ -45,6 +50,8 @@ pub struct Tag<'a> {
     /// When what is served was loaded; of several datasets the oldest.
     as_of: Option<HeaderValue>,
     stale: bool,
+    /// Whether all of it follows from the snapshot and the day.
+    is_lasting: bool,
 }
 
 impl<'a> Tag<'a> {
@@ -63,16 +70,26 @@ impl<'a> Tag<'a> {
         (caller.path(), caller.query()).hash(&mut hasher);
         more.hash(&mut hasher);
         let etag = HeaderValue::from_str(&format!("W/\"{:016x}\"", hasher.finish())).expect("hexadecimal digits");
-        Self { caller, etag, as_of, stale }
+        // Whether the registry is stale follows from the hour too.
+        let is_lasting = !datasets.contains(&Dataset::Companies);
+        Self { caller, etag, as_of, stale, is_lasting }
     }
 
     /// The answer, or 304 if the caller has it already; then `body` is not made.
     pub fn answer<B: Serialize>(self, body: impl FnOnce() -> B) -> Response {
-        let mut response = if self.is_held() { Response::new(Body::empty()) } else { shared(self.caller, &body()) };
-        if self.is_held() {
+        let mut response = if self.is_held() {
+            let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response.headers_mut().insert(header::CACHE_CONTROL, cache_control(self.caller));
-        }
+            response
+        } else {
+            let body = json(&body());
+            let mut response = with_cache_control(StatusCode::OK, body.clone(), cache_control(self.caller));
+            if self.is_lasting {
+                response.extensions_mut().insert(Lasting(body));
+            }
+            response
+        };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, self.etag);
         if let Some(as_of) = self.as_of {

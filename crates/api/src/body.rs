@@ -6,11 +6,14 @@ use axum::body::{Body, Bytes};
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use vintem_domain::{Problem, Text};
 
 const LARGEST_BODY: usize = 8 * 1024;
 /// A body of 8 KB that takes longer is not meant to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bodies that are awaited at once: who sends them slowly must not take the room of all who send none.
+static AWAITED: Semaphore = Semaphore::const_new(64);
 
 /// `expected` says what the object should have been. Fields that `T` does not name are never bound.
 pub async fn read_object<T: DeserializeOwned>(headers: &HeaderMap, body: Body, expected: Text) -> Result<T, Problem> {
@@ -48,6 +51,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 async fn read_whole(body: Body) -> Result<Bytes, Problem> {
+    let _awaited = AWAITED.try_acquire().map_err(|_| Problem::Overloaded)?;
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, LARGEST_BODY).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         _ => Err(Problem::BadBody(Text::new(

@@ -1,8 +1,12 @@
 //! The outermost layer, in the order in which a request is judged: who calls → limit → key → route → plan → handler.
-//! It puts the headers on every answer, whoever gave it, and notes the outcome.
+//! It puts the headers on every answer, whoever gave it, and notes the outcome. Before all of that it is asked whether
+//! there is room for one more (`shed.rs`).
+
+mod kept;
+mod shed;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,10 +23,14 @@ use vintem_meter::{Verdict, Visit, Visitor};
 
 use crate::App;
 use crate::caller::{Caller, CallerDetails};
-use crate::identity::{Credential, PeerAddress, client_address, credential};
+use crate::doorway::Doorway;
+use crate::identity::{Credential, client_address, credential};
 use crate::keyring::KeyVerdict;
+use crate::observe::{NO_OPERATION, RouteMetrics};
 use crate::params::Query;
 use crate::problem::{self, Refusal};
+pub use kept::Lasting;
+use kept::{KeptAnswers, MadeOf};
 
 /// What an address may read of pages, documents and preflights in one window.
 const PAGES_PER_WINDOW: u32 = 600;
@@ -33,12 +41,22 @@ const LONGEST_ADDRESS: usize = 8192;
 pub struct Front {
     app: Arc<App>,
     /// The methods of each path, found as axum finds them.
-    paths: matchit::Router<Vec<&'static Route>>,
+    paths: matchit::Router<Vec<Served>>,
     /// The handlers, and the same for who takes compressed answers.
     routes: Router,
     compressed: Router,
     /// By rank of the plan.
     policies: [PlanHeaders; 4],
+    doorway: Doorway,
+    /// Of requests that no route takes.
+    no_metrics: &'static RouteMetrics,
+}
+
+/// A route, the answers of it that were made already, and what is recorded of it.
+struct Served {
+    route: &'static Route,
+    kept: KeptAnswers,
+    metrics: &'static RouteMetrics,
 }
 
 /// What the headers of a plan say of every request.
@@ -50,9 +68,10 @@ struct PlanHeaders {
 
 impl Front {
     pub fn new(app: Arc<App>, routes: Router, compressed: Router) -> Self {
-        let mut by_path: HashMap<&'static str, Vec<&'static Route>> = HashMap::new();
+        let mut by_path: HashMap<&'static str, Vec<Served>> = HashMap::new();
         for route in ROUTES {
-            by_path.entry(route.path).or_default().push(route);
+            let (kept, metrics) = (KeptAnswers::default(), RouteMetrics::of(route.operation));
+            by_path.entry(route.path).or_default().push(Served { route, kept, metrics });
         }
         let mut paths = matchit::Router::new();
         for (path, routes) in by_path {
@@ -62,10 +81,11 @@ impl Front {
         let policy = |plan: Plan| format!("\"{}\";q={};w={}", plan.id(), limits.of(plan), limits.window_seconds);
         let policies = Plan::ALL.map(|plan| PlanHeaders {
             plan: HeaderValue::from_static(plan.id()),
-            limit: HeaderValue::from(limits.of(plan)),
-            policy: HeaderValue::from_str(&policy(plan)).expect("plain text"),
+            limit: for_ever(limits.of(plan).to_string()),
+            policy: for_ever(policy(plan)),
         });
-        Self { app, paths, routes, compressed, policies }
+        let doorway = shed::doorway(app.settings.most_in_flight);
+        Self { app, paths, routes, compressed, policies, doorway, no_metrics: RouteMetrics::of(NO_OPERATION) }
     }
 
     /// The handler's own answer.
@@ -78,7 +98,7 @@ impl Front {
         }
     }
 
-    fn routes(&self, path: &str) -> &[&'static Route] {
+    fn routes(&self, path: &str) -> &[Served] {
         self.paths.at(path).map_or(&[], |found| found.value.as_slice())
     }
 }
@@ -100,73 +120,77 @@ struct Standing {
 }
 
 impl Front {
-    pub async fn answer(&self, mut request: Request) -> Response {
+    async fn answer(&self, mut request: Request, peer: IpAddr) -> Response {
         let started = Instant::now();
         let app = &self.app;
         let headers = request.headers();
-        let peer = request.extensions().get::<PeerAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
         let client = client_address(peer, headers, &app.settings.trusted_proxies);
-        let lang = headers
-            .get(header::ACCEPT_LANGUAGE)
-            .and_then(|value| value.to_str().ok())
-            .map_or(Lang::En, Lang::from_accept_language);
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let lang = language(headers);
+        let (method, path) = (request.method().clone(), request.uri().path());
         let preflight = is_preflight(&method, headers);
-        let routes = self.routes(uri.path());
-        let route = routes.iter().copied().find(|route| takes(route, &method));
+        let routes = self.routes(path);
+        let served = routes.iter().find(|served| takes(served.route, &method));
+        let route = served.map(|served| served.route);
 
         let identity = identify(app, headers).await;
-        let visit = visit(app, &identity, client, preflight, route, uri.path());
+        let visit = visit(app, &identity, client, preflight, route, path);
         let verdict = app.meter.admit(&visit).await;
         let is_page = visit.charge != vintem_meter::Charge::Quota;
-        let request_id = request_id(verdict.now_us, rand::random());
+        let request_id = RequestId::new(verdict.now_us, rand::random());
 
         let judged = if verdict.admitted {
             judge(&identity, preflight, &request, routes, route)
         } else {
             Err(refused(seconds_up(verdict.wait_us), is_page))
         };
-        let mut response = match judged {
-            Err(problem) => Refusal(problem).into_response(),
-            Ok(()) if preflight => preflight_answer(),
-            Ok(()) => {
-                let caller = CallerDetails {
-                    plan: identity.plan,
-                    key: identity.key,
-                    lang,
-                    address: client,
-                    admitted_at_us: verdict.now_us,
-                    if_none_match: request.headers().get(header::IF_NONE_MATCH).cloned(),
-                    uri,
-                };
-                request.extensions_mut().insert(Caller(Arc::new(caller)));
-                self.handle(request).await
+        let place = served.and_then(|served| served.kept.place(served.route, &request, &identity, lang));
+        let mut standing = standing(&verdict);
+        let kept = place.filter(|_| judged.is_ok()).and_then(|place| place.answer(&app.snapshot, app.clock.now()));
+        let response = if let Some(mut response) = kept {
+            self.write_standing(response.headers_mut(), identity.plan, &standing, &request_id);
+            response
+        } else {
+            let made_of = place.and_then(|_| MadeOf::now(&app.snapshot, app.clock.now()));
+            let mut response = match judged {
+                Err(problem) => Refusal(problem).into_response(),
+                Ok(()) if preflight => preflight_answer(),
+                Ok(()) => {
+                    let caller = CallerDetails {
+                        plan: identity.plan,
+                        key: identity.key,
+                        lang,
+                        address: client,
+                        admitted_at_us: verdict.now_us,
+                        if_none_match: request.headers().get(header::IF_NONE_MATCH).cloned(),
+                        uri: request.uri().clone(),
+                    };
+                    request.extensions_mut().insert(Caller(Arc::new(caller)));
+                    self.handle(request).await
+                }
+            };
+            if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+                response = problem::write(&problem, lang, request_id.as_str(), &app.settings.public_url);
+                if problem == Problem::MethodNotAllowed {
+                    response.headers_mut().insert(header::ALLOW, allow(routes));
+                }
+                if let (Code::RateLimited, Some(wait)) = (problem.code(), problem.retry_after_seconds()) {
+                    standing.seconds = wait;
+                }
             }
+            self.write_headers(response.headers_mut(), &identity, &standing, &request_id);
+            if let (Some(place), Some(made_of)) = (place, made_of) {
+                place.keep(made_of, &app.snapshot, app.clock.now(), &mut response);
+            }
+            response
         };
-        let problem = response.extensions_mut().remove::<Problem>();
-        if let Some(problem) = &problem {
-            response = problem::write(problem, lang, text(&request_id), &app.settings.public_url);
-            if *problem == Problem::MethodNotAllowed {
-                response.headers_mut().insert(header::ALLOW, allow(routes));
-            }
-        }
 
         let status = response.status();
         if let (Some(key), Some(group)) = (identity.key, visit.counted) {
             app.meter.note_outcome(key, group, verdict.now_us, Outcome::of_status(status.as_u16()));
         }
-        let mut standing = standing(&verdict);
-        if let Some(wait) = problem
-            .filter(|problem| problem.code() == Code::RateLimited)
-            .and_then(|problem| problem.retry_after_seconds())
-        {
-            standing.seconds = wait;
-        }
-        self.write_headers(response.headers_mut(), &identity, &standing, request_id.clone());
-        let operation = route.map_or("none", |route| route.operation);
-        observe(operation, identity.plan, status, started);
+        served.map_or(self.no_metrics, |served| served.metrics).note(identity.plan, status, started);
         tracing::info!(
-            request_id = text(&request_id),
+            request_id = request_id.as_str(),
             method = method.as_str(),
             route = route.map_or("none", |route| route.path),
             status = status.as_u16(),
@@ -178,6 +202,11 @@ impl Front {
         );
         response
     }
+}
+
+fn language(headers: &HeaderMap) -> Lang {
+    let said = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    said.map_or(Lang::En, Lang::from_accept_language)
 }
 
 /// A bad or contradictory key counts as its address, on the Free plan.
@@ -219,7 +248,7 @@ fn judge(
     identity: &Identity,
     preflight: bool,
     request: &Request,
-    routes: &[&'static Route],
+    routes: &[Served],
     route: Option<&Route>,
 ) -> Result<(), Problem> {
     if let Some(objection) = &identity.objection {
@@ -253,10 +282,10 @@ fn takes(route: &Route, method: &Method) -> bool {
     }
 }
 
-fn allow(routes: &[&'static Route]) -> HeaderValue {
+fn allow(routes: &[Served]) -> HeaderValue {
     let methods: Vec<&str> = routes
         .iter()
-        .map(|route| match route.method {
+        .map(|served| match served.route.method {
             route::Method::Get => "GET, HEAD",
             other => other.name(),
         })
@@ -304,23 +333,12 @@ const NO_CONTENT_OF_OTHERS: HeaderValue = HeaderValue::from_static("default-src 
 
 impl Front {
     /// What every answer carries, whoever gave it.
-    fn write_headers(
-        &self,
-        headers: &mut HeaderMap,
-        identity: &Identity,
-        standing: &Standing,
-        request_id: HeaderValue,
-    ) {
+    fn write_headers(&self, headers: &mut HeaderMap, identity: &Identity, standing: &Standing, request_id: &RequestId) {
         let of_plan = &self.policies[identity.plan as usize];
-        let draft = format!("\"{}\";r={};t={}", identity.plan.id(), standing.remaining, standing.seconds);
         headers.reserve(20);
         headers.insert(X_RATELIMIT_LIMIT, of_plan.limit.clone());
-        headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(standing.remaining));
-        headers.insert(X_RATELIMIT_RESET, HeaderValue::from(standing.reset_at_seconds));
         headers.insert(RATELIMIT_POLICY, of_plan.policy.clone());
-        headers.insert(RATELIMIT, HeaderValue::try_from(draft).expect("digits and plan names"));
         headers.insert(X_PLAN, of_plan.plan.clone());
-        headers.insert(X_REQUEST_ID, request_id);
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
         headers.insert(header::VARY, VARY);
@@ -330,36 +348,91 @@ impl Front {
         if self.app.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()) {
             headers.insert(X_DATA_SOURCE, HeaderValue::from_static("synthetic"));
         }
+        self.write_standing(headers, identity.plan, standing, request_id);
+    }
+
+    /// What of it differs from one answer to the next.
+    fn write_standing(&self, headers: &mut HeaderMap, plan: Plan, standing: &Standing, request_id: &RequestId) {
+        let (remaining, seconds) = (Digits::of(standing.remaining.into()), Digits::of(standing.seconds));
+        let mut draft = [0; 64];
+        let parts = [b"\"", plan.id().as_bytes(), b"\";r=", remaining.as_bytes(), b";t=", seconds.as_bytes()];
+        let mut length = 0;
+        for part in parts {
+            draft[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).expect("digits and plan names");
+        headers.insert(X_RATELIMIT_REMAINING, value(remaining.as_bytes()));
+        headers.insert(X_RATELIMIT_RESET, value(Digits::of(standing.reset_at_seconds).as_bytes()));
+        headers.insert(RATELIMIT, value(&draft[..length]));
+        headers.insert(X_REQUEST_ID, value(&request_id.0));
+    }
+}
+
+/// A value that is copied into every answer: of what is never freed a copy costs nothing.
+fn for_ever(text: String) -> HeaderValue {
+    HeaderValue::from_static(text.leak())
+}
+
+/// A number as text, without a place in memory of its own: every answer has several.
+struct Digits {
+    text: [u8; 20],
+    from: usize,
+}
+
+impl Digits {
+    fn of(mut number: u64) -> Self {
+        let (mut text, mut from) = ([b'0'; 20], 20);
+        loop {
+            from -= 1;
+            text[from] += (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Self { text, from };
+            }
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.text[self.from..]
     }
 }
 
 /// The instant of admission, so that ids sort by time, and what tells apart those of one instant; both in hexadecimal.
-fn request_id(now_us: u64, random: u64) -> HeaderValue {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut id = [b'-'; 25];
-    let mut write = |range: std::ops::Range<usize>, mut rest: u64| {
-        for place in id[range].iter_mut().rev() {
-            *place = DIGITS[(rest % 16) as usize];
-            rest /= 16;
-        }
-    };
-    write(0..14, now_us);
-    write(15..25, random);
-    HeaderValue::from_bytes(&id).expect("hexadecimal digits")
-}
+struct RequestId([u8; 25]);
 
-/// Of a header that was made of text.
-fn text(value: &HeaderValue) -> &str {
-    value.to_str().unwrap_or_default()
-}
+impl RequestId {
+    fn new(now_us: u64, random: u64) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut id = [b'-'; 25];
+        let mut write = |range: std::ops::Range<usize>, mut rest: u64| {
+            for place in id[range].iter_mut().rev() {
+                *place = DIGITS[(rest % 16) as usize];
+                rest /= 16;
+            }
+        };
+        write(0..14, now_us);
+        write(15..25, random);
+        Self(id)
+    }
 
-fn observe(operation: &'static str, plan: Plan, status: StatusCode, started: Instant) {
-    let status = status.as_str().to_owned();
-    metrics::counter!("vintem_requests_total", "route" => operation, "plan" => plan.id(), "status" => status)
-        .increment(1);
-    metrics::histogram!("vintem_request_seconds", "route" => operation).record(started.elapsed().as_secs_f64());
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("hexadecimal digits")
+    }
 }
 
 fn seconds_up(micros: u64) -> u64 {
     micros.div_ceil(1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_those_of_the_number() {
+        for number in [0, 7, 10, 2000, 1_763_233_000, u64::MAX] {
+            assert_eq!(Digits::of(number).as_bytes(), number.to_string().as_bytes());
+        }
+    }
 }

@@ -9,10 +9,6 @@ use vintem_domain::ApiKey;
 pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The other end of the connection, put into the request by who accepted it.
-#[derive(Debug, Clone, Copy)]
-pub struct PeerAddress(pub IpAddr);
-
 /// What a request says of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {

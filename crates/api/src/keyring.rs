@@ -79,9 +79,9 @@ pub enum KeyVerdict {
 /// An absent key is not asked for again for so long.
 const ABSENCE_REMEMBERED: Duration = Duration::from_secs(10);
 const MOST_ABSENCES: u64 = 100_000;
-/// Look-ups of keys that are not in memory, at once; and how long one waits for its turn.
+/// Look-ups of keys that are not in memory, at once; and how long one may take, the wait for its turn included.
 const MOST_LOOKUPS: usize = 4;
-const LOOKUP_WAIT: Duration = Duration::from_millis(500);
+const LOOKUP_BUDGET: Duration = Duration::from_millis(500);
 /// Keys that are read in one go.
 const PAGE: i64 = 10_000;
 /// Keys that are taken in before other tasks have their turn.
@@ -143,25 +143,20 @@ impl Keyring {
 
     /// From memory; a key that is not there costs one look-up, as it may have been made elsewhere a moment ago.
     pub async fn verdict(&self, key: &ApiKey) -> KeyVerdict {
-        // A note leads to the entry and is no copy of it: what befalls the key is in force at once.
-        let note = self.notes.note(key);
-        if let Some(entry) = self.notes.find(note).and_then(|fingerprint| self.table.find(&fingerprint)) {
-            return self.judge(&entry);
-        }
-        let hmac = self.pepper.hmac(key.reveal());
+        let hmac = match self.find(key) {
+            Ok(entry) => return self.judge(&entry),
+            Err(hmac) => hmac,
+        };
         let fingerprint = fingerprint(&hmac);
-        if let Some(entry) = self.table.find(&fingerprint) {
-            self.notes.add(note, fingerprint);
-            return self.judge(&entry);
-        }
         if self.absent.contains_key(&fingerprint) {
             return KeyVerdict::Invalid;
         }
         // A bounded number at once: keys that are guessed must not take the connections from all else.
-        let found = match tokio::time::timeout(LOOKUP_WAIT, self.lookups.acquire()).await {
-            Ok(Ok(_place)) => self.store.find_key(&hmac).await,
-            _ => return KeyVerdict::Unknown,
-        };
+        let looked_up = tokio::time::timeout(LOOKUP_BUDGET, async {
+            let _place = self.lookups.acquire().await;
+            self.store.find_key(&hmac).await
+        });
+        let Ok(found) = looked_up.await else { return KeyVerdict::Unknown };
         match found {
             Ok(Some(row)) => {
                 self.take_in(&[row]);
@@ -176,6 +171,28 @@ impl Keyring {
                 KeyVerdict::Unknown
             }
         }
+    }
+
+    /// A key that memory knows to be good; the store is not asked.
+    pub fn known(&self, key: &ApiKey) -> Option<(KeyId, Plan)> {
+        match self.judge(&self.find(key).ok()?) {
+            KeyVerdict::Valid { id, plan } => Some((id, plan)),
+            _ => None,
+        }
+    }
+
+    /// What memory holds of a key, or else what the store would find it by.
+    fn find(&self, key: &ApiKey) -> Result<Entry, [u8; 32]> {
+        // A note leads to the entry and is no copy of it: what befalls the key is in force at once.
+        let note = self.notes.note(key);
+        if let Some(entry) = self.notes.find(note).and_then(|fingerprint| self.table.find(&fingerprint)) {
+            return Ok(entry);
+        }
+        let hmac = self.pepper.hmac(key.reveal());
+        let fingerprint = fingerprint(&hmac);
+        let entry = self.table.find(&fingerprint).ok_or(hmac)?;
+        self.notes.add(note, fingerprint);
+        Ok(entry)
     }
 
     /// By the clock of this moment: a grace and an expiry end without anybody's doing.

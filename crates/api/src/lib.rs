@@ -4,21 +4,22 @@
 //! and what needs Postgres answers 503. With Redis away all goes on: the meter limits and counts by itself.
 
 mod answer;
+mod aside;
 mod body;
 mod caller;
+mod doorway;
 mod front;
 mod identity;
 mod keyring;
 mod number;
+mod observe;
 mod params;
 mod problem;
 mod routes;
 
-use std::convert::Infallible;
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::Request;
@@ -35,7 +36,7 @@ use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
 
 use front::Front;
-pub use identity::{Credential, PeerAddress, client_address, credential};
+pub use identity::{Credential, client_address, credential};
 pub use keyring::{Keyring, Pepper, new_key};
 
 /// What an operator may set of the API.
@@ -48,6 +49,8 @@ pub struct ApiSettings {
     pub trusted_proxies: Vec<IpNet>,
     /// New keys a day for an address, and for an e-mail.
     pub registrations_per_day: u32,
+    /// Requests under way at once, beyond which further ones are shed.
+    pub most_in_flight: usize,
 }
 
 /// Everything that answering needs.
@@ -106,17 +109,9 @@ pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Servi
 #[derive(Clone)]
 pub struct Service(Arc<Front>);
 
-impl tower::Service<Request> for Service {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        let front = self.0.clone();
-        Box::pin(async move { Ok(front.answer(request).await) })
+impl Service {
+    /// The answer to a request that came from this address.
+    pub async fn answer(self, request: Request, peer: IpAddr) -> Response {
+        self.0.answer_if_there_is_room(request, peer).await
     }
 }

@@ -18,10 +18,11 @@ pub enum Code {
     InternalError,
     DataUnavailable,
     ServiceUnavailable,
+    Overloaded,
 }
 
 impl Code {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::InvalidApiKey,
@@ -32,6 +33,7 @@ impl Code {
         Self::InternalError,
         Self::DataUnavailable,
         Self::ServiceUnavailable,
+        Self::Overloaded,
     ];
 
     /// Its `error`, its status, and when it is given, as the documents say it.
@@ -62,6 +64,9 @@ impl Code {
             Self::DataUnavailable => ("data_unavailable", 503, "the data was never loaded; with `retry_after`"),
             Self::ServiceUnavailable => {
                 ("service_unavailable", 503, "an engine that the request needs is away; with `retry_after`")
+            }
+            Self::Overloaded => {
+                ("overloaded", 503, "more requests at once than we can answer in good time; with `retry_after`")
             }
         }
     }
@@ -132,6 +137,8 @@ pub enum Problem {
         dataset: &'static str,
     },
     DependencyAway,
+    /// Shed: more is under way than would be answered in good time.
+    Overloaded,
 }
 
 impl Problem {
@@ -159,6 +166,7 @@ impl Problem {
             Self::Internal => Code::InternalError,
             Self::NeverLoaded { .. } => Code::DataUnavailable,
             Self::DependencyAway => Code::ServiceUnavailable,
+            Self::Overloaded => Code::Overloaded,
         }
     }
 
@@ -172,6 +180,8 @@ impl Problem {
             // A first load takes minutes, a restart of a dependency seconds.
             Self::NeverLoaded { .. } => Some(60),
             Self::DependencyAway => Some(2),
+            // What is under way is answered in a fraction of a second.
+            Self::Overloaded => Some(1),
             _ => None,
         }
     }
@@ -225,6 +235,7 @@ impl Problem {
             Self::Internal => "Something went wrong on our side. Try again, and tell us the request_id if it stays.".into(),
             Self::NeverLoaded { dataset } => format!("The data of `{dataset}` has not been loaded yet, so there is nothing true to answer. Try again later."),
             Self::DependencyAway => "A part of the service that this request needs is away for the moment. Try again in a few seconds.".into(),
+            Self::Overloaded => "We are asked for more than we can answer in good time. Nothing is wrong with the request: try again in a second, then less and less often.".into(),
         }
     }
 
@@ -270,6 +281,7 @@ impl Problem {
             Self::Internal => "Algo deu errado do nosso lado. Tente de novo e, se persistir, informe-nos o request_id.".into(),
             Self::NeverLoaded { dataset } => format!("Os dados de `{dataset}` ainda não foram carregados, então não há nada verdadeiro a responder. Tente mais tarde."),
             Self::DependencyAway => "Uma parte do serviço de que esta requisição precisa está fora no momento. Tente de novo em alguns segundos.".into(),
+            Self::Overloaded => "Recebemos mais requisições do que conseguimos responder a tempo. Não há nada de errado com a sua: tente de novo em um segundo e, depois, cada vez mais espaçado.".into(),
         }
     }
 }

@@ -46,6 +46,7 @@ end
 -- While the clock has never been later than now, no log holds an instant after it, and little needs to be looked at.
 local is_latest = now >= tonumber(call('GET', KEYS[1]) or 0)
 local now_text, cutoff, day = text(now), text(now - window), text(math.floor(now / 86400000000))
+local lifetime = lifetime_of(window)
 if is_latest then call('SET', KEYS[1], now_text) end
 
 local answer, size, log = {now, live}, 2, 4
@@ -66,12 +67,9 @@ while ARGV[at] do
     else
       -- Most pass: put it down first, and take it back from those that do not.
       local held = call('RPUSH', key, now_text)
-      if held == 1 then
-        renew(key, window)
-      elseif call('LINDEX', key, 0) <= cutoff then
-        held = held - forget(key, cutoff)
-        renew(key, window)
-      end
+      local gone = held > 1 and forget(key, cutoff) or 0
+      held = held - gone
+      if held == 1 or gone > 0 then call('PEXPIRE', key, lifetime) end
       if held <= limit then
         size = size + 1
         answer[size] = limit - held
@@ -80,7 +78,7 @@ while ARGV[at] do
         refuse_or_show(look(key, limit, window, now))
       end
     end
-    if ARGV[ask] ~= '' then count(ARGV[ask] .. day, 1) end
+    if ARGV[ask] ~= '' then count(ARGV[ask] .. day, '1') end
   end
   at = at + asks
 end

@@ -1,5 +1,7 @@
 -- The exact sliding log: a list of the instants (microseconds) at which a caller was admitted.
 -- Shared by the scripts that follow it; `now` is the one clock of all replicas.
+-- Numbers that do not change are written as text: Redis formats every other one as a float, which takes as long again
+-- as the command.
 local call = redis.call
 
 local function clock()
@@ -11,19 +13,25 @@ local function text(instant) return string.format('%.0f', instant) end
 
 -- Forgets the admissions up to `cutoff`, which is text: instants of our time have as many digits as each other.
 local function forget(log, cutoff)
+  -- Of a caller with a steady pace one goes when one comes.
+  for gone = 0, 1 do
+    local first = call('LINDEX', log, '0')
+    if not first or first > cutoff then return gone end
+    call('LPOP', log)
+  end
   local gone = 0
   repeat
-    local some, expired = call('LRANGE', log, gone, gone + 3), 0
+    local some, expired = call('LRANGE', log, gone, gone + 7), 0
     while some[expired + 1] and some[expired + 1] <= cutoff do expired = expired + 1 end
     gone = gone + expired
-  until expired < 4
-  if gone > 0 then call('LTRIM', log, gone, -1) end
-  return gone
+  until expired < 8
+  if gone > 0 then call('LTRIM', log, gone, '-1') end
+  return gone + 2
 end
 
 -- How many admissions lie within the window, and the instant to reckon with.
 local function held(log, window, now)
-  local last = tonumber(call('LINDEX', log, -1))
+  local last = tonumber(call('LINDEX', log, '-1'))
   if not last then return 0, now end
   -- The clock went back. A little: time stands still until it is caught up. By more than a window: start anew.
   if last - now > window or now - last >= window then
@@ -40,7 +48,7 @@ end
 local function look(log, limit, window, now)
   local count, at = held(log, window, now)
   local reset = at
-  if count > 0 then reset = tonumber(call('LINDEX', log, -1)) + window end
+  if count > 0 then reset = tonumber(call('LINDEX', log, '-1')) + window end
   if count < limit then return true, limit - count, 0, reset, at end
   -- After a plan was lowered more than `limit` may be held: the one whose end frees a place is further on.
   local frees = tonumber(call('LINDEX', log, count - limit))
@@ -49,13 +57,13 @@ end
 
 -- A log outlives its last admission by a window. It is renewed when it begins and whenever something of it is
 -- forgotten; in between the first admission lies within the window, so for two windows is long enough.
-local function renew(log, window) call('PEXPIRE', log, math.ceil(window / 500)) end
+local function lifetime_of(window) return text(math.ceil(window / 500)) end
 
 local function take(log, limit, window, now)
   local passes, remaining, wait, reset, at = look(log, limit, window, now)
   if not passes then return passes, remaining, wait, reset end
   call('RPUSH', log, text(at))
-  renew(log, window)
+  call('PEXPIRE', log, lifetime_of(window))
   return true, remaining - 1, 0, at + window
 end
 

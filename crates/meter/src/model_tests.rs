@@ -174,7 +174,7 @@ fn request(key_id: i64) -> Ask {
 
 fn one(number: u64, key_id: i64, class: Class) -> CountGroup {
     let field = Field { key_id, group: RouteGroup::Market, class, day: NOON_US / DAY_US };
-    CountGroup { number, counts: FieldCounts::from([(field, 1)]) }
+    CountGroup { number, counts: FieldCounts::from_iter([(field, 1)]) }
 }
 
 /// Of calls that may have arrived, what they brought is sent again: it counts if they did not arrive, and does not if

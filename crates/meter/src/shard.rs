@@ -149,7 +149,7 @@ impl Shard {
             // Its calls are remembered on, in case one is still under way.
             let last_sign_us = self.clock.now_us().saturating_sub(NOT_LIVE_US);
             let gone = self.aside.ask(async |redis| {
-                redis.zadd::<_, _, _, ()>(self.names.processes(), last_sign_us, &self.process).await
+                redis.zadd::<_, _, _, ()>(self.names.processes(), &self.process, last_sign_us).await
             });
             if let Err(error) = gone.await {
                 tracing::warn!(%error, "this replica counts as live for some seconds more");
@@ -230,7 +230,8 @@ impl Worker {
                 self.count_here();
                 if is_beat {
                     // A probe: if it arrives, the circuit is closed again.
-                    if let Err(Failure { error, .. }) = self.call(&[], FieldCounts::new(), true, PROBE_BUDGET).await {
+                    if let Err(Failure { error, .. }) = self.call(&[], FieldCounts::default(), true, PROBE_BUDGET).await
+                    {
                         tracing::debug!(%error, "Redis is still away");
                     }
                 }
@@ -248,7 +249,7 @@ impl Worker {
                 (asks, std::mem::take(&mut queue.flushes))
             };
             let outcomes =
-                if with_outcomes || !flushes.is_empty() { self.shard.take_outcomes() } else { FieldCounts::new() };
+                if with_outcomes || !flushes.is_empty() { self.shard.take_outcomes() } else { FieldCounts::default() };
             if asks.is_empty() && flushes.is_empty() && outcomes.is_empty() && !is_beat {
                 return;
             }
@@ -304,20 +305,24 @@ impl Worker {
                 if self.shard.queue().circuit.note_failure() {
                     tracing::warn!(%error, "Redis is away: this process limits and counts by itself");
                 }
+                // Those that came meanwhile have waited too: no ask is to wait for a second call that may fail.
+                self.decide_waiting_here();
                 false
             }
         }
     }
 
-    /// What has come while Redis is away.
-    fn count_here(&self) {
-        let (asks, flushes) = {
-            let mut queue = self.shard.queue();
-            (std::mem::take(&mut queue.asks), std::mem::take(&mut queue.flushes))
-        };
+    fn decide_waiting_here(&self) {
+        let asks = std::mem::take(&mut self.shard.queue().asks);
         for (ask, send) in asks {
             let _ = send.send(self.shard.decide_here(&ask));
         }
+    }
+
+    /// What has come while Redis is away.
+    fn count_here(&self) {
+        self.decide_waiting_here();
+        let flushes = std::mem::take(&mut self.shard.queue().flushes);
         let outcomes = std::mem::take(&mut *self.shard.outcomes.lock().expect("never held across a panic"));
         self.shard.common.usage.add_all(outcomes);
         answer_flushes(flushes, false);
@@ -400,5 +405,45 @@ async fn send(connection: &mut MultiplexedConnection, command: &Cmd) -> RedisRes
 fn answer_flushes(flushes: Vec<oneshot::Sender<bool>>, arrived: bool) {
     for flush in flushes {
         let _ = flush.send(arrived);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Meter, MeterSettings};
+
+    #[tokio::test]
+    async fn who_leaves_counts_as_live_no_longer() {
+        let url = std::env::var("VINTEM_TEST_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+        let prefix = format!("test:leave:{:016x}:", rand::random::<u64>());
+        let budget = Duration::from_secs(5);
+        let settings = MeterSettings {
+            redis_urls: vec![&url],
+            prefix: &prefix,
+            window: Duration::from_secs(60),
+            budget,
+            assumed_replicas: 1,
+        };
+        let meter = Meter::open(&settings).unwrap();
+        let mut redis = connect(&Client::open(url.as_str()).unwrap()).await.unwrap();
+        let processes = KeyNames::new(&prefix).processes();
+        let live = async |redis: &mut MultiplexedConnection| {
+            let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(redis).await.unwrap();
+            let since = seconds * 1_000_000 + micros - NOT_LIVE_US + 1;
+            redis.zcount::<_, _, _, u32>(&processes, since, "+inf").await.unwrap()
+        };
+        timeout(budget, async {
+            while live(&mut redis).await == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("its first sign of life");
+        meter.leave().await;
+        assert_eq!(live(&mut redis).await, 0);
+        for name in redis.keys::<_, Vec<String>>(format!("{prefix}*")).await.unwrap() {
+            redis.del::<_, ()>(name).await.unwrap();
+        }
     }
 }

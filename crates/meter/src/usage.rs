@@ -42,7 +42,7 @@ pub struct LiveBatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveUsage {
     pub batches: Vec<LiveBatch>,
-    /// False while Redis is away: what was counted there and is not stored yet is missing.
+    /// False while Redis is away, or a call to it is in doubt: what was counted there and is not stored yet is missing.
     pub is_complete: bool,
 }
 
@@ -109,9 +109,11 @@ impl Meter {
         server.aside.ask(async |redis| pipe.exec_async(redis).await).await
     }
 
-    /// What is counted for a key and may not be stored yet, by batch.
+    /// What is counted for a key and may not be stored yet, by batch; all outcomes noted before are counted first.
     pub async fn live_usage(&self, key_id: KeyId) -> LiveUsage {
         let server = self.shard_of_key(key_id);
+        // A call that arrives brings along all that was in doubt before it.
+        let nothing_in_doubt = server.flush().await;
         // First, so that what moves from here to the store in between is met in one of the two.
         let here = self.common.usage.live().into_iter().map(|(id, mut counts)| {
             counts.retain(|field, _| field.key_id == key_id);
@@ -124,7 +126,7 @@ impl Meter {
         match self.live_in(server, key_id).await {
             Ok(live) => {
                 batches.extend(live);
-                LiveUsage { batches, is_complete: true }
+                LiveUsage { batches, is_complete: nothing_in_doubt }
             }
             Err(error) => {
                 tracing::warn!(%error, "live usage cannot be read");

@@ -1,23 +1,27 @@
 //! HTTP/1.1 by hyper's own builder: unlike `axum::serve` it closes connections that stay silent.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderValue, header};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tower::ServiceExt;
-use vintem_api::PeerAddress;
 
+use crate::head_timer::HeadTimer;
 use crate::stall::WriteStall;
 use crate::strict_heads::StrictHeads;
 
@@ -31,38 +35,43 @@ const LARGEST_HEAD: usize = 16 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// When the process is out of file descriptors, accepting again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Further connections wait to be accepted. Each may hold a head and an answer in memory, some 32 kB in all, and who is
+/// silent is gone in seconds.
+const MOST_CONNECTIONS: usize = 10_000;
 
-/// What is served: the service, or the operator's router.
-pub trait HttpService:
-    tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
+/// What answers requests.
+pub trait Answering: Clone + Send + Sync + 'static {
+    fn answer(self, request: Request, peer: IpAddr) -> impl Future<Output = Response> + Send;
 }
 
-impl<S> HttpService for S where
-    S: tower::Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
+impl Answering for vintem_api::Service {
+    fn answer(self, request: Request, peer: IpAddr) -> impl Future<Output = Response> + Send {
+        Self::answer(self, request, peer)
+    }
+}
+
+impl Answering for Router {
+    async fn answer(self, request: Request, _: IpAddr) -> Response {
+        match self.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
 }
 
 /// Serves until `stop` turns true, then lets what is under way end.
-pub async fn serve<S: HttpService>(listener: TcpListener, service: S, mut stop: watch::Receiver<bool>) {
-    let graceful = GracefulShutdown::new();
-    // Dropped when draining is over: that ends the connections which are still open.
-    let (over, _) = watch::channel(());
+pub async fn serve<S: Answering>(listener: TcpListener, service: S, mut stop: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    let stopping = stop.clone();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept(), if connections.len() < MOST_CONNECTIONS => accepted,
+            Some(_) = connections.join_next() => continue,
             Ok(_) = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
             Ok((stream, peer)) => {
-                let connection = serve_connection(stream, peer.ip(), service.clone(), graceful.watcher());
-                let mut over = over.subscribe();
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = connection => {}
-                        _ = over.changed() => {}
-                    }
-                });
+                connections.spawn(serve_connection(stream, peer.ip(), service.clone(), stopping.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -71,24 +80,31 @@ pub async fn serve<S: HttpService>(listener: TcpListener, service: S, mut stop: 
         }
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+        // Dropping their set cuts those that are still open.
         tracing::warn!("connections that did not end in time were cut");
     }
 }
 
-async fn serve_connection<S: HttpService>(stream: TcpStream, peer: IpAddr, answering: S, watcher: Watcher) {
+async fn serve_connection<S: Answering>(
+    stream: TcpStream,
+    peer: IpAddr,
+    answering: S,
+    mut stopping: watch::Receiver<bool>,
+) {
     // Answers are small and complete: waiting to fill a packet would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection was gone before it was served");
         return;
     }
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(PeerAddress(peer));
+        // A body that has ended before it began is not worth a box.
+        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-        let answer = answering.clone().oneshot(request);
+        let answer = answering.clone().answer(request, peer);
         async move {
-            let mut answer = answer.await?;
+            let mut answer = answer.await;
             // Where chunks end is the parser's to know: `StrictHeads` could not say where a further head begins.
             if is_chunked {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -98,11 +114,30 @@ async fn serve_connection<S: HttpService>(stream: TcpStream, peer: IpAddr, answe
     });
     let stream = StrictHeads::new(WriteStall::new(stream, WRITE_TIMEOUT), LARGEST_HEAD);
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
+        // Who closes its side after the request is answered all the same. Looking out for that during a request would also
+        // cost a buffer each time.
+        .half_close(true)
+        .timer(HeadTimer::default())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_header_size(LARGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection).await {
+    let told = stopping.clone();
+    let (mut connection, mut stop) = (pin!(connection), pin!(stopping.wait_for(|stop| *stop)));
+    let (mut is_waiting, mut may_stop) = (false, true);
+    let served = poll_fn(|context| {
+        // Once it waits for the stop, this task is woken by it, and until then there is no need to ask.
+        if may_stop && (!is_waiting || told.has_changed().unwrap_or(true)) {
+            is_waiting = true;
+            if let Poll::Ready(stopped) = stop.as_mut().poll(context) {
+                may_stop = false;
+                if stopped.is_ok() {
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+        connection.as_mut().poll(context)
+    });
+    if let Err(error) = served.await {
         // Resets and time-outs of clients: their own business, of use only when a client is looked into.
         tracing::debug!(%error, "a connection ended early");
     }

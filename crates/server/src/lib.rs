@@ -5,6 +5,7 @@
 pub mod cli;
 mod commands;
 mod follow;
+mod head_timer;
 mod http;
 mod operator;
 pub mod replica;

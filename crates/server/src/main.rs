@@ -2,6 +2,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = vintem_server::cli::Cli::parse();
     let ended = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {

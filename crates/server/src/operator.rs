@@ -1,6 +1,7 @@
 //! The operator's port: `/livez`, `/readyz`, `/metrics`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -10,6 +11,9 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::sync::watch;
 use vintem_api::App;
 use vintem_domain::Dataset;
+
+/// Some hundred thousand values at most, and a millisecond's work.
+const BETWEEN_UPKEEPS: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 struct Operator {
@@ -35,6 +39,15 @@ pub fn metrics_handle() -> PrometheusHandle {
         builder.install_recorder().expect("nothing else in this process records metrics")
     };
     HANDLE.get_or_init(install).clone()
+}
+
+/// Every value of a histogram waits in memory until it is put into its bucket, which this does as long as the process
+/// runs: otherwise, where nobody reads `/metrics`, every request would leave something behind.
+pub async fn keep_metrics_small(metrics: PrometheusHandle) {
+    loop {
+        tokio::time::sleep(BETWEEN_UPKEEPS).await;
+        metrics.run_upkeep();
+    }
 }
 
 /// True once the first snapshot stands and until SIGTERM; never false because Redis or Postgres is away.

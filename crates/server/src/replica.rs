@@ -48,7 +48,7 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
         );
     }
     let pepper = settings.pepper.pepper()?;
-    let store = settings.database.open()?;
+    let store = settings.database.open_for_requests()?;
     let meter = settings.meter(redis_prefix)?;
     let listen = |address: SocketAddr| async move {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
@@ -86,6 +86,7 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
         tokio::spawn(follow::compact(app.clone())),
         tokio::spawn(follow::save_copy(app.clone())),
         tokio::spawn(follow::drain_usage(app.clone())),
+        tokio::spawn(operator::keep_metrics_small(operator::metrics_handle())),
     ];
     Ok(Replica { address, admin_address, app, stop, server, operator, followers })
 }

@@ -15,7 +15,7 @@ use vintem_domain::Plan;
 use vintem_domain::plan::Limits;
 use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_meter::{Meter, MeterSettings};
-use vintem_store::Store;
+use vintem_store::{Deadlines, Store};
 
 /// A value that no log and no error may show.
 #[derive(Clone)]
@@ -179,15 +179,28 @@ pub struct ServeSettings {
     /// New keys a day for one address, and for one e-mail
     #[arg(long, env = "VINTEM_REGISTER_PER_DAY", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub register_per_day: u32,
+
+    /// Requests under way at once; what is beyond is told to come again. Large requests are held to fewer
+    #[arg(long, env = "VINTEM_MAX_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_in_flight: u32,
 }
 
 /// Requests use the pool for keys and usage only, so a few connections serve thousands of callers.
 const MAX_CONNECTIONS: u32 = 10;
 
 impl DatabaseSettings {
+    /// For work that nobody waits for at the other end of a connection.
     pub fn open(&self) -> anyhow::Result<Store> {
+        self.open_with(Deadlines::OF_WORKERS)
+    }
+
+    pub fn open_for_requests(&self) -> anyhow::Result<Store> {
+        self.open_with(Deadlines::OF_REQUESTS)
+    }
+
+    fn open_with(&self, deadlines: Deadlines) -> anyhow::Result<Store> {
         // The error of an unreadable URL would repeat it, password and all.
-        Store::open(self.database_url.reveal(), MAX_CONNECTIONS).map_err(|_| {
+        Store::open(self.database_url.reveal(), MAX_CONNECTIONS, deadlines).map_err(|_| {
             anyhow::anyhow!(
                 "VINTEM_DATABASE_URL cannot be read: it must look like postgres://user:password@host:5432/database"
             )
@@ -237,6 +250,7 @@ impl ServeSettings {
             public_url: public_url.trim_end_matches('/').to_owned(),
             trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
+            most_in_flight: self.max_in_flight as usize,
         }
     }
 }

@@ -14,22 +14,25 @@ pub struct StrictHeads<S> {
     stream: S,
     largest_head: usize,
     part: Part,
+    /// What has come of a head; kept from one to the next, so that it grows once.
+    head: Vec<u8>,
 }
 
 /// What the next byte belongs to.
 #[derive(Debug, PartialEq)]
 enum Part {
-    /// A head, of which this much has come.
-    Head(Vec<u8>),
+    Head,
     /// A body of which this much is still to come.
-    Body { left: u64 },
+    Body {
+        left: u64,
+    },
     /// The last request of this connection: what comes is its body, or is never read.
     Last,
 }
 
 impl<S> StrictHeads<S> {
     pub fn new(stream: S, largest_head: usize) -> Self {
-        Self { stream, largest_head, part: Part::Head(Vec::new()) }
+        Self { stream, largest_head, part: Part::Head, head: Vec::new() }
     }
 
     fn inspect(&mut self, bytes: &mut [u8]) {
@@ -41,22 +44,25 @@ impl<S> StrictHeads<S> {
                     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len() - at);
                     *left -= here as u64;
                     if *left == 0 {
-                        self.part = Part::Head(Vec::new());
+                        self.part = Part::Head;
                     }
                     at + here
                 }
-                Part::Head(head) => {
+                Part::Head => {
                     let line_end = bytes[at..].iter().position(|byte| *byte == b'\n').map(|found| at + found);
                     let next = line_end.map_or(bytes.len(), |end| end + 1);
-                    head.extend_from_slice(&bytes[at..next]);
-                    if head.len() > self.largest_head {
+                    self.head.extend_from_slice(&bytes[at..next]);
+                    if self.head.len() > self.largest_head {
                         // The parser has its own answer to that.
                         self.part = Part::Last;
                         return;
                     }
                     let Some(line_end) = line_end else { return };
-                    match after_line(head) {
-                        Some(Some(part)) => self.part = part,
+                    match after_line(&self.head) {
+                        Some(Some(part)) => {
+                            self.head.clear();
+                            self.part = part;
+                        }
                         Some(None) => {}
                         None => {
                             bytes[line_end] = 0;
@@ -78,7 +84,7 @@ fn after_line(head: &[u8]) -> Option<Option<Part>> {
     match head.strip_suffix(b"\r\n\r\n") {
         Some(lines) => after_head(lines).map(Some),
         // Empty lines before a request are let pass, as the parser does.
-        None if head == b"\r\n" => Some(Some(Part::Head(Vec::new()))),
+        None if head == b"\r\n" => Some(Some(Part::Head)),
         None => Some(None),
     }
 }
@@ -102,7 +108,7 @@ fn after_head(lines: &[u8]) -> Option<Part> {
     match lengths.as_slice() {
         _ if !hosts_are_right => None,
         [] if is_chunked => Some(Part::Last),
-        [] | [0] if !is_chunked => Some(Part::Head(Vec::new())),
+        [] | [0] if !is_chunked => Some(Part::Head),
         [left] if !is_chunked => Some(Part::Body { left: *left }),
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
@@ -44,6 +44,11 @@ impl LiveSnapshot {
 
     pub fn get(&self) -> Option<Arc<Snapshot>> {
         self.current.load_full()
+    }
+
+    /// Whether this is what is served, without taking hold of it.
+    pub fn is_current(&self, snapshot: &Weak<Snapshot>) -> bool {
+        self.current.load().as_ref().is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), snapshot.as_ptr()))
     }
 
     /// Empty where nothing was ever asked for, as in a demonstration.

@@ -10,7 +10,7 @@ use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
 pub use change::{NewKey, NewSecret, OwnChange, Terms};
 
-use crate::{FOLLOW_BUDGET, REQUEST_BUDGET, Result, Store, StoreError, within};
+use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
 
 /// What deciding about a request needs to know of one secret of a key. For a while after a rotation a key has two.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct KeyChangeRow {
 impl Store {
     /// By either of its secrets.
     pub async fn find_key(&self, hmac: &[u8; 32]) -> Result<Option<KeyRow>> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let row = sqlx::query(
                 "select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
                  from api_key
@@ -136,7 +136,7 @@ impl Store {
     }
 
     pub async fn key_details(&self, id: KeyId) -> Result<Option<KeyDetails>> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let row = sqlx::query(
                 "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
                  from api_key key
@@ -169,7 +169,7 @@ impl Store {
 
     /// The first 12 characters of a key, as its owner is shown it.
     pub async fn key_shown(&self, id: KeyId) -> Result<Option<String>> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let shown = sqlx::query_scalar("select shown from api_key where id = $1")
                 .bind(id)
                 .fetch_optional(&self.pool)

@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, SqlStr};
 
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +37,28 @@ pub enum StoreError {
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// What a request may wait for Postgres: who waits longer is better told to come again.
-const REQUEST_BUDGET: Duration = Duration::from_secs(1);
+/// How long one waits for Postgres.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadlines {
+    connection: Duration,
+    /// For what others have locked, as Postgres writes it: given up by the server itself, so that the connection is free
+    /// again at once.
+    lock: &'static str,
+    /// In all, for a row or two.
+    answer: Duration,
+}
+
+impl Deadlines {
+    /// Somebody waits for the answer: one who waits longer is better told to come again.
+    pub const OF_REQUESTS: Self =
+        Self { connection: Duration::from_millis(300), lock: "400ms", answer: Duration::from_millis(500) };
+    /// A worker, or a person at a terminal, for whom late is better than not at all.
+    pub const OF_WORKERS: Self =
+        Self { connection: Duration::from_secs(5), lock: "5s", answer: Duration::from_secs(10) };
+}
+
+/// What a request may wait for many rows.
+const HISTORY_BUDGET: Duration = Duration::from_secs(1);
 /// What following and draining may wait before they try anew.
 const FOLLOW_BUDGET: Duration = Duration::from_secs(5);
 
@@ -51,28 +71,30 @@ async fn within<T>(budget: Duration, asked: impl Future<Output = Result<T>>) -> 
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: PgPool,
+    deadlines: Deadlines,
 }
 
 impl Store {
     /// Connects lazily: a replica may start and serve what it can while Postgres is away.
-    pub fn open(url: &str, max_connections: u32) -> Result<Self> {
+    pub fn open(url: &str, max_connections: u32, deadlines: Deadlines) -> Result<Self> {
         let options: PgConnectOptions = url.parse()?;
         // The URL carries a password, statements carry addresses: neither belongs into the log.
         // A statement that hangs on a lock is given up by the server too; loads and builds lift this for themselves.
-        let options =
-            options.disable_statement_logging().application_name("vintem").options([("statement_timeout", "5s")]);
+        let options = options
+            .disable_statement_logging()
+            .application_name("vintem")
+            .options([("statement_timeout", "5s"), ("lock_timeout", deadlines.lock)]);
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
-            // A caller that waits longer is better told to come again.
-            .acquire_timeout(Duration::from_millis(500))
+            .acquire_timeout(deadlines.connection)
             .connect_lazy_with(options);
-        Ok(Self { pool })
+        Ok(Self { pool, deadlines })
     }
 
     /// Brings the schema up to this version; a second run does nothing.
     pub async fn migrate(&self) -> Result<()> {
         let mut connection = self.pool.acquire().await?;
-        sqlx::query("set statement_timeout = 0").execute(&mut *connection).await?;
+        take_all_time(&mut connection).await?;
         migrator().run(&mut *connection).await?;
         // What was set stays with this connection: it is not to serve requests.
         connection.close().await?;
@@ -81,7 +103,7 @@ impl Store {
 
     /// Whether Postgres answers.
     pub async fn ping(&self) -> Result<()> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             sqlx::query("select 1").execute(&self.pool).await?;
             Ok(())
         })
@@ -91,6 +113,18 @@ impl Store {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// For work that has no caller who waits: on this connection as long as it is open.
+async fn take_all_time(connection: &mut PgConnection) -> Result<()> {
+    sqlx::raw_sql("set statement_timeout = 0; set lock_timeout = 0").execute(connection).await?;
+    Ok(())
+}
+
+/// The same within a transaction.
+async fn take_all_time_here(transaction: &mut PgConnection) -> Result<()> {
+    sqlx::raw_sql("set local statement_timeout = 0; set local lock_timeout = 0").execute(transaction).await?;
+    Ok(())
 }
 
 /// The migrations in the order in which they are applied. Append only: an applied file never changes.

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection, Postgres, Transaction};
 use vintem_domain::{Cnpj, Company, Currency, Dataset, Decimal, Filing, FilingSet, Origin, Series};
 
 use crate::copy::CopyBuffer;
-use crate::{Result, Store, StoreError};
+use crate::{Result, Store, StoreError, take_all_time_here};
 
 /// Where loaded values come from.
 #[derive(Debug, Clone)]
@@ -160,7 +160,7 @@ impl Store {
     /// Opens a load, alone on its dataset. Refused where the database holds data of the other origin.
     pub async fn begin_load(&self, dataset: Dataset, origin: Origin, fetch: &Fetch) -> Result<Load> {
         let mut transaction = self.pool.begin().await?;
-        sqlx::query("set local statement_timeout = 0").execute(&mut *transaction).await?;
+        take_all_time_here(&mut transaction).await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_load'), hashtext($1))")
             .bind(dataset.id())
             .execute(&mut *transaction)
@@ -211,7 +211,7 @@ impl Store {
     /// Takes all synthetic data away, provenance included. Refused where the data is real.
     pub async fn remove_synthetic_data(&self) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        sqlx::query("set local statement_timeout = 0").execute(&mut *transaction).await?;
+        take_all_time_here(&mut transaction).await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_origin'))").execute(&mut *transaction).await?;
         let real: i64 = sqlx::query_scalar("select count(*) from dataset where origin = 'real'")
             .fetch_one(&mut *transaction)

@@ -10,7 +10,7 @@ use vintem_domain::decimal::parse_exact;
 use vintem_domain::{Cnpj, Company, Currency, Dataset, Decimal, FilingSet, Origin, Quote, Series};
 
 use crate::load::{BulletinKind, Observation};
-use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
+use crate::{FOLLOW_BUDGET, Result, Store, StoreError, take_all_time_here, within};
 
 /// How far a dataset has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Store {
     pub async fn reader(&self) -> Result<Reader> {
         let mut transaction = self.pool.begin().await?;
         sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *transaction).await?;
-        sqlx::query("set local statement_timeout = 0").execute(&mut *transaction).await?;
+        take_all_time_here(&mut transaction).await?;
         // Before the view is taken: a truncation is not undone for older views, so none may fall in between.
         sqlx::query("lock table observation, fx_bulletin, company_version, security_version, filing_version in access share mode")
             .execute(&mut *transaction)

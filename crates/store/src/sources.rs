@@ -10,7 +10,7 @@ use vintem_domain::decimal::parse_exact;
 use vintem_domain::{Currency, Dataset, Decimal};
 
 use crate::load::{Misfit, Observation, RawBody, insert_body, insert_misfit};
-use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
+use crate::{FOLLOW_BUDGET, Result, Store, StoreError, take_all_time, within};
 
 /// What is fetched and loaded at once: a series, a currency, the registry, a year of filings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Store {
     /// The lock of a source; `None` where another worker has it and `wait` is not asked for.
     pub async fn lock_source(&self, source: &str, wait: bool) -> Result<Option<SourceLock>> {
         let mut connection = self.pool.acquire().await?;
-        sqlx::query("set statement_timeout = 0").execute(&mut *connection).await?;
+        take_all_time(&mut connection).await?;
         let statement = if wait {
             "select true from (select pg_advisory_lock(hashtext('vintem_ingest'), hashtext($1))) waited"
         } else {

@@ -8,7 +8,7 @@ use sqlx::Row;
 use vintem_domain::KeyId;
 use vintem_domain::usage::{Counts, RouteGroup, UsageRow};
 
-use crate::{FOLLOW_BUDGET, REQUEST_BUDGET, Result, Store, within};
+use crate::{FOLLOW_BUDGET, Result, Store, within};
 
 /// The stored counts of a key, and which of the batches asked for they contain already.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Store {
         to: NaiveDate,
         batches: &[String],
     ) -> Result<StoredUsage> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let mut reader = self.pool.begin().await?;
             sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *reader).await?;
             let rows = sqlx::query(

@@ -6,6 +6,7 @@ mod description;
 mod engines;
 pub mod journal;
 pub mod load;
+pub mod open_load;
 mod own_redis;
 pub mod pace;
 mod process;
@@ -28,7 +29,8 @@ use std::time::{Duration, Instant};
 /// A client for tests.
 pub fn http_client() -> reqwest::ClientBuilder {
     provide_cryptography();
-    reqwest::Client::builder()
+    // Sooner than the service closes them: who sends on a connection that is just being closed gets no answer.
+    reqwest::Client::builder().pool_idle_timeout(Duration::from_secs(3))
 }
 
 /// Tests speak plain HTTP, but no client can be built without a provider; the product installs the same one.

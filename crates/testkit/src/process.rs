@@ -58,9 +58,26 @@ impl ServedProcess {
         flags: &[&str],
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
+        Self::start_as(Command::new(binary), database_url, redis_url, flags, environment)
+    }
+
+    /// Behind whoever asks it, where both want the processor.
+    pub fn start_behind(binary: &Path, database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        let mut command = Command::new("nice");
+        command.args(["-n", "5"]).arg(binary);
+        Self::start_as(command, database_url, redis_url, flags, &[])
+    }
+
+    fn start_as(
+        mut command: Command,
+        database_url: &str,
+        redis_url: &str,
+        flags: &[&str],
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         // Whoever starts one asks it something next.
         crate::provide_cryptography();
-        let mut child = Command::new(binary)
+        let mut child = command
             .arg("serve")
             .args(flags)
             // Settings by the environment, so that a test may say otherwise by a flag.

@@ -9,8 +9,8 @@ use vintem_api::{Pepper, new_key};
 use vintem_domain::{ManualClock, Plan};
 use vintem_server::replica::{Replica, start};
 use vintem_server::settings::ServeSettings;
-use vintem_store::Store;
 use vintem_store::keys::NewKey;
+use vintem_store::{Deadlines, Store};
 
 use crate::database::TestDatabase;
 use crate::description::{Description, Seen};
@@ -191,6 +191,6 @@ impl TestReplica {
     }
 
     pub fn store(&self) -> anyhow::Result<Store> {
-        Ok(Store::open(&self.database_url, 2)?)
+        Ok(Store::open(&self.database_url, 2, Deadlines::OF_WORKERS)?)
     }
 }

@@ -138,7 +138,7 @@ fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, companies: &'s Companie
 /// What could be known on a day, where one is asked for: from the store, which alone has every version.
 async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Companies>, Refusal> {
     let Some(day) = traced.as_of else { return Ok(None) };
-    let _place = LOOKING_BACK.acquire().await;
+    let _turn = LOOKING_BACK.turn().await?;
     Ok(Some(companies_as_of(&app.store, snapshot.shared_filings(), day).await?))
 }
 

@@ -239,7 +239,7 @@ fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, filings: &'s Filings, r
 /// What could be known on a day, where one is asked for: with the store, which alone has every version.
 async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Filings>, Refusal> {
     let (Some(day), Some(served)) = (traced.as_of, snapshot.shared_filings()) else { return Ok(None) };
-    let _place = LOOKING_BACK.acquire().await;
+    let _turn = LOOKING_BACK.turn().await?;
     Ok(Some(filings_as_of(&app.store, served, day).await?))
 }
 

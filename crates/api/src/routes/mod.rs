@@ -13,15 +13,14 @@ mod search;
 pub mod status;
 mod usage;
 
-use std::num::NonZero;
 use std::sync::{Arc, LazyLock};
 
 use axum::routing::MethodRouter;
-use tokio::sync::Semaphore;
 use vintem_domain::dates::sao_paulo_day;
 use vintem_domain::{Dataset, Problem};
 
 use crate::App;
+use crate::aside::Aside;
 use crate::problem::Refusal;
 
 /// Operations of the route table with their handlers, as each file below lists its own.
@@ -53,22 +52,15 @@ fn loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, Refusal> {
     part.ok_or(Refusal(Problem::NeverLoaded { dataset: dataset.id() }))
 }
 
-/// Places for what computes for long. No more than there are cores: more at once would only make all of them slower.
-type Places = LazyLock<Semaphore>;
-
-static SEARCHING: Places = LazyLock::new(one_a_core);
+static SEARCHING: LazyLock<Aside> = LazyLock::new(Aside::new);
 /// Their own: who looks back also waits for Postgres, and searches go on without it.
-static LOOKING_BACK: Places = LazyLock::new(one_a_core);
-
-fn one_a_core() -> Semaphore {
-    Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get))
-}
+static LOOKING_BACK: LazyLock<Aside> = LazyLock::new(Aside::new);
 
 /// Runs a search where it cannot hold up other requests: a common word takes tens of milliseconds.
 async fn search_aside<T: Send + 'static>(
     search: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let _place = SEARCHING.acquire().await;
+    let _turn = SEARCHING.turn().await?;
     match tokio::task::spawn_blocking(search).await {
         Ok(found) => found,
         Err(error) => {

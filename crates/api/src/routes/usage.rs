@@ -124,7 +124,6 @@ async fn count(
     from: NaiveDate,
     to: NaiveDate,
 ) -> Result<(HashMap<NaiveDate, DayCounts>, bool), Refusal> {
-    app.meter.flush_outcomes().await;
     let live = app.meter.live_usage(key).await;
     let batches: Vec<String> = live.batches.iter().filter_map(|batch| batch.id.clone()).collect();
     let stored = app.store.usage(key, from, to, &batches).await?;

@@ -311,7 +311,7 @@ impl Stage {
         Ok(left)
     }
 
-    /// What is told of the key's one day, the asking itself included, which enters the account too.
+    /// What is told of the key's one day once it is all, the asking itself included, which enters the account too.
     async fn usage(&self, key: usize, account: &mut Account) -> anyhow::Result<Value> {
         let began = Instant::now();
         loop {
@@ -320,8 +320,9 @@ impl Stage {
             let status = answer.status().as_u16();
             account.sent += 1;
             account.answered[class(status)] += 1;
-            if status == 200 {
-                return sum_of_days(&answer.json().await?);
+            let told: Value = answer.json().await?;
+            if status == 200 && told["complete"] == true {
+                return sum_of_days(&told);
             }
             anyhow::ensure!(began.elapsed() < Duration::from_secs(30), "usage is answered by {status}");
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -22,7 +22,7 @@ const DIRECTION: [(&str, &[&str]); 9] = [
     ("api", &["domain", "store", "meter", "snapshot"]),
     ("pages", &["domain"]),
     ("server", &["domain", "store", "meter", "ingest", "snapshot", "api", "pages"]),
-    ("testkit", &["domain", "store", "ingest", "snapshot", "api", "server"]),
+    ("testkit", &["domain", "store", "meter", "ingest", "snapshot", "api", "server"]),
 ];
 
 #[test]

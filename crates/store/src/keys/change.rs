@@ -7,7 +7,7 @@ use sqlx::{Postgres, Row, Transaction};
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
 use super::{KeyRow, key_row};
-use crate::{REQUEST_BUDGET, Result, Store, within};
+use crate::{Result, Store, within};
 
 #[derive(Debug, Clone)]
 pub struct NewKey<'a> {
@@ -57,7 +57,7 @@ impl Store {
     }
 
     pub async fn create_key_with(&self, key: &NewKey<'_>, terms: &Terms<'_>) -> Result<KeyRow> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let mut transaction = self.begin_key_change().await?;
             let row = sqlx::query(
                 "insert into api_key (hmac, pepper_id, shown, plan, name, email, label, expires_at, revision)
@@ -147,7 +147,7 @@ impl Store {
 
     /// The owner's own revocation: all secrets of the key as they are then, or `None` where it was not valid any more.
     pub async fn revoke_own_key(&self, id: KeyId) -> Result<Option<Vec<KeyRow>>> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let mut transaction = self.begin_key_change().await?;
             if !revoke(&mut transaction, id, KeyActor::Owner).await? {
                 return Ok(None);
@@ -161,7 +161,7 @@ impl Store {
 
     /// No replica holds labels, so this takes no revision.
     pub async fn set_key_label(&self, id: KeyId, label: &str, now: DateTime<Utc>) -> Result<OwnChange<()>> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let mut transaction = self.pool.begin().await?;
             let was: Option<String> = sqlx::query_scalar(
                 "select label
@@ -201,7 +201,7 @@ impl Store {
         now: DateTime<Utc>,
         ends_at: DateTime<Utc>,
     ) -> Result<OwnChange<Vec<KeyRow>>> {
-        within(REQUEST_BUDGET, async {
+        within(self.deadlines.answer, async {
             let mut transaction = self.begin_key_change().await?;
             let is_valid: Option<i64> = sqlx::query_scalar(
                 "select id

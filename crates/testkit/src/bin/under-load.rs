@@ -11,8 +11,8 @@ use chrono::Utc;
 use clap::Parser;
 use serde_json::Value;
 use vintem_domain::{Dataset, Filing, FilingSet, Origin};
-use vintem_store::Store;
 use vintem_store::load::Fetch;
+use vintem_store::{Deadlines, Store};
 use vintem_testkit::http_client;
 use vintem_testkit::pace::{Shot, percentile, shoot};
 
@@ -48,7 +48,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let (http, store) = (http_client().build()?, Store::open(&arguments.database_url, 2)?);
+    let (http, store) = (http_client().build()?, Store::open(&arguments.database_url, 2, Deadlines::OF_WORKERS)?);
     let paths = paths();
     let time = Duration::from_secs(arguments.seconds);
     let shots = |time| shoot(&http, &arguments.address, &arguments.key, &paths, arguments.rate, time);

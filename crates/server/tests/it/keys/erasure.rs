@@ -59,8 +59,10 @@ async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() 
         run_vintem(binary(), &database.url(), &["keys", "erase", "--email", "ANASTASIA.quixada@example.com"]).await?;
     assert!(status.success() && printed == "Keys erased: 2\n", "{printed}{error}");
     let erased = Instant::now();
-    for key in [&keys[0], &keys[1], &keys[3]] {
+    let mut still_good = 0;
+    for (key, is_first) in [(&keys[0], true), (&keys[1], false), (&keys[3], true)] {
         while http.get(url(SELIC)).header("X-API-Key", key).send().await?.status() != 401 {
+            still_good += u64::from(is_first);
             assert!(erased.elapsed() < Duration::from_secs(1), "still good");
         }
     }
@@ -70,7 +72,10 @@ async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() 
     println!("hits_in_dump: {}", hits(&dump));
     assert_eq!(hits(&dump), 0);
     assert!(dump.contains("beatriz.xavantina@example.com"));
-    assert_eq!(used().await?, 4, "usage stays under the key's number");
+    eventually("usage stays under the key's number", Duration::from_secs(10), || async {
+        used().await.is_ok_and(|used| used == 4 + still_good)
+    })
+    .await;
     for key in [first, second] {
         let told: Vec<_> = store.key_history(key.id).await?.iter().map(|change| (change.what, change.by)).collect();
         let (last, before) = (told[told.len() - 1], told[told.len() - 2]);

@@ -1,4 +1,4 @@
-//! The least that could send the same answer: an axum router with one route, served by hyper, and nothing around it.
+//! The least that could send the same answer: an axum router with one route, served by axum, and nothing around it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -9,13 +9,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
+use axum::serve::ListenerExt;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tower::ServiceExt;
 use vintem_testkit::load::WholeAnswer;
 
 /// What the first line on standard output begins with.
@@ -67,10 +64,8 @@ pub fn serve(path: &str) -> anyhow::Result<()> {
     tokio::runtime::Runtime::new()?.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         println!("{LISTENING}{}", listener.local_addr()?);
-        loop {
-            let (stream, _) = listener.accept().await?;
-            tokio::spawn(serve_connection(stream, router.clone()));
-        }
+        axum::serve(listener.tap_io(set_nodelay), router).await?;
+        Ok(())
     })
 }
 
@@ -91,12 +86,8 @@ fn router(path: &str, answer: &WholeAnswer) -> anyhow::Result<Router> {
     Ok(Router::new().route(path, get(handler)))
 }
 
-async fn serve_connection(stream: TcpStream, router: Router) {
-    if stream.set_nodelay(true).is_err() {
-        return;
-    }
-    let service =
-        service_fn(move |request: http::Request<hyper::body::Incoming>| router.clone().oneshot(request.map(Body::new)));
+/// As the service does: answers are small and complete.
+fn set_nodelay(stream: &mut TcpStream) {
     // That a client goes away is its own business.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = stream.set_nodelay(true);
 }

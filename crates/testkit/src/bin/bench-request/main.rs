@@ -47,12 +47,16 @@ struct Arguments {
     connections: usize,
 
     /// How often each of the two is measured, in turns
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 11)]
     pairs: usize,
 
     /// How long each time, after a warm-up of a second
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 5)]
     seconds: u64,
+
+    /// Only hold the two answers against each other, and measure nothing
+    #[arg(long)]
+    only_compare: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,6 +100,9 @@ async fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let bare = BareProcess::start(PATH, &answer)?;
     hold_alike(&ask(service_address, &requests[0]).await?, &ask(bare.address, &requests[0]).await?)?;
     println!("answer_bytes: {}", answer.head.len() + 4 + answer.body.len());
+    if arguments.only_compare {
+        return Ok(());
+    }
 
     let (requests, body) = (Arc::new(requests), Arc::new(answer.body));
     let mut redis_commands = redis::Client::open(redis.url())?.get_connection()?;

@@ -1,0 +1,172 @@
+//! Three times as many requests as the service can answer, for a minute: `just overload`.
+//!
+//! First the peak of what it answers is found, by connections that ask again as soon as they are answered. Then requests
+//! come at three times that rate, whatever becomes of them, each reckoned from the instant at which it was due: a request
+//! that waits for a free connection of the load's own is as late as one that waits in the service.
+//!
+//! Load and service share the machine's cores, as do PostgreSQL and Redis. So the requests are of the kind that costs the
+//! service something and is answered in a few words: of the smallest ones three times as many as can be answered cannot be
+//! made on the same cores, since asking and being refused costs a good part of what answering does. And the load goes
+//! before the service where both want a core, as if it had a machine of its own: what it does late would be taken for the
+//! service's lateness.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use chrono::Utc;
+use clap::Parser;
+use vintem_domain::Plan;
+use vintem_testkit::load::keyed_get;
+use vintem_testkit::open_load::{Reply, closed_goodput, open_load};
+use vintem_testkit::pace::percentile;
+use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, create_key};
+
+const LEAST_GOODPUT: f64 = 0.9;
+const MOST_ADMITTED_P99: Duration = Duration::from_millis(250);
+const MOST_SHED_P99: Duration = Duration::from_millis(50);
+const MOST_HEALTH_P99: Duration = Duration::from_millis(100);
+const MOST_RECOVERY: Duration = Duration::from_secs(2);
+/// So often that a minute has some hundred of them, and so seldom that an address may: pages have a limit of their own.
+const BETWEEN_PROBES: Duration = Duration::from_millis(150);
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The service's binary
+    #[arg(long, default_value = "target/release/vintem")]
+    vintem: PathBuf,
+
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+
+    /// How many times the peak is offered
+    #[arg(long, default_value_t = 3.0)]
+    times: f64,
+
+    /// What the load may have open at once
+    #[arg(long, default_value_t = 1024)]
+    connections: usize,
+
+    /// Further flags of `vintem serve`
+    #[arg(last = true)]
+    flags: Vec<String>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(overload(&arguments))
+}
+
+async fn overload(arguments: &Arguments) -> anyhow::Result<()> {
+    let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(Utc::now()).await?);
+    // Limits stay out of it: what is refused here is refused for the service's own sake.
+    let mut flags = vec!["--limit-platinum", "100000000"];
+    flags.extend(arguments.flags.iter().map(String::as_str));
+    let store = database.store()?;
+    let mut keys = Vec::new();
+    for _ in 0..200 {
+        keys.push(create_key(&store, Plan::Platinum).await?.1);
+    }
+    let service = ServedProcess::start_behind(&arguments.vintem, &database.url(), &redis.url(), &flags)?;
+    let address: SocketAddr = service.address.parse()?;
+    let requests = Arc::new(requests(&keys));
+
+    closed_goodput(address, &requests, 32, Duration::from_secs(3)).await?;
+    let mut peak: f64 = 0.0;
+    for connections in [8, 16, 32] {
+        peak = peak.max(closed_goodput(address, &requests, connections, Duration::from_secs(6)).await?);
+    }
+    let calm_rate = peak / 3.0;
+    let calm = open_load(address, &requests, arguments.connections, calm_rate, Duration::from_secs(5)).await;
+    if let Some(bad) = calm.iter().find(|reply| reply.status != 200) {
+        bail!("{} before there was too much", bad.status);
+    }
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let probes = std::thread::spawn({
+        let stop = stop.clone();
+        move || probe_health(address, &stop)
+    });
+    let time = Duration::from_secs(arguments.seconds);
+    let flood = open_load(address, &requests, arguments.connections, peak * arguments.times, time).await;
+    stop.store(true, Ordering::Relaxed);
+    let health = probes.join().expect("the probe does not panic")?;
+    let after = open_load(address, &requests, arguments.connections, calm_rate, Duration::from_secs(5)).await;
+
+    let of = |status: u16| flood.iter().filter(move |reply| reply.status == status);
+    let latency = |status: u16, percent: usize| percentile(of(status).map(|reply| reply.latency), percent);
+    let (good, shed) = (of(200).count(), of(503).count());
+    let others = flood.len() - good - shed;
+    let unsaid = of(503).filter(|reply| !reply.says_when).count();
+    let goodput = good as f64 / time.as_secs_f64();
+    let recovery = recovery(&calm, &after);
+    let milliseconds = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+    println!("peak_requests_a_second: {peak:.0}");
+    println!("offered_requests_a_second: {:.0}", flood.len() as f64 / time.as_secs_f64());
+    println!("goodput_requests_a_second: {goodput:.0}");
+    println!("shed_requests_a_second: {:.0}", shed as f64 / time.as_secs_f64());
+    println!("calm_p99_milliseconds: {}", milliseconds(percentile(calm.iter().map(|reply| reply.latency), 99)));
+    println!("admitted_p50_milliseconds: {}", milliseconds(latency(200, 50)));
+    println!("admitted_p99_milliseconds: {}", milliseconds(latency(200, 99)));
+    println!("shed_p99_milliseconds: {}", milliseconds(latency(503, 99)));
+    println!("shed_slowest_milliseconds: {}", milliseconds(latency(503, 100)));
+    println!("health_p99_milliseconds: {}", milliseconds(percentile(health.iter().copied(), 99)));
+    println!("health_slowest_milliseconds: {}", milliseconds(percentile(health.iter().copied(), 100)));
+    println!("recovery_seconds: {:.2}", recovery.as_secs_f64());
+    println!("goodput_ratio: {:.2}", goodput / peak);
+    ensure!(others == 0 && unsaid == 0, "{others} answers were neither 200 nor 503, {unsaid} did not say when to come");
+    ensure!(shed > 0, "nothing was shed: it was not too much");
+    ensure!(goodput >= LEAST_GOODPUT * peak, "less than {LEAST_GOODPUT} of the peak was answered");
+    ensure!(latency(200, 99) <= MOST_ADMITTED_P99, "the slowest of what was answered were too slow");
+    ensure!(latency(503, 99) <= MOST_SHED_P99, "what was shed was told so too late");
+    ensure!(percentile(health.iter().copied(), 99) <= MOST_HEALTH_P99, "/health was too slow");
+    ensure!(recovery <= MOST_RECOVERY, "it took too long until all was as before");
+    Ok(())
+}
+
+/// What people ask for that costs something, with each key in turn.
+fn requests(keys: &[String]) -> Vec<Vec<u8>> {
+    let paths = [
+        "/api/v1/market/cdi/accumulated?from=1990-01-01&to=2026-10-01",
+        "/api/v1/market/compare?ids=selic,cdi,ipca",
+        "/api/v1/filings/search?q=dividendos&facets=true",
+        "/api/v1/market/selic/accumulated?from=1990-01-01&to=2026-10-01",
+        "/api/v1/filings?limit=100",
+        "/api/v1/market/cdi/accumulated?from=1995-01-01&to=2026-10-01",
+        "/api/v1/companies/search?q=serra",
+        "/api/v1/market/selic/accumulated?from=1995-01-01&to=2026-10-01",
+    ];
+    keys.iter().flat_map(|key| paths.map(|path| keyed_get(path, key))).collect()
+}
+
+/// How long each answer took, on a connection of its own as a prober has it; by a thread, so that the load's own queue is
+/// not taken for the service's.
+fn probe_health(address: SocketAddr, stop: &AtomicBool) -> anyhow::Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: vintem.example\r\nConnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        times.push(asked.elapsed());
+        ensure!(answer.starts_with(b"HTTP/1.1 200"), "/health: {}", String::from_utf8_lossy(&answer));
+        std::thread::sleep(BETWEEN_PROBES.saturating_sub(asked.elapsed()));
+    }
+    Ok(times)
+}
+
+/// How long after the flood a request was last refused, or as slow as none in a hundred was before it.
+fn recovery(calm: &[Reply], after: &[Reply]) -> Duration {
+    let slow = percentile(calm.iter().map(|reply| reply.latency), 99) * 2 + Duration::from_millis(10);
+    let is_bad = |reply: &&Reply| reply.status != 200 || reply.latency > slow;
+    let mut bad: Vec<Duration> = after.iter().filter(is_bad).map(|reply| reply.due + reply.latency).collect();
+    bad.sort_unstable();
+    // One in a hundred may be slow at any time.
+    let spare = after.len() / 100;
+    bad.len().checked_sub(spare + 1).map_or(Duration::ZERO, |place| bad[place])
+}
