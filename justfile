@@ -10,16 +10,16 @@ ci:
 
 # The tests, with a PostgreSQL and a Redis of their own
 test *ARGS:
-    checks/with-engines cargo nextest run --workspace --cargo-profile ci {{ARGS}}
+    checks/with-engines cargo nextest run --cargo-profile ci {{ARGS}}
 
 # The tests where nothing but loopback can be reached, as CI runs them (as root)
 test-offline *ARGS:
-    cargo nextest run --workspace --cargo-profile ci --no-run
-    checks/offline checks/with-engines cargo --offline nextest run --workspace --cargo-profile ci {{ARGS}}
+    cargo nextest run --cargo-profile ci --no-run
+    checks/offline checks/with-engines cargo --offline nextest run --cargo-profile ci {{ARGS}}
 
 # Hold a served demo to the contract
 contract FILINGS="50000":
-    cargo nextest run --workspace --cargo-profile ci --no-run
+    cargo nextest run --cargo-profile ci --no-run
     checks/with-engines checks/contract-served target/ci/vintem {{FILINGS}}
 
 # The contract at the size of the whole country; prints times and memory
@@ -81,13 +81,13 @@ description:
 # Generate clients with two generators that are not ours, compile them, and let one read a served demo
 clients:
     checks/clients --install
-    cargo nextest run --workspace --cargo-profile ci --no-run
+    cargo nextest run --cargo-profile ci --no-run
     checks/with-engines checks/clients target/ci/vintem
 
 # Let Schemathesis make up requests out of openapi.yaml and hold a served demo to it, with a Platinum key and with none
 schemathesis CASES="20000":
     checks/schemathesis --install
-    cargo nextest run --workspace --cargo-profile ci --no-run
+    cargo nextest run --cargo-profile ci --no-run
     checks/with-engines checks/schemathesis target/ci/vintem {{CASES}}
 
 # Write the lists that documents repeat from the code; a test says when that is due
@@ -130,7 +130,7 @@ fuzz MINUTES *TARGETS:
 
 # Hold what is served to the real files of the publishers in DIR
 real-data DIR:
-    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/with-engines cargo nextest run --workspace --cargo-profile ci --test real_data --no-capture
+    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/with-engines cargo nextest run --cargo-profile ci --test real_data --no-capture
 
 # Follow the recipes of CONTRIBUTING in a copy of the project: a pretend series, endpoint and error code
 recipes:

@@ -12,11 +12,11 @@ use crate::problem::Refusal;
 
 /// What the last in the queue waits for its turn by what they usually take; and in any case, should they take longer.
 /// With what it then takes itself, PostgreSQL's own limits included, all is said within 600 ms.
-const USUAL_WAIT: Duration = Duration::from_millis(60);
+const USUAL_WAIT: Duration = Duration::from_millis(40);
 const LONGEST_WAIT: Duration = Duration::from_millis(80);
-/// The longest queue, and one that is always granted.
+/// The longest queue, and one that is always granted: a machine that stands still for a moment finds as many when it goes on.
 const MOST: usize = 128;
-const LEAST: usize = 8;
+const LEAST: usize = 32;
 
 #[derive(Debug)]
 pub struct Aside {

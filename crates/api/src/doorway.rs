@@ -31,6 +31,9 @@ pub struct Place<'d> {
 
 /// One of so many weighs in what is usual: a burst of large ones is noticed within dozens, a single one is not.
 const WEIGHT_OF_THE_USUAL: u64 = 32;
+/// What took longer did not work all the time: its thread, or the machine, stood still meanwhile.
+const MOST_TIMES_THE_USUAL: u64 = 16;
+const LEAST_USUAL_NANOS: u64 = 50_000;
 
 impl Doorway {
     /// For at most `most` at once, of which the last is to wait no longer than this for the cores.
@@ -87,7 +90,8 @@ impl Place<'_> {
     pub fn note(&self, worked: Duration) {
         // Of two that end at once one may be forgotten: it is an estimate either way.
         let usual = self.doorway.usual_nanos.load(Ordering::Relaxed);
-        let moved = (usual * (WEIGHT_OF_THE_USUAL - 1) + nanos(worked)) / WEIGHT_OF_THE_USUAL;
+        let believed = nanos(worked).min(MOST_TIMES_THE_USUAL * usual.max(LEAST_USUAL_NANOS));
+        let moved = (usual * (WEIGHT_OF_THE_USUAL - 1) + believed) / WEIGHT_OF_THE_USUAL;
         self.doorway.usual_nanos.store(moved, Ordering::Relaxed);
     }
 }

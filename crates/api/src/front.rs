@@ -29,6 +29,7 @@ use crate::keyring::KeyVerdict;
 use crate::observe::{NO_OPERATION, RouteMetrics};
 use crate::params::Query;
 use crate::problem::{self, Refusal};
+use crate::turns::Turns;
 pub use kept::Lasting;
 use kept::{KeptAnswers, MadeOf};
 
@@ -48,6 +49,7 @@ pub struct Front {
     /// By rank of the plan.
     policies: [PlanHeaders; 4],
     doorway: Doorway,
+    turns: Turns,
     /// Of requests that no route takes.
     no_metrics: &'static RouteMetrics,
 }
@@ -84,15 +86,16 @@ impl Front {
             limit: for_ever(limits.of(plan).to_string()),
             policy: for_ever(policy(plan)),
         });
-        let doorway = shed::doorway(app.settings.most_in_flight);
-        Self { app, paths, routes, compressed, policies, doorway, no_metrics: RouteMetrics::of(NO_OPERATION) }
+        let (doorway, turns) = (shed::doorway(app.settings.most_in_flight), Turns::new());
+        Self { app, paths, routes, compressed, policies, doorway, turns, no_metrics: RouteMetrics::of(NO_OPERATION) }
     }
 
-    /// The handler's own answer.
-    async fn handle(&self, request: Request) -> Response {
+    /// The handler's own answer. Pages cost next to nothing, and of them `/health` must not wait for others.
+    async fn handle(&self, request: Request, is_page: bool) -> Response {
         let routes =
             if request.headers().contains_key(header::ACCEPT_ENCODING) { &self.compressed } else { &self.routes };
-        match routes.clone().oneshot(request).await {
+        let handled = routes.clone().oneshot(request);
+        match if is_page { handled.await } else { self.turns.take(handled).await } {
             Ok(response) => response,
             Err(never) => match never {},
         }
@@ -165,7 +168,7 @@ impl Front {
                         uri: request.uri().clone(),
                     };
                     request.extensions_mut().insert(Caller(Arc::new(caller)));
-                    self.handle(request).await
+                    self.handle(request, is_page).await
                 }
             };
             if let Some(problem) = response.extensions_mut().remove::<Problem>() {

@@ -16,6 +16,7 @@ mod observe;
 mod params;
 mod problem;
 mod routes;
+mod turns;
 
 use std::net::IpAddr;
 use std::sync::Arc;

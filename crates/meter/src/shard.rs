@@ -10,6 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Client, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use vintem_domain::KeyId;
 use vintem_domain::usage::{Outcome, RouteGroup};
@@ -53,6 +54,7 @@ pub struct Shard {
     queue: Mutex<Queue>,
     came: Notify,
     outcomes: Mutex<FieldCounts>,
+    worker: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -70,7 +72,7 @@ const BEATS_BETWEEN_OUTCOMES: u32 = 2;
 /// What a probe and the first connection may take: nobody waits for them.
 const PROBE_BUDGET: Duration = Duration::from_millis(500);
 /// When the time is up, an answer may be here and not read yet, if it was this process that stood still.
-const LAST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_millis(1);
 /// Who gave no sign of life for so long is not counted among the replicas (`admit.lua`).
 const NOT_LIVE_US: u64 = 3_000_001;
 /// One call carries no more, so that Redis is never busy for long with one.
@@ -90,6 +92,7 @@ impl Shard {
             queue: Mutex::default(),
             came: Notify::new(),
             outcomes: Mutex::default(),
+            worker: Mutex::default(),
         });
         let worker = Worker {
             shard: shard.clone(),
@@ -99,7 +102,8 @@ impl Shard {
             number: 0,
             doubtful: Vec::new(),
         };
-        tokio::spawn(worker.run());
+        let worker = tokio::spawn(worker.run());
+        *shard.worker.lock().expect("never held across a panic") = Some(worker);
         shard
     }
 
@@ -111,7 +115,7 @@ impl Shard {
     pub async fn decide(&self, ask: Ask) -> Decision {
         let answer = {
             let mut queue = self.queue();
-            if queue.circuit.is_open() {
+            if queue.circuit.is_open() || queue.has_left {
                 drop(queue);
                 return self.decide_here(&ask);
             }
@@ -122,7 +126,7 @@ impl Shard {
         self.came.notify_one();
         match answer.await {
             Ok(decision) => decision,
-            // The worker is gone, and with it the process in a moment.
+            // The worker is gone.
             Err(_) => self.decide_here(&ask),
         }
     }
@@ -136,7 +140,13 @@ impl Shard {
     /// Returns once all outcomes noted before are counted: true in Redis, false here.
     pub async fn flush(&self) -> bool {
         let (send, done) = oneshot::channel();
-        self.queue().flushes.push(send);
+        {
+            let mut queue = self.queue();
+            if queue.has_left {
+                return false;
+            }
+            queue.flushes.push(send);
+        }
         self.came.notify_one();
         done.await.unwrap_or(false)
     }
@@ -145,6 +155,11 @@ impl Shard {
     pub async fn leave(&self) {
         self.queue().has_left = true;
         self.came.notify_one();
+        let worker = self.worker.lock().expect("never held across a panic").take();
+        if let Some(worker) = worker {
+            // A sign of life that is under way must not come after the last word.
+            let _ = worker.await;
+        }
         if self.is_shared() {
             // Its calls are remembered on, in case one is still under way.
             let last_sign_us = self.clock.now_us().saturating_sub(NOT_LIVE_US);
@@ -220,7 +235,11 @@ impl Worker {
                 () = self.shard.came.notified() => false,
             };
             // The last handle is gone, but for this one.
-            if Arc::strong_count(&self.shard) == 1 || self.shard.queue().has_left {
+            if Arc::strong_count(&self.shard) == 1 {
+                return;
+            }
+            if self.shard.queue().has_left {
+                self.count_here();
                 return;
             }
             beat_count = beat_count.wrapping_add(u32::from(is_beat));

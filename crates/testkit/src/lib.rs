@@ -22,7 +22,7 @@ pub use engines::{OwnPostgres, Wire, free_port, postgres_url, redis_url};
 pub use own_redis::OwnRedis;
 pub use process::{ServedProcess, make_key, run_vintem};
 pub use raw::{RawAnswer, exchange};
-pub use replica::{PEPPER, TestReplica, TestReplicaOptions, create_key, redis_prefix, settings};
+pub use replica::{PEPPER, ROOMY, TestReplica, TestReplicaOptions, create_key, redis_prefix, settings};
 
 use std::time::{Duration, Instant};
 

@@ -31,7 +31,11 @@ impl WholeAnswer {
 
     /// Names and values in the order in which they came.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.head.lines().skip(1).filter_map(|line| line.split_once(": "))
+        headers(&self.head)
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
     }
 }
 
@@ -42,21 +46,54 @@ pub fn keyed_get(path: &str, key: &str) -> Vec<u8> {
 
 /// Asks once.
 pub async fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<WholeAnswer> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request).await?;
-    let mut received = Vec::new();
-    loop {
-        let count = tokio::time::timeout(HANGS_AFTER, stream.read_buf(&mut received)).await??;
-        ensure!(count > 0, "closed after {:?}", String::from_utf8_lossy(&received));
-        let Some(end) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8(received[..end].to_vec())?;
-        let answer = WholeAnswer { body: received[end + 4..].to_vec(), head };
-        let length = answer.headers().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length: usize = length.context("an answer without its length")?.1.parse()?;
-        if answer.body.len() >= length {
-            return Ok(answer);
+    Connection::open(address).await?.ask(request).await
+}
+
+/// One that stays open from a request to the next.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Connection {
+    pub async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, received: Vec::with_capacity(LARGEST_ANSWER) })
+    }
+
+    pub async fn ask(&mut self, request: &[u8]) -> anyhow::Result<WholeAnswer> {
+        tokio::time::timeout(HANGS_AFTER, self.ask_patiently(request)).await.context("no answer in time")?
+    }
+
+    async fn ask_patiently(&mut self, request: &[u8]) -> anyhow::Result<WholeAnswer> {
+        self.stream.write_all(request).await?;
+        self.received.clear();
+        let mut body_begins = None;
+        loop {
+            let count = self.stream.read_buf(&mut self.received).await?;
+            ensure!(count > 0, "closed after {:?}", String::from_utf8_lossy(&self.received));
+            if body_begins.is_none() {
+                body_begins = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n").map(|end| end + 4);
+            }
+            let Some(begins) = body_begins else { continue };
+            let (head, body) = self.received.split_at(begins);
+            let head = std::str::from_utf8(&head[..begins - 4])?;
+            let length: usize = header(head, "content-length").context("an answer without its length")?.parse()?;
+            if body.len() >= length {
+                return Ok(WholeAnswer { head: head.to_owned(), body: body.to_vec() });
+            }
         }
     }
+}
+
+fn headers(head: &str) -> impl Iterator<Item = (&str, &str)> {
+    head.lines().skip(1).filter_map(|line| line.split_once(": "))
+}
+
+fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    headers(head).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 /// Connections each of which asks again as soon as it is answered.
@@ -102,8 +139,7 @@ async fn ask_on<'r>(
     body: &[u8],
     answered: &AtomicU64,
 ) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+    let mut stream = Connection::open(address).await?.stream;
     let mut buffer = vec![0; LARGEST_ANSWER];
     for request in requests {
         stream.write_all(request).await?;

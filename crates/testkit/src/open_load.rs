@@ -9,11 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+use crate::load::{Connection, WholeAnswer};
 
 /// One request and what came of it.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +27,8 @@ pub struct Reply {
     pub says_when: bool,
 }
 
-/// An answer that takes longer is none.
-const HANGS_AFTER: Duration = Duration::from_secs(10);
+/// The service closes connections that are silent for longer than this, which is no fault of its own.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 
 /// Asks for these requests in turn, so many times a second for so long, over at most so many connections.
 pub async fn open_load(
@@ -47,7 +46,7 @@ pub async fn open_load(
     for _ in 0..connections {
         let (requests, due, next, replies) = (requests.clone(), due.clone(), next.clone(), replies.clone());
         tasks.spawn(async move {
-            let mut connection = None;
+            let mut kept = Kept::default();
             loop {
                 // Closed when there is nothing more to ask.
                 let Ok(turn) = due.acquire().await else { return };
@@ -55,14 +54,9 @@ pub async fn open_load(
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let should = Duration::from_secs_f64(number as f64 / rate);
                 let request = &requests[(number % requests.len() as u64) as usize];
-                let answer = tokio::time::timeout(HANGS_AFTER, ask(address, &mut connection, request)).await;
-                let (status, says_when) = match answer {
-                    Ok(Ok(answer)) => answer,
-                    _ => {
-                        connection = None;
-                        (0, false)
-                    }
-                };
+                let answer = kept.ask(address, request).await.ok();
+                let status = answer.as_ref().and_then(WholeAnswer::status).unwrap_or(0);
+                let says_when = answer.is_some_and(|answer| answer.header("retry-after").is_some());
                 let latency = began.elapsed().saturating_sub(should);
                 let reply = Reply { due: should, latency, status, says_when };
                 replies.lock().expect("never held across a panic").push(reply);
@@ -97,11 +91,11 @@ pub async fn closed_goodput(
     for _ in 0..connections {
         let (requests, good, next) = (requests.clone(), good.clone(), next.clone());
         tasks.spawn(async move {
-            let mut connection = None;
+            let mut connection = Connection::open(address).await?;
             while began.elapsed() < time {
                 let number = next.fetch_add(1, Ordering::Relaxed) as usize;
-                let (status, _) = ask(address, &mut connection, &requests[number % requests.len()]).await?;
-                good.fetch_add(u64::from(status == 200), Ordering::Relaxed);
+                let answer = connection.ask(&requests[number % requests.len()]).await?;
+                good.fetch_add(u64::from(answer.status() == Some(200)), Ordering::Relaxed);
             }
             anyhow::Ok(())
         });
@@ -112,41 +106,22 @@ pub async fn closed_goodput(
     Ok(good.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The status, and whether there was a `Retry-After`. The connection is kept.
-async fn ask(address: SocketAddr, kept: &mut Option<Connection>, request: &[u8]) -> anyhow::Result<(u16, bool)> {
-    let connection = match kept {
-        Some(connection) => connection,
-        None => {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            kept.insert(Connection { stream, received: Vec::with_capacity(64 * 1024) })
-        }
-    };
-    connection.stream.write_all(request).await?;
-    connection.received.clear();
-    let mut head_end = None;
-    loop {
-        let count = connection.stream.read_buf(&mut connection.received).await?;
-        ensure!(count > 0, "closed");
-        let received = &connection.received;
-        if head_end.is_none() {
-            head_end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-        }
-        let Some(end) = head_end else { continue };
-        let head = std::str::from_utf8(&received[..end])?;
-        let length = header(head, "content-length").context("an answer without its length")?.parse::<usize>()?;
-        if received.len() >= end + 4 + length {
-            let status = head.get(9..12).context("a short status line")?.parse()?;
-            return Ok((status, header(head, "retry-after").is_some()));
-        }
+/// A connection, opened when it is needed and given up before the service closes it for its silence.
+#[derive(Debug, Default)]
+struct Kept {
+    connection: Option<Connection>,
+    last_used: Option<Instant>,
+}
+
+impl Kept {
+    async fn ask(&mut self, address: SocketAddr, request: &[u8]) -> anyhow::Result<WholeAnswer> {
+        let is_fresh = self.last_used.is_some_and(|used| used.elapsed() < LONGEST_SILENCE);
+        let mut connection = match self.connection.take().filter(|_| is_fresh) {
+            Some(connection) => connection,
+            None => Connection::open(address).await?,
+        };
+        let answer = connection.ask(request).await?;
+        *self = Self { connection: Some(connection), last_used: Some(Instant::now()) };
+        Ok(answer)
     }
-}
-
-struct Connection {
-    stream: TcpStream,
-    received: Vec<u8>,
-}
-
-fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
-    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }

@@ -61,10 +61,16 @@ impl ServedProcess {
         Self::start_as(Command::new(binary), database_url, redis_url, flags, environment)
     }
 
-    /// Behind whoever asks it, where both want the processor.
-    pub fn start_behind(binary: &Path, database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
-        let mut command = Command::new("nice");
-        command.args(["-n", "5"]).arg(binary);
+    /// On these cores alone, as `taskset` names them.
+    pub fn start_on(
+        cores: &str,
+        binary: &Path,
+        database_url: &str,
+        redis_url: &str,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", cores]).arg(binary);
         Self::start_as(command, database_url, redis_url, flags, &[])
     }
 

@@ -23,6 +23,15 @@ pub const PEPPER: &str = "a pepper for tests, long enough to be taken";
 /// What a request of a test waits for Redis, unless the test is about just that.
 pub const PATIENT_BUDGET_MS: &str = "5000";
 
+/// Limits that no test reaches.
+pub const ROOMY: [&str; 5] = [
+    "--limit-free=100000",
+    "--limit-bronze=100000",
+    "--limit-gold=100000",
+    "--limit-platinum=100000",
+    "--register-per-day=100000",
+];
+
 #[derive(Debug, Parser)]
 struct Settings {
     #[command(flatten)]
@@ -114,6 +123,11 @@ impl TestReplica {
     /// Serves this database at this moment and waits until it is ready.
     pub async fn start(database: &TestDatabase, now: DateTime<Utc>) -> anyhow::Result<Self> {
         Self::start_with(database, now, TestReplicaOptions::default()).await
+    }
+
+    /// With limits that no test reaches.
+    pub async fn start_roomy(database: &TestDatabase, now: DateTime<Utc>) -> anyhow::Result<Self> {
+        Self::start_with(database, now, TestReplicaOptions { flags: &ROOMY, redis_prefix: None }).await
     }
 
     pub async fn start_with(

@@ -23,11 +23,10 @@ use crate::problem;
 
 /// Never shed: who asks whether we serve must be told.
 const HEALTH: &str = "/health";
-/// What the last of the requests under way waits for the cores, at most. A request waits for them twice, at its beginning
-/// and after its admission, as does `/health`, which is to be answered within a tenth of a second.
+/// What the last of the requests under way waits for its turn, at most.
 const LONGEST_WAIT: Duration = Duration::from_millis(40);
 /// Even of large requests so many may be under way: one page in a browser asks for a dozen things at once.
-const LEAST_IN_FLIGHT: usize = 64;
+const LEAST_IN_FLIGHT: usize = 32;
 
 pub fn doorway(most_in_flight: usize) -> Doorway {
     Doorway::new(most_in_flight, LEAST_IN_FLIGHT, LONGEST_WAIT)

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, exchange};
+use vintem_testkit::{TestDatabase, TestReplica, exchange};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 /// Who answers: the service, with the limits and an error of the closed list, or the parser before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -414,8 +414,7 @@ async fn objection(address: SocketAddr, case: &Case) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_sent_gets_the_decided_error_or_the_parsers() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
     let cases: Vec<Case> =
         [smuggling(), sizes(), methods(), bodies(), parameters(), targets()].into_iter().flatten().collect();
     let (began, mut objections) = (Instant::now(), Vec::new());

@@ -9,11 +9,11 @@ use sqlx::{Connection, PgConnection, Row};
 use vintem_domain::ApiKey;
 use vintem_testkit::pace::together;
 use vintem_testkit::{
-    OwnPostgres, OwnRedis, ServedProcess, TestDatabase, TestReplica, TestReplicaOptions, asked_for, http_client,
+    OwnPostgres, OwnRedis, ROOMY, ServedProcess, TestDatabase, TestReplica, TestReplicaOptions, asked_for, http_client,
     make_key, run_vintem,
 };
 
-use crate::{Outcome, ROOMY, binary, friday};
+use crate::{Outcome, binary, friday};
 
 const SELIC: &str = "/api/v1/market/selic/current";
 

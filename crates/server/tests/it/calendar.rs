@@ -1,15 +1,14 @@
 //! Business days over HTTP.
 
 use serde_json::{Value, json};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+use vintem_testkit::{TestDatabase, TestReplica};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 #[tokio::test]
 async fn business_days_are_listed_counted_and_told_apart() -> Outcome {
     let database = TestDatabase::empty().await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
     let read = async |path: &str| -> anyhow::Result<Value> {
         let answer = replica.get(&format!("/api/v1/calendar/{path}")).await?;
         anyhow::ensure!(answer.status() == 200, "{path}: {}", answer.status());

@@ -8,7 +8,7 @@ use vintem_domain::route::{Feature, GATED_PARAMETERS, ROUTES, Route};
 use vintem_domain::{Plan, VERSION};
 use vintem_testkit::{Description, Operation, Seen, TestDatabase, TestReplica, TestReplicaOptions};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 /// Who calls: nobody in particular, each plan, a key that never was, and one that is revoked.
 #[derive(Debug, Clone)]
@@ -149,8 +149,7 @@ fn expected_status(operation: &Operation, identity: &str, plan: Option<Plan>) ->
 
 async fn gather(description: &Description) -> anyhow::Result<Evidence> {
     let database = TestDatabase::demo(friday()).await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
     let identities = identities(&replica).await?;
     let best = identities.iter().find(|identity| identity.plan == Some(Plan::Platinum)).cloned().expect("platinum");
     let ids = known_ids(&replica, best.key.as_deref().unwrap_or("")).await?;

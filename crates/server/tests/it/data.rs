@@ -6,9 +6,9 @@ use chrono::NaiveDate;
 use serde_json::{Value, json};
 use vintem_domain::{Dataset, Origin, Plan, series};
 use vintem_store::load::{Fetch, Observation};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+use vintem_testkit::{TestDatabase, TestReplica, eventually};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 fn fetch() -> Fetch {
     Fetch::made_here("test:selic".into(), friday(), [7; 32])
@@ -48,8 +48,7 @@ async fn a_source_that_was_never_loaded_is_503_and_not_an_empty_list() -> Outcom
 async fn a_load_is_served_without_a_restart_and_changes_the_etag() -> Outcome {
     let database = TestDatabase::empty().await?;
     // It is asked again and again until the load is seen.
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
     let selic = series::by_id("selic").expect("in the table");
     let mut etags = Vec::new();
     for (generation, value) in [(1, "15.00"), (2, "14.75")] {

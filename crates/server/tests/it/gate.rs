@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use vintem_domain::Plan;
 use vintem_domain::route::{Charge, GATED_PARAMETERS, Method, ROUTES, route};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, exchange};
+use vintem_testkit::{TestDatabase, TestReplica, exchange};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 /// How a path is written, and whether it still is that path.
 type Spelling = (&'static str, fn(&str) -> String, bool);
@@ -75,8 +75,7 @@ const PARAMETER_SPELLINGS: [(&str, bool); 9] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn no_spelling_of_a_parameter_leads_round_the_gate() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
     let identities = identities(&replica).await?;
     let (mut cases, mut mismatches) = (0, Vec::new());
     for gated in GATED_PARAMETERS {
@@ -113,8 +112,7 @@ async fn no_spelling_of_a_parameter_leads_round_the_gate() -> Outcome {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_spelling_leads_round_the_gate() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
     let identities = identities(&replica).await?;
     let (mut cases, mut mismatches) = (0, Vec::new());
     for route in ROUTES.iter().filter(|route| route.charge == Charge::Quota) {

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use vintem_domain::{Calendar, Company, Dataset, Filing, FilingSet, Origin, Plan, series};
 use vintem_store::Store;
 use vintem_store::load::{Fetch, Observation};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+use vintem_testkit::{TestDatabase, TestReplica};
 
-use crate::{Outcome, ROOMY};
+use crate::Outcome;
 
 /// Loads are three days apart, the first on a Monday, all in the afternoon of São Paulo.
 const LOADS: u64 = 8;
@@ -187,8 +187,7 @@ async fn no_answer_as_of_a_day_holds_anything_known_later() -> Outcome {
         for load in 0..LOADS {
             model.load(&store, load, &mut random).await?;
         }
-        let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-        let replica = TestReplica::start_with(&database, loaded_at(LOADS), options).await?;
+        let replica = TestReplica::start_roomy(&database, loaded_at(LOADS)).await?;
         let (_, gold) = replica.create_key(Plan::Gold).await?;
         for back in 0..50 {
             let day = loaded_on(LOADS) - Days::new(back);

@@ -10,9 +10,9 @@ use vintem_ingest::fetch::{Patience, UpstreamAddresses};
 use vintem_ingest::run::{Ingestor, RunReport, Silent, named};
 use vintem_ingest::source::Source;
 use vintem_testkit::upstreams::{Fault, IpeRow, Upstream, UpstreamOptions, Upstreams};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+use vintem_testkit::{TestDatabase, TestReplica, eventually};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 /// Tries as often as in earnest, without the waits.
 pub const IMPATIENT: Patience = Patience {
@@ -86,8 +86,7 @@ impl World {
     }
 
     pub async fn serve(&self) -> anyhow::Result<(TestReplica, String)> {
-        let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-        let replica = TestReplica::start_with(&self.database, vintem_domain::Clock::now(&*self.clock), options).await?;
+        let replica = TestReplica::start_roomy(&self.database, vintem_domain::Clock::now(&*self.clock)).await?;
         let (_, key) = replica.create_key(Plan::Platinum).await?;
         Ok((replica, key))
     }

@@ -7,9 +7,9 @@ use http::HeaderMap;
 use serde_json::Value;
 use vintem_domain::{Dataset, Origin, Plan, series};
 use vintem_store::load::{Fetch, Observation};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+use vintem_testkit::{TestDatabase, TestReplica, eventually};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 /// Routes without parameters whose answers follow from the snapshot and the day.
 const PATHS: [&str; 7] = [
@@ -26,7 +26,7 @@ const CHANGING: [&str; 6] = ["date", "x-ratelimit-remaining", "x-ratelimit-reset
 
 /// One whose limits no test reaches.
 async fn roomy_replica(database: &TestDatabase) -> anyhow::Result<TestReplica> {
-    TestReplica::start_with(database, friday(), TestReplicaOptions { flags: &ROOMY, redis_prefix: None }).await
+    TestReplica::start_roomy(database, friday()).await
 }
 
 async fn ask(replica: &TestReplica, path: &str, key: Option<&str>, lang: &str) -> anyhow::Result<(HeaderMap, String)> {

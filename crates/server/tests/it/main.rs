@@ -44,15 +44,6 @@ fn friday() -> DateTime<Utc> {
     "2026-11-13T18:00:00Z".parse().expect("an instant")
 }
 
-/// Limits that no test reaches.
-const ROOMY: [&str; 5] = [
-    "--limit-free=100000",
-    "--limit-bronze=100000",
-    "--limit-gold=100000",
-    "--limit-platinum=100000",
-    "--register-per-day=100000",
-];
-
 fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_vintem"))
 }

@@ -4,9 +4,9 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use vintem_domain::{Currency, Dataset, Origin, series};
 use vintem_store::load::{Bulletin, BulletinKind, Fetch, Observation};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+use vintem_testkit::{TestDatabase, TestReplica};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 /// A database with a few values of a few series.
 async fn with_values(values: &[(&str, &[(&str, &str)])]) -> anyhow::Result<TestDatabase> {
@@ -47,7 +47,7 @@ async fn with_bulletins(rows: &[(Currency, &str, BulletinKind, &str, &str, &str)
 }
 
 async fn served(database: &TestDatabase) -> anyhow::Result<TestReplica> {
-    TestReplica::start_with(database, friday(), TestReplicaOptions { flags: &ROOMY, redis_prefix: None }).await
+    TestReplica::start_roomy(database, friday()).await
 }
 
 async fn read(replica: &TestReplica, path: &str) -> anyhow::Result<Value> {
@@ -278,8 +278,7 @@ async fn a_revised_series_is_as_it_could_be_known_on_a_day() -> Outcome {
     let mut load = database.store()?.begin_load(Dataset::Series(series), Origin::Real, &fetch).await?;
     load.append_observations(series, &[Observation { date: "2026-09-01".parse()?, value: "0.48".parse()? }]).await?;
     load.commit().await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, monday + chrono::TimeDelta::days(1), options).await?;
+    let replica = TestReplica::start_roomy(&database, monday + chrono::TimeDelta::days(1)).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
     let read = async |path: &str| -> anyhow::Result<Value> {
         Ok(replica.get_with(&format!("/api/v1/market/{path}"), &gold).await?.json().await?)
@@ -405,8 +404,7 @@ async fn filings_are_as_they_could_be_known_on_a_day() -> Outcome {
     let mut load = database.store()?.begin_load(Dataset::Companies, Origin::Real, &registry).await?;
     load.append_companies(&[vintem_domain::Company { id: 8, name: "OITO".into(), ..Default::default() }]).await?;
     load.commit().await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday() + chrono::TimeDelta::days(4), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday() + chrono::TimeDelta::days(4)).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
     let read = async |path: &str| -> anyhow::Result<Value> {
         Ok(replica.get_with(&format!("/api/v1/{path}"), &gold).await?.json().await?)

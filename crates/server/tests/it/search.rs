@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 use vintem_domain::Plan;
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
+use vintem_testkit::{TestDatabase, TestReplica};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 struct Served {
     replica: TestReplica,
@@ -16,8 +16,7 @@ struct Served {
 impl Served {
     async fn start() -> anyhow::Result<Self> {
         let database = TestDatabase::demo(friday()).await?;
-        let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-        let replica = TestReplica::start_with(&database, friday(), options).await?;
+        let replica = TestReplica::start_roomy(&database, friday()).await?;
         let (_, key) = replica.create_key(Plan::Platinum).await?;
         Ok(Self { replica, key, _database: database })
     }

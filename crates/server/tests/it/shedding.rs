@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vintem_domain::Plan;
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+use vintem_testkit::{ROOMY, TestDatabase, TestReplica, TestReplicaOptions, eventually};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 const SELIC: &str = "/api/v1/market/selic/current";
 /// Whatever waits for PostgreSQL is answered within this.

@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use vintem_domain::Plan;
+use vintem_testkit::load::keyed_get;
+use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, TestReplica};
 
 use crate::{Outcome, binary, friday};
 
@@ -32,6 +35,23 @@ async fn half_sent_and_silent_connections_are_closed_and_sigterm_ends_the_proces
     println!("ended_after_seconds: {:.1}", terminated.elapsed().as_secs_f64());
     drop(held);
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_closes_its_side_after_the_request_is_answered_all_the_same() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
+    let key = replica.create_key(Plan::Gold).await?.1;
+    // From memory, by a search in a thread of its own, and by PostgreSQL.
+    for path in ["/api/v1/market/selic/current", "/api/v1/filings/search?q=dividendos", "/api/v1/plans/usage"] {
+        let mut stream = tokio::net::TcpStream::connect(replica.replica.address).await?;
+        stream.write_all(&keyed_get(path, &key)).await?;
+        stream.shutdown().await?;
+        let mut answer = Vec::new();
+        tokio::time::timeout(AT_MOST, stream.read_to_end(&mut answer)).await??;
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&answer));
+    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, redis_prefix};
 
-use crate::{Outcome, ROOMY, friday};
+use crate::{Outcome, friday};
 
 fn registration(replica: &TestReplica, email: &str, address: &str) -> reqwest::RequestBuilder {
     let request = replica.http.post(replica.url("/api/v1/plans/register")).header("X-Forwarded-For", address);
@@ -79,8 +79,7 @@ const PAIRS: usize = 1_500;
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_tells_a_known_email_from_an_unknown_one() -> Outcome {
     let database = TestDatabase::empty().await?;
-    let options = TestReplicaOptions { flags: &ROOMY, redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
     let ask = async |email: String| {
         let request = replica.http.post(replica.url("/api/v1/plans/register"));
         let began = Instant::now();

@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 use vintem_domain::Plan;
 use vintem_store::Store;
 use vintem_testkit::{
-    OwnRedis, ServedProcess, TestDatabase, TestReplica, TestReplicaOptions, postgres_url, redis_prefix,
+    OwnRedis, ROOMY, ServedProcess, TestDatabase, TestReplica, TestReplicaOptions, postgres_url, redis_prefix,
 };
 
 use super::{COMPANIES, SELIC, create_key, register};
-use crate::{Outcome, ROOMY, binary, friday};
+use crate::{Outcome, binary, friday};
 
 /// Registered on the first replica, used on the two others in the same moment.
 #[tokio::test(flavor = "multi_thread")]
