@@ -7,22 +7,12 @@
 use std::future::poll_fn;
 use std::num::NonZero;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
 #[derive(Debug)]
-pub struct Turns {
-    cores: Semaphore,
-    began: Instant,
-    /// When what is quick last went first, in microseconds since then.
-    let_pass_at_us: AtomicU64,
-}
-
-/// What is quick goes first this often: more often it would cost more, a few at a time, and it may well wait so long.
-const MICROS_BETWEEN: u64 = 4_000;
+pub struct Turns(Semaphore);
 
 impl Turns {
     pub fn new() -> Self {
@@ -30,33 +20,22 @@ impl Turns {
     }
 
     fn of(cores: usize) -> Self {
-        Self { cores: Semaphore::new(cores), began: Instant::now(), let_pass_at_us: AtomicU64::new(0) }
+        Self(Semaphore::new(cores))
     }
 
     /// The work, its first step in turn: there handlers compute. Those that wait for something do so after it, and then
     /// have little left to do.
     pub async fn take<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
-        let turn = self.cores.acquire().await;
-        if self.is_time_to_let_pass() {
-            // Meanwhile the turn is taken, so that all others wait for theirs, and not in the runtime's queue.
-            tokio::task::yield_now().await;
-        }
+        let turn = self.0.acquire().await;
+        // What is quick goes first. The turn is taken meanwhile, so that all others wait for theirs and not in that queue.
+        tokio::task::yield_now().await;
         let first_step = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
         drop(turn);
         match first_step {
             Poll::Ready(done) => done,
             Poll::Pending => work.await,
         }
-    }
-
-    fn is_time_to_let_pass(&self) -> bool {
-        let now_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let is_time = now_us.saturating_sub(self.let_pass_at_us.load(Ordering::Relaxed)) >= MICROS_BETWEEN;
-        if is_time {
-            self.let_pass_at_us.store(now_us, Ordering::Relaxed);
-        }
-        is_time
     }
 }
 
@@ -70,7 +49,7 @@ mod tests {
     #[tokio::test]
     async fn work_begins_in_its_turn_and_keeps_it_no_longer_than_it_computes() {
         let turns = Turns::of(1);
-        let held = turns.cores.acquire().await.unwrap();
+        let held = turns.0.acquire().await.unwrap();
         let has_begun = Cell::new(false);
         let mut work = pin!(turns.take(async { has_begun.set(true) }));
         assert!(poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await.is_pending());

@@ -45,8 +45,7 @@ end
 
 -- While the clock has never been later than now, no log holds an instant after it, and little needs to be looked at.
 local is_latest = now >= tonumber(call('GET', KEYS[1]) or 0)
-local now_text, cutoff, day = text(now), text(now - window), text(math.floor(now / 86400000000))
-local lifetime = lifetime_of(window)
+local now_text, edges, day = text(now), edges_of(window, now), text(math.floor(now / 86400000000))
 if is_latest then call('SET', KEYS[1], now_text) end
 
 local answer, size, log = {now, live}, 2, 4
@@ -67,9 +66,7 @@ while ARGV[at] do
     else
       -- Most pass: put it down first, and take it back from those that do not.
       local held = call('RPUSH', key, now_text)
-      local gone = held > 1 and forget(key, cutoff) or 0
-      held = held - gone
-      if held == 1 or gone > 0 then call('PEXPIRE', key, lifetime) end
+      if held == 1 then call('PEXPIRE', key, edges.lifetime) else held = held - forget(key, edges) end
       if held <= limit then
         size = size + 1
         answer[size] = limit - held

@@ -97,6 +97,11 @@ impl Meter {
     pub fn are_shared(&self) -> impl Iterator<Item = bool> {
         self.shards.iter().map(|shard| shard.is_shared())
     }
+
+    /// How many counts of usage only this process knows, until they are stored: those of when Redis was away.
+    pub fn kept_usage(&self) -> usize {
+        self.common.usage.len()
+    }
 }
 
 /// Whether a server answers.

@@ -66,6 +66,12 @@ impl LocalUsage {
         closed.into_iter().chain([(None, kept.open.clone())]).collect()
     }
 
+    /// How many counts are not known to be stored.
+    pub fn len(&self) -> usize {
+        let kept = self.counts();
+        kept.open.len() + kept.closed.as_ref().map_or(0, |(_, counts)| counts.len())
+    }
+
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
         self.counts.lock().expect("never held across a panic")
     }

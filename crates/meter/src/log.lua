@@ -11,22 +11,37 @@ end
 
 local function text(instant) return string.format('%.0f', instant) end
 
--- Forgets the admissions up to `cutoff`, which is text: instants of our time have as many digits as each other.
-local function forget(log, cutoff)
+-- What instants are compared with, as text: those of our time have as many digits as each other. `cutoff` is where the
+-- window begins, `half` and `next_half` the half windows of the calendar before and after it. A log lives for three
+-- windows since its first admission last came into another half window: whatever was admitted since lies less than one
+-- and a half after that half began, and so is kept for a window at least.
+local function edges_of(window, now)
+  local half = math.floor(window / 2)
+  local cutoff = now - window
+  local begins = cutoff - cutoff % half
+  return { cutoff = text(cutoff), half = text(begins), next_half = text(begins + half),
+    lifetime = text(math.ceil(3 * window / 1000)) }
+end
+
+-- Forgets the admissions before the window, and says how many.
+local function forget(log, edges)
+  local cutoff, gone, most, oldest, first = edges.cutoff, 0, 4
   -- Of a caller with a steady pace one goes when one comes.
-  for gone = 0, 1 do
-    local first = call('LINDEX', log, '0')
-    if not first or first > cutoff then return gone end
-    call('LPOP', log)
+  local some = call('LRANGE', log, '0', '3')
+  while true do
+    local expired = 0
+    while expired < most and some[expired + 1] and some[expired + 1] <= cutoff do expired = expired + 1 end
+    if expired > 0 and not oldest then oldest = some[1] end
+    gone, first = gone + expired, some[expired + 1]
+    if expired < most then break end
+    most = 2 * most
+    some = call('LRANGE', log, gone, gone + most - 1)
   end
-  local gone = 0
-  repeat
-    local some, expired = call('LRANGE', log, gone, gone + 7), 0
-    while some[expired + 1] and some[expired + 1] <= cutoff do expired = expired + 1 end
-    gone = gone + expired
-  until expired < 8
-  if gone > 0 then call('LTRIM', log, gone, '-1') end
-  return gone + 2
+  if gone == 1 then call('LPOP', log) elseif gone > 1 then call('LTRIM', log, tostring(gone), '-1') end
+  if gone > 0 and first and (oldest < edges.half or first >= edges.next_half) then
+    call('PEXPIRE', log, edges.lifetime)
+  end
+  return gone
 end
 
 -- How many admissions lie within the window, and the instant to reckon with.
@@ -39,7 +54,7 @@ local function held(log, window, now)
     return 0, now
   end
   local at = math.max(now, last)
-  forget(log, text(at - window))
+  forget(log, edges_of(window, at))
   return call('LLEN', log), at
 end
 
@@ -55,15 +70,11 @@ local function look(log, limit, window, now)
   return false, 0, frees + window - at, reset, at
 end
 
--- A log outlives its last admission by a window. It is renewed when it begins and whenever something of it is
--- forgotten; in between the first admission lies within the window, so for two windows is long enough.
-local function lifetime_of(window) return text(math.ceil(window / 500)) end
-
 local function take(log, limit, window, now)
   local passes, remaining, wait, reset, at = look(log, limit, window, now)
   if not passes then return passes, remaining, wait, reset end
   call('RPUSH', log, text(at))
-  call('PEXPIRE', log, lifetime_of(window))
+  call('PEXPIRE', log, edges_of(window, at).lifetime)
   return true, remaining - 1, 0, at + window
 end
 

@@ -168,6 +168,44 @@ async fn both_limiters_agree_with_a_model_whatever_clock_limits_and_redis_do() {
     assert!(refusals > decisions / 20 && refusals < decisions / 2, "both kinds were met");
 }
 
+/// Redis forgets a log only when none of its admissions lies within the window. What it does with its own clock is seen
+/// from the life that a call leaves a log with: a long one, given before each call, stays unless the call renews it.
+#[tokio::test]
+async fn a_log_is_kept_as_long_as_one_of_its_admissions_counts() {
+    const LONG_MS: u64 = 1_000_000_000;
+    const SHORTEST_MS: u64 = WINDOW_US / 1000;
+    let mut server = Server::open().await;
+    let (mut now_us, mut renewals, mut others) = (NOON_US, 0, 0);
+    for caller in 0..40 {
+        let (log, mut key, mut forgotten_at_us) = (address(caller), String::new(), 0);
+        server.names.write_log(log, &mut key);
+        let pace_us = rand::random_range(1..2 * WINDOW_US);
+        for step in 1..=50 {
+            now_us += rand::random_range(0..pace_us);
+            let takes = rand::random_ratio(2, 3);
+            let ask = Ask { log, limit: 1000, takes, counted: None };
+            redis::cmd("PEXPIRE").arg(&key).arg(LONG_MS).exec_async(&mut server.redis).await.unwrap();
+            let standing = server.call(u64::from(caller) * 1000 + step, now_us, &[], &[ask]).await.standings[0];
+            let left_ms: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut server.redis).await.unwrap();
+            let Ok(left_ms) = u64::try_from(left_ms) else {
+                assert_eq!(standing.remaining, 1000, "only an empty log is gone");
+                continue;
+            };
+            // A call takes milliseconds, a window six seconds.
+            if left_ms < LONG_MS / 2 {
+                assert!(left_ms > SHORTEST_MS);
+                forgotten_at_us = now_us + left_ms.next_multiple_of(SHORTEST_MS) * 1000;
+                renewals += 1;
+            } else {
+                others += 1;
+            }
+            assert!(forgotten_at_us >= standing.reset_at_us, "caller {caller}, step {step}, pace {pace_us}");
+        }
+    }
+    assert!(renewals > 200 && others > 200, "both were met: {renewals} and {others}");
+    server.forget_all().await;
+}
+
 fn request(key_id: i64) -> Ask {
     Ask { log: Log::Key(key_id), limit: 1000, takes: true, counted: Some((key_id, RouteGroup::Market)) }
 }

@@ -76,6 +76,7 @@ async fn render_metrics(State(operator): State<Operator>) -> String {
     for (server, is_shared) in operator.app.meter.are_shared().enumerate() {
         metrics::gauge!("vintem_meter_shared", "server" => server.to_string()).set(if is_shared { 1.0 } else { 0.0 });
     }
+    metrics::gauge!("vintem_usage_kept").set(operator.app.meter.kept_usage() as f64);
     operator.metrics.run_upkeep();
     operator.metrics.render()
 }

@@ -48,7 +48,7 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
         );
     }
     let pepper = settings.pepper.pepper()?;
-    let store = settings.database.open_for_requests()?;
+    let store = settings.store()?;
     let meter = settings.meter(redis_prefix)?;
     let listen = |address: SocketAddr| async move {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))

@@ -123,6 +123,10 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub pepper: PepperSettings,
 
+    /// What a request may wait for a row of PostgreSQL, in milliseconds; for many rows it is twice that
+    #[arg(long, env = "VINTEM_POSTGRES_BUDGET_MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub postgres_budget_ms: u32,
+
     /// Redis or Valkey, e.g. redis://127.0.0.1:6379; several, comma-separated, share the callers: the same ones in the
     /// same order for every replica
     #[arg(long, env = "VINTEM_REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1:6379")]
@@ -191,11 +195,7 @@ const MAX_CONNECTIONS: u32 = 10;
 impl DatabaseSettings {
     /// For work that nobody waits for at the other end of a connection.
     pub fn open(&self) -> anyhow::Result<Store> {
-        self.open_with(Deadlines::OF_WORKERS)
-    }
-
-    pub fn open_for_requests(&self) -> anyhow::Result<Store> {
-        self.open_with(Deadlines::OF_REQUESTS)
+        self.open_with(Deadlines::of_workers())
     }
 
     fn open_with(&self, deadlines: Deadlines) -> anyhow::Result<Store> {
@@ -216,6 +216,11 @@ impl PepperSettings {
 }
 
 impl ServeSettings {
+    pub fn store(&self) -> anyhow::Result<Store> {
+        let budget = Duration::from_millis(u64::from(self.postgres_budget_ms));
+        self.database.open_with(Deadlines::of_requests(budget))
+    }
+
     pub fn limits(&self) -> Limits {
         Limits {
             window_seconds: self.limit_window_seconds,

@@ -6,7 +6,7 @@ use sqlx::Row;
 use vintem_domain::{Company, Currency, DateRange, Decimal, Quote, Series};
 
 use crate::read::{FilingRow, Known, companies, exact, filing};
-use crate::{HISTORY_BUDGET, Result, Store, within};
+use crate::{Result, Store, within};
 
 /// A row as it was learned at some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Revision {
 
 impl Store {
     pub async fn observation_versions(&self, series: &Series) -> Result<Versions<Decimal>> {
-        within(HISTORY_BUDGET, async {
+        within(self.deadlines.history, async {
             let rows: Vec<(NaiveDate, String, DateTime<Utc>, i64)> = sqlx::query_as(
                 "select ref_date, value::text, known_at, fetch_id
                  from observation
@@ -66,7 +66,7 @@ impl Store {
     /// Of the closing rates in reais, each with its moment of publication: a day may have several, each with its versions.
     pub async fn closing_versions(&self, currency: Currency) -> Result<Versions<(NaiveDateTime, Quote)>> {
         type Row = (NaiveDate, NaiveDateTime, String, String, DateTime<Utc>, i64);
-        within(HISTORY_BUDGET, async {
+        within(self.deadlines.history, async {
             let rows: Vec<Row> = sqlx::query_as(
                 "select ref_date, published_at, buy::text, sell::text, known_at, fetch_id
                  from fx_bulletin
@@ -94,7 +94,7 @@ impl Store {
         offset: usize,
         limit: usize,
     ) -> Result<(usize, Vec<Revision>)> {
-        within(HISTORY_BUDGET, async {
+        within(self.deadlines.history, async {
             let rows: Vec<(NaiveDate, String, String, DateTime<Utc>)> = sqlx::query_as(
                 "select ref_date, old::text, value::text, known_at
                  from (
@@ -124,7 +124,7 @@ impl Store {
     /// The registry as it was known before an instant; where that is before its first load, as that has it, each company
     /// with that it is so.
     pub async fn companies_before(&self, instant: DateTime<Utc>) -> Result<Vec<(Company, Known, bool)>> {
-        within(HISTORY_BUDGET, async { companies(&mut *self.pool.acquire().await?, Some(instant)).await }).await
+        within(self.deadlines.history, async { companies(&mut *self.pool.acquire().await?, Some(instant)).await }).await
     }
 
     /// The filings that were replaced or taken away at an instant or later, each as it was before, with whether it was
@@ -134,7 +134,7 @@ impl Store {
         instant: DateTime<Utc>,
         mut visit: impl FnMut(FilingRow<'_>, bool),
     ) -> Result<()> {
-        within(HISTORY_BUDGET, async {
+        within(self.deadlines.history, async {
             let mut rows = sqlx::query(
                 "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
                         delivered_on, reference_date, version, protocol, url, known_at, fetch_id, absent

@@ -41,24 +41,27 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 #[derive(Debug, Clone, Copy)]
 pub struct Deadlines {
     connection: Duration,
-    /// For what others have locked, as Postgres writes it: given up by the server itself, so that the connection is free
-    /// again at once.
-    lock: &'static str,
+    /// For what others have locked: given up by the server itself, so that the connection is free again at once.
+    lock: Duration,
     /// In all, for a row or two.
     answer: Duration,
+    /// In all, for many rows.
+    history: Duration,
 }
 
 impl Deadlines {
     /// Somebody waits for the answer: one who waits longer is better told to come again.
-    pub const OF_REQUESTS: Self =
-        Self { connection: Duration::from_millis(300), lock: "400ms", answer: Duration::from_millis(500) };
+    pub fn of_requests(budget: Duration) -> Self {
+        Self { connection: budget * 3 / 5, lock: budget * 4 / 5, answer: budget, history: budget * 2 }
+    }
+
     /// A worker, or a person at a terminal, for whom late is better than not at all.
-    pub const OF_WORKERS: Self =
-        Self { connection: Duration::from_secs(5), lock: "5s", answer: Duration::from_secs(10) };
+    pub fn of_workers() -> Self {
+        let five_seconds = Duration::from_secs(5);
+        Self { connection: five_seconds, lock: five_seconds, answer: 2 * five_seconds, history: 2 * five_seconds }
+    }
 }
 
-/// What a request may wait for many rows.
-const HISTORY_BUDGET: Duration = Duration::from_secs(1);
 /// What following and draining may wait before they try anew.
 const FOLLOW_BUDGET: Duration = Duration::from_secs(5);
 
@@ -83,7 +86,7 @@ impl Store {
         let options = options
             .disable_statement_logging()
             .application_name("vintem")
-            .options([("statement_timeout", "5s"), ("lock_timeout", deadlines.lock)]);
+            .options([("statement_timeout", "5s"), ("lock_timeout", &format!("{}ms", deadlines.lock.as_millis()))]);
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(deadlines.connection)

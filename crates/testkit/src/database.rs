@@ -33,7 +33,7 @@ impl TestDatabase {
     }
 
     pub fn store(&self) -> anyhow::Result<Store> {
-        Ok(Store::open(&self.url(), 5, Deadlines::OF_WORKERS)?)
+        Ok(Store::open(&self.url(), 5, Deadlines::of_workers())?)
     }
 
     /// Locks a table against everybody until what is returned is dropped.
@@ -138,7 +138,7 @@ async fn template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<String> {
         let unfinished = format!("{name}_unfinished");
         run(&mut admin, format!("drop database if exists {unfinished} with (force)")).await?;
         run(&mut admin, format!("create database {unfinished}")).await?;
-        let store = Store::open(&database_url(&unfinished), 2, Deadlines::OF_WORKERS)?;
+        let store = Store::open(&database_url(&unfinished), 2, Deadlines::of_workers())?;
         store.migrate().await?;
         if let (Some(now), Some(until)) = (demo_until, until) {
             let size = DemoSize { filings: DEMO_FILINGS, companies: DEMO_COMPANIES, until };

@@ -14,6 +14,7 @@ pub mod processor;
 mod raw;
 mod replica;
 pub mod sliding;
+pub mod stillness;
 pub mod upstreams;
 
 pub use database::TestDatabase;
@@ -22,7 +23,9 @@ pub use engines::{OwnPostgres, Wire, free_port, postgres_url, redis_url};
 pub use own_redis::OwnRedis;
 pub use process::{ServedProcess, make_key, run_vintem};
 pub use raw::{RawAnswer, exchange};
-pub use replica::{PEPPER, ROOMY, TestReplica, TestReplicaOptions, create_key, redis_prefix, settings};
+pub use replica::{
+    PEPPER, ROOMY, TestReplica, TestReplicaOptions, USUAL_POSTGRES_BUDGET, create_key, redis_prefix, settings,
+};
 
 use std::time::{Duration, Instant};
 

@@ -20,15 +20,18 @@ use crate::eventually;
 /// The pepper of all tests.
 pub const PEPPER: &str = "a pepper for tests, long enough to be taken";
 
-/// What a request of a test waits for Redis, unless the test is about just that.
+/// What a request of a test waits for an engine, unless the test is about just that.
 pub const PATIENT_BUDGET_MS: &str = "5000";
+
+/// What a request waits for PostgreSQL where nobody says otherwise: for tests that are about that.
+pub const USUAL_POSTGRES_BUDGET: [&str; 2] = ["--postgres-budget-ms", "500"];
 
 /// Limits that no test reaches.
 pub const ROOMY: [&str; 5] = [
-    "--limit-free=100000",
-    "--limit-bronze=100000",
-    "--limit-gold=100000",
-    "--limit-platinum=100000",
+    "--limit-free=10000000",
+    "--limit-bronze=10000000",
+    "--limit-gold=10000000",
+    "--limit-platinum=10000000",
     "--register-per-day=100000",
 ];
 
@@ -43,8 +46,10 @@ pub fn settings(database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::
     let mut line = vec!["test", "--database-url", database_url, "--redis-url", redis_url, "--key-pepper", PEPPER];
     line.extend(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
     // Many tests at once keep the engines waiting for the processor: that is no reason to go on without them.
-    if !flags.contains(&"--redis-budget-ms") {
-        line.extend(["--redis-budget-ms", PATIENT_BUDGET_MS]);
+    for budget in ["--redis-budget-ms", "--postgres-budget-ms"] {
+        if !flags.contains(&budget) {
+            line.extend([budget, PATIENT_BUDGET_MS]);
+        }
     }
     line.extend(flags);
     Ok(Settings::try_parse_from(line)?.serve)
@@ -205,6 +210,6 @@ impl TestReplica {
     }
 
     pub fn store(&self) -> anyhow::Result<Store> {
-        Ok(Store::open(&self.database_url, 2, Deadlines::OF_WORKERS)?)
+        Ok(Store::open(&self.database_url, 2, Deadlines::of_workers())?)
     }
 }

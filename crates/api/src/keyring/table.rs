@@ -57,11 +57,51 @@ impl Table {
     }
 }
 
+/// Entries in pieces of one size. A list that grows as a whole leaves a gap of another size behind each time, and the
+/// allocator keeps those (`just million-keys` shows what a key takes).
+#[derive(Debug, Default)]
+struct Entries {
+    pieces: Vec<Vec<Entry>>,
+}
+
+const PIECE: usize = 64;
+
+impl Entries {
+    fn len(&self) -> usize {
+        self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
+    }
+
+    fn get(&self, at: usize) -> Option<&Entry> {
+        self.pieces.get(at / PIECE)?.get(at % PIECE)
+    }
+
+    fn get_mut(&mut self, at: usize) -> Option<&mut Entry> {
+        self.pieces.get_mut(at / PIECE)?.get_mut(at % PIECE)
+    }
+
+    fn push(&mut self, entry: Entry) {
+        match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
+            Some(last) => last.push(entry),
+            None => {
+                let mut piece = Vec::with_capacity(PIECE);
+                piece.push(entry);
+                self.pieces.push(piece);
+            }
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
+        for entry in std::mem::take(&mut self.pieces).into_iter().flatten().filter(keep) {
+            self.push(entry);
+        }
+    }
+}
+
 /// Entries in the order in which they came, and where to find them: an open table of their numbers, probed in a line.
 /// Beside each entry that costs five to eleven bytes, a third of what a map of whole entries leaves empty.
 #[derive(Debug)]
 struct Shard {
-    entries: Vec<Entry>,
+    entries: Entries,
     /// The number of an entry, from 1 on; 0 where there is none. As many as a power of two, at most three quarters of
     /// them taken.
     places: Vec<u32>,
@@ -72,7 +112,7 @@ const FEWEST_PLACES: usize = 8;
 
 impl Default for Shard {
     fn default() -> Self {
-        Self { entries: Vec::new(), places: vec![FREE; FEWEST_PLACES] }
+        Self { entries: Entries::default(), places: vec![FREE; FEWEST_PLACES] }
     }
 }
 
@@ -84,8 +124,8 @@ impl Shard {
     fn put(&mut self, entry: Entry, now: i64) {
         let place = self.place_of(&entry.fingerprint);
         if self.places[place] != FREE {
-            let known = &mut self.entries[self.places[place] as usize - 1];
-            if entry.revision > known.revision {
+            let known = self.entries.get_mut(self.places[place] as usize - 1);
+            if let Some(known) = known.filter(|known| entry.revision > known.revision) {
                 *known = entry;
             }
             return;
@@ -93,12 +133,8 @@ impl Shard {
         if 4 * (self.entries.len() + 1) > 3 * self.places.len() {
             self.make_room(now);
         }
-        if self.entries.len() == self.entries.capacity() {
-            // By an eighth: to double it would leave up to half of the memory empty.
-            self.entries.reserve_exact(FEWEST_PLACES + self.entries.len() / 8);
-        }
         self.entries.push(entry);
-        self.note_place(self.entries.len());
+        self.note_place(self.entries.len(), &entry.fingerprint);
     }
 
     fn make_room(&mut self, now: i64) {
@@ -110,12 +146,14 @@ impl Shard {
         self.places.clear();
         self.places.resize(places, FREE);
         for number in 1..=self.entries.len() {
-            self.note_place(number);
+            if let Some(fingerprint) = self.entries.get(number - 1).map(|entry| entry.fingerprint) {
+                self.note_place(number, &fingerprint);
+            }
         }
     }
 
-    fn note_place(&mut self, number: usize) {
-        let place = self.place_of(&self.entries[number - 1].fingerprint);
+    fn note_place(&mut self, number: usize, fingerprint: &Fingerprint) {
+        let place = self.place_of(fingerprint);
         self.places[place] = u32::try_from(number).expect("a part of all keys is fewer than four thousand million");
     }
 

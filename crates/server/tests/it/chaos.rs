@@ -68,9 +68,9 @@ async fn kills_of_replicas_redis_and_postgres_lose_no_usage_and_double_none() ->
     let (sent, answered) = totals(&accounts);
     println!("sent_while_replicas_live: {sent}");
     assert_eq!(sent, answered, "some were not answered although no replica was killed");
-    stage.quiesce().await;
+    let right_until = stage.quiesce().await;
     for (key, account) in accounts.iter_mut().enumerate() {
-        let told = stage.usage(key, account).await?;
+        let told = stage.usage_once(key, account, is_all_told, right_until).await?;
         let classes = CLASSES.map(|class| told[class].as_u64().unwrap_or_default());
         assert_eq!(classes, account.answered, "key {key}: {CLASSES:?}, {told}");
         assert_eq!(
@@ -92,10 +92,10 @@ async fn kills_of_replicas_redis_and_postgres_lose_no_usage_and_double_none() ->
         }
     }
     enter(&mut accounts, &load.stop().await?);
-    stage.quiesce().await;
+    let right_until = stage.quiesce().await;
     let (mut lost, mut doubled) = (0, 0);
     for (key, account) in accounts.iter_mut().enumerate() {
-        let told = stage.usage(key, account).await?;
+        let told = stage.usage_once(key, account, is_answered_told, right_until).await?;
         let counted = told["requests"].as_u64().unwrap_or_default();
         lost += account.answered.iter().sum::<u64>().saturating_sub(counted);
         doubled += counted.saturating_sub(account.sent);
@@ -130,6 +130,17 @@ fn enter(accounts: &mut [Account], entries: &[Entry]) {
     }
 }
 
+/// Whether each answer is counted as what it was.
+fn is_all_told(told: &Value, account: &Account) -> bool {
+    let classes = CLASSES.map(|class| told[class].as_u64().unwrap_or_default());
+    classes == account.answered && told["requests"] == account.sent
+}
+
+/// Whether as much is counted as was answered.
+fn is_answered_told(told: &Value, account: &Account) -> bool {
+    told["requests"].as_u64().unwrap_or_default() >= account.answered.iter().sum()
+}
+
 fn totals(accounts: &[Account]) -> (u64, u64) {
     let answered = |account: &Account| account.answered.iter().sum::<u64>();
     (accounts.iter().map(|account| account.sent).sum(), accounts.iter().map(answered).sum())
@@ -145,8 +156,6 @@ struct Stage {
     faults: BTreeMap<&'static str, u32>,
     redis_wire: Wire,
     postgres_wire: Wire,
-    /// Connections that were cut are given up by those who wait for them only after a while.
-    postgres_was_cut: bool,
     redis: OwnRedis,
     postgres: OwnPostgres,
 }
@@ -186,7 +195,6 @@ impl Stage {
             faults: BTreeMap::new(),
             redis_wire,
             postgres_wire,
-            postgres_was_cut: false,
             redis,
             postgres,
         };
@@ -255,7 +263,6 @@ impl Stage {
                 self.postgres_wire.cut();
                 tokio::time::sleep(long_away).await;
                 self.postgres_wire.mend();
-                self.postgres_was_cut = true;
             }
         }
         tokio::time::sleep(Duration::from_secs_f64(rand::random_range(0.2..0.8))).await;
@@ -266,6 +273,8 @@ impl Stage {
     async fn replica_fault(&mut self) -> Outcome {
         let replica = rand::random_range(0..REPLICAS);
         *self.faults.entry("replica_killed").or_default() += 1;
+        // A machine that stands still for a moment is a Redis that is away for it.
+        self.settle().await;
         // Only then is it asked no more: what it is killed with in its hands is what may or may not be counted.
         self.replicas[replica].kill()?;
         self.is_up[replica].store(false, Ordering::Release);
@@ -275,28 +284,31 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until what replicas counted by themselves is stored: they count together again, and a drain went by.
-    async fn settle(&mut self) {
-        eventually("all count together", Duration::from_secs(10), || self.count_together()).await;
-        let given_up_after = if std::mem::take(&mut self.postgres_was_cut) { 6_000 } else { 1_500 };
-        tokio::time::sleep(Duration::from_millis(given_up_after)).await;
+    /// Waits until what replicas counted by themselves is stored, and they count together again.
+    async fn settle(&self) {
+        eventually("all count together and keep nothing", Duration::from_secs(30), || async {
+            self.all_tell("vintem_meter_shared{server=\"0\"}", 1.0).await
+                && self.all_tell("vintem_usage_kept", 0.0).await
+        })
+        .await;
     }
 
-    async fn count_together(&self) -> bool {
+    async fn all_tell(&self, metric: &str, value: f64) -> bool {
         for replica in &self.replicas {
-            let told = replica.metric(&self.http, "vintem_meter_shared{server=\"0\"}").await;
-            if !matches!(told, Ok(Some(shared)) if shared == 1.0) {
+            if !matches!(replica.metric(&self.http, metric).await, Ok(Some(told)) if told == value) {
                 return false;
             }
         }
         true
     }
 
-    /// Waits until all that was counted is stored, and nothing is left to drain.
-    async fn quiesce(&mut self) {
+    /// Waits until all that was counted is stored, and nothing is left to drain. By the instant that it returns all usage
+    /// must be told.
+    async fn quiesce(&self) -> Instant {
         self.settle().await;
         let is_drained = || async { self.left_in_redis().is_ok_and(|left| left == 0) };
         eventually("nothing is left in Redis", Duration::from_secs(20), is_drained).await;
+        Instant::now() + Duration::from_secs(20)
     }
 
     /// How many counts wait in Redis, and how many batches of them.
@@ -311,7 +323,26 @@ impl Stage {
         Ok(left)
     }
 
-    /// What is told of the key's one day once it is all, the asking itself included, which enters the account too.
+    /// What is told of the key's one day once it is right, or is not after a while: the last outcomes of a replica are on
+    /// their way for a moment.
+    async fn usage_once(
+        &self,
+        key: usize,
+        account: &mut Account,
+        is_right: fn(&Value, &Account) -> bool,
+        until: Instant,
+    ) -> anyhow::Result<Value> {
+        loop {
+            let told = self.usage(key, account).await?;
+            if is_right(&told, account) || Instant::now() > until {
+                return Ok(told);
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// What is told of the key's one day once it is said to be complete, the asking itself included, which enters the
+    /// account too.
     async fn usage(&self, key: usize, account: &mut Account) -> anyhow::Result<Value> {
         let began = Instant::now();
         loop {

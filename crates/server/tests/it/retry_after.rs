@@ -21,7 +21,7 @@ struct Told {
     in_time_refused: bool,
 }
 
-/// A thousand refusals of a full minute by `just retry-after`, fewer of a short window here.
+/// A thousand refusals of a full minute by `just limits`, fewer of a short window here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_passes_when_it_was_told_to_come_again_and_not_a_second_before() -> Outcome {
     let (refusals, window) = match asked_for("VINTEM_REFUSALS") {

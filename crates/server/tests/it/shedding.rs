@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vintem_domain::Plan;
-use vintem_testkit::{ROOMY, TestDatabase, TestReplica, TestReplicaOptions, eventually};
+use vintem_testkit::{ROOMY, TestDatabase, TestReplica, TestReplicaOptions, USUAL_POSTGRES_BUDGET, eventually};
 
 use crate::{Outcome, friday};
 
@@ -19,7 +19,7 @@ const MOST_WAIT: Duration = Duration::from_millis(600);
 
 /// A replica that has room for so many requests, and limits that no test reaches.
 async fn replica_with_room_for(database: &TestDatabase, most: &str) -> anyhow::Result<TestReplica> {
-    let flags: Vec<&str> = ROOMY.into_iter().chain(["--max-in-flight", most]).collect();
+    let flags: Vec<&str> = ROOMY.into_iter().chain(["--max-in-flight", most]).chain(USUAL_POSTGRES_BUDGET).collect();
     TestReplica::start_with(database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await
 }
 
@@ -56,7 +56,7 @@ async fn what_is_beyond_the_room_is_shed_in_the_form_of_every_answer_and_health_
         ("cache-control", "no-store"),
         ("content-type", "application/json"),
         ("x-plan", "platinum"),
-        ("x-ratelimit-limit", "100000"),
+        ("x-ratelimit-limit", "10000000"),
         ("x-ratelimit-remaining", "0"),
         ("ratelimit", "\"platinum\";r=0;t=1"),
         ("access-control-allow-origin", "*"),

@@ -1,19 +1,25 @@
 //! Three times as many requests as the service can answer, for a minute: `just overload`.
 //!
-//! First the peak of what it answers is found, by connections that ask again as soon as they are answered. Then requests
-//! come at three times that rate, whatever becomes of them, each reckoned from the instant at which it was due: a request
-//! that waits for a free connection of the load's own is as late as one that waits in the service.
+//! The peak is what it answers to connections that ask again as soon as they are answered. In the flood requests come at
+//! three times that rate, whatever becomes of them, each reckoned from the instant at which it was due: a request that waits
+//! for a free connection of the load's own is as late as one that waits in the service.
 //!
-//! The service runs on one core, load and Redis on the others: what the load takes is not the service's doing, and a service
-//! that slowed its load down would be asked for less. PostgreSQL runs wherever there is room. The requests are of the kind
-//! that costs something: of the smallest ones being refused costs a good part of what being answered does.
+//! The machine is not the same from one minute to the next, so the flood comes in pieces, with the peak found anew between
+//! them, and each piece is held against the peaks on both sides of it. The service never rests meanwhile: at its peak it is as
+//! busy as in the flood.
+//!
+//! The service runs on one core; load, Redis and PostgreSQL on the others, where the recipe puts this program and the
+//! engines: what they take is not the service's doing, and a service that slowed its load down would be asked for less. How
+//! much of its core the service had is printed, at the peak and in the flood: a core that others were on too is no measure.
+//! The requests are of the kind that costs something: of the smallest ones being refused costs a good part of what being
+//! answered does.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -23,6 +29,7 @@ use vintem_domain::Plan;
 use vintem_testkit::load::keyed_get;
 use vintem_testkit::open_load::{Reply, closed_goodput, open_load};
 use vintem_testkit::pace::percentile;
+use vintem_testkit::processor::processor_time;
 use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, create_key};
 
 const LEAST_GOODPUT: f64 = 0.9;
@@ -30,6 +37,13 @@ const MOST_ADMITTED_P99: Duration = Duration::from_millis(250);
 const MOST_SHED_P99: Duration = Duration::from_millis(50);
 const MOST_HEALTH_P99: Duration = Duration::from_millis(100);
 const MOST_RECOVERY: Duration = Duration::from_secs(2);
+/// The flood comes in so many pieces, and the peak is found anew in so long.
+const PIECES: u32 = 6;
+/// As many as the service has under way at once of such requests: it is never without work, and turns none away.
+const CONNECTIONS_AT_PEAK: usize = 32;
+const TIME_AT_PEAK: Duration = Duration::from_secs(4);
+/// What is far from too much comes for so long, before and after.
+const CALM: Duration = Duration::from_secs(5);
 /// So often that a minute has some hundred of them, and so seldom that an address may: pages have a limit of their own.
 const BETWEEN_PROBES: Duration = Duration::from_millis(150);
 
@@ -55,12 +69,11 @@ struct Arguments {
     flags: Vec<String>,
 }
 
-/// Where the service runs; the load and what it starts keep off it.
-const CORE_OF_THE_SERVICE: usize = 0;
+/// Where the service runs; the recipe keeps all else off it.
+const CORE_OF_THE_SERVICE: &str = "0";
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    leave_the_core_to_the_service()?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(overload(&arguments))
 }
 
@@ -74,48 +87,51 @@ async fn overload(arguments: &Arguments) -> anyhow::Result<()> {
     for _ in 0..200 {
         keys.push(create_key(&store, Plan::Platinum).await?.1);
     }
-    let service = ServedProcess::start_on(
-        &CORE_OF_THE_SERVICE.to_string(),
-        &arguments.vintem,
-        &database.url(),
-        &redis.url(),
-        &flags,
-    )?;
+    let (database_url, redis_url) = (database.url(), redis.url());
+    let service = ServedProcess::start_on(CORE_OF_THE_SERVICE, &arguments.vintem, &database_url, &redis_url, &flags)?;
     let address: SocketAddr = service.address.parse()?;
     let requests = Arc::new(requests(&keys));
 
-    closed_goodput(address, &requests, 32, Duration::from_secs(3)).await?;
-    let peak_before = peak(address, &requests).await?;
-    let calm_rate = peak_before / 3.0;
-    let calm = open_load(address, &requests, arguments.connections, calm_rate, Duration::from_secs(5)).await;
+    let peak = async || closed_goodput(address, &requests, CONNECTIONS_AT_PEAK, TIME_AT_PEAK).await;
+    let load = async |rate, time| open_load(address, &requests, arguments.connections, rate, time).await;
+    let calm_rate = peak().await? / 3.0;
+    let calm = load(calm_rate, CALM).await;
     let refused_in_calm = calm.iter().filter(|reply| reply.status != 200).count();
 
-    let stop = Arc::new(AtomicBool::new(false));
-    let probes = std::thread::spawn({
-        let stop = stop.clone();
-        move || probe_health(address, &stop)
-    });
-    let time = Duration::from_secs(arguments.seconds);
-    let flood = open_load(address, &requests, arguments.connections, peak_before * arguments.times, time).await;
-    stop.store(true, Ordering::Relaxed);
-    let health = probes.join().expect("the probe does not panic")?;
-    let after = open_load(address, &requests, arguments.connections, calm_rate, Duration::from_secs(5)).await;
-    // The machine is not the same from one minute to the next: the flood lies between the two.
-    let peak = f64::midpoint(peak_before, peak(address, &requests).await?);
+    let piece = Duration::from_secs(arguments.seconds) / PIECES;
+    let (mut flood, mut ratios, mut health) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut core_at_peak, mut core_in_flood) = (Vec::new(), Vec::new());
+    let mut core = Core::of(&service)?;
+    let mut peaks = vec![peak().await?];
+    for number in 0..PIECES as usize {
+        core_at_peak.push(core.share()?);
+        let prober = Prober::start(address);
+        let replies = load(peaks[number] * arguments.times, piece).await;
+        health.extend(prober.stop()?);
+        core_in_flood.push(core.share()?);
+        peaks.push(peak().await?);
+        let good = replies.iter().filter(|reply| reply.status == 200).count();
+        ratios.push(good as f64 / piece.as_secs_f64() / f64::midpoint(peaks[number], peaks[number + 1]));
+        flood.extend(replies);
+    }
+    load(peaks[PIECES as usize] * arguments.times, CALM).await;
+    let after = load(calm_rate, CALM).await;
 
     let of = |status: u16| flood.iter().filter(move |reply| reply.status == status);
     let latency = |status: u16, percent: usize| percentile(of(status).map(|reply| reply.latency), percent);
     let (good, shed) = (of(200).count(), of(503).count());
     let others = flood.len() - good - shed;
     let unsaid = of(503).filter(|reply| !reply.says_when).count();
-    let goodput = good as f64 / time.as_secs_f64();
+    let goodput_ratio = median(&mut ratios);
     let recovery = recovery(&calm, &after);
     let milliseconds = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
-    println!("peak_requests_a_second: {peak:.0}");
-    println!("peak_before_requests_a_second: {peak_before:.0}");
-    println!("offered_requests_a_second: {:.0}", flood.len() as f64 / time.as_secs_f64());
-    println!("goodput_requests_a_second: {goodput:.0}");
-    println!("shed_requests_a_second: {:.0}", shed as f64 / time.as_secs_f64());
+    let seconds = arguments.seconds as f64;
+    println!("peak_requests_a_second: {:.0}", median(&mut peaks));
+    println!("offered_requests_a_second: {:.0}", flood.len() as f64 / seconds);
+    println!("goodput_requests_a_second: {:.0}", good as f64 / seconds);
+    println!("shed_requests_a_second: {:.0}", shed as f64 / seconds);
+    println!("share_of_the_core_at_peak: {:.3}", median(&mut core_at_peak));
+    println!("share_of_the_core_in_flood: {:.3}", median(&mut core_in_flood));
     println!("refused_in_calm: {refused_in_calm} of {}", calm.len());
     println!("calm_p99_milliseconds: {}", milliseconds(percentile(calm.iter().map(|reply| reply.latency), 99)));
     println!("admitted_p50_milliseconds: {}", milliseconds(latency(200, 50)));
@@ -126,11 +142,13 @@ async fn overload(arguments: &Arguments) -> anyhow::Result<()> {
     println!("health_p99_milliseconds: {}", milliseconds(percentile(health.iter().copied(), 99)));
     println!("health_slowest_milliseconds: {}", milliseconds(percentile(health.iter().copied(), 100)));
     println!("recovery_seconds: {:.2}", recovery.as_secs_f64());
-    println!("goodput_ratio: {:.2}", goodput / peak);
+    println!("goodput_ratio_lowest: {:.2}", ratios[0]);
+    println!("goodput_ratio_highest: {:.2}", ratios[ratios.len() - 1]);
+    println!("goodput_ratio: {goodput_ratio:.2}");
     ensure!(refused_in_calm == 0, "{refused_in_calm} were refused before there was too much");
     ensure!(others == 0 && unsaid == 0, "{others} answers were neither 200 nor 503, {unsaid} did not say when to come");
     ensure!(shed > 0, "nothing was shed: it was not too much");
-    ensure!(goodput >= LEAST_GOODPUT * peak, "less than {LEAST_GOODPUT} of the peak was answered");
+    ensure!(goodput_ratio >= LEAST_GOODPUT, "less than {LEAST_GOODPUT} of the peak was answered");
     ensure!(latency(200, 99) <= MOST_ADMITTED_P99, "the slowest of what was answered were too slow");
     ensure!(latency(503, 99) <= MOST_SHED_P99, "what was shed was told so too late");
     ensure!(percentile(health.iter().copied(), 99) <= MOST_HEALTH_P99, "/health was too slow");
@@ -138,24 +156,30 @@ async fn overload(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What this process starts from now on inherits it.
-fn leave_the_core_to_the_service() -> anyhow::Result<()> {
-    let cores = std::thread::available_parallelism()?.get();
-    ensure!(cores > 1, "one core for the service, and another for all else");
-    let others = format!("{}-{}", CORE_OF_THE_SERVICE + 1, cores - 1);
-    let own = std::process::id().to_string();
-    let set = Command::new("taskset").args(["--cpu-list", "--pid", &others, &own]).output()?;
-    ensure!(set.status.success(), "taskset: {}", String::from_utf8_lossy(&set.stderr));
-    Ok(())
+/// How much of its core the service had.
+struct Core<'s> {
+    service: &'s ServedProcess,
+    since: Instant,
+    used: Duration,
 }
 
-/// The most that is answered in a second, by any number of connections that keep the service busy.
-async fn peak(address: SocketAddr, requests: &Arc<Vec<Vec<u8>>>) -> anyhow::Result<f64> {
-    let mut peak: f64 = 0.0;
-    for connections in [8, 16, 32] {
-        peak = peak.max(closed_goodput(address, requests, connections, Duration::from_secs(6)).await?);
+impl<'s> Core<'s> {
+    fn of(service: &'s ServedProcess) -> anyhow::Result<Self> {
+        Ok(Self { service, since: Instant::now(), used: processor_time(service.id())? })
     }
-    Ok(peak)
+
+    /// Since it was last asked.
+    fn share(&mut self) -> anyhow::Result<f64> {
+        let now = Self::of(self.service)?;
+        let share = (now.used - self.used).as_secs_f64() / (now.since - self.since).as_secs_f64();
+        *self = now;
+        Ok(share)
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// What of all that people ask for costs the most to reckon and is answered in a few words, with each key in turn: a
@@ -166,8 +190,27 @@ fn requests(keys: &[String]) -> Vec<Vec<u8>> {
     keys.iter().flat_map(|key| paths.iter().map(|path| keyed_get(path, key))).collect()
 }
 
-/// How long each answer took, on a connection of its own as a prober has it; by a thread, so that the load's own queue is
-/// not taken for the service's.
+/// Asks for `/health` while the flood lasts; by a thread, so that the load's own queue is not taken for the service's.
+struct Prober {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<anyhow::Result<Vec<Duration>>>,
+}
+
+impl Prober {
+    fn start(address: SocketAddr) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        Self { stop, thread: std::thread::spawn(move || probe_health(address, &stopped)) }
+    }
+
+    /// How long each answer took.
+    fn stop(self) -> anyhow::Result<Vec<Duration>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the probe does not panic")
+    }
+}
+
+/// On a connection of its own each, as a prober has it.
 fn probe_health(address: SocketAddr, stop: &AtomicBool) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     while !stop.load(Ordering::Relaxed) {

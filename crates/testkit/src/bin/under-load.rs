@@ -48,7 +48,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let (http, store) = (http_client().build()?, Store::open(&arguments.database_url, 2, Deadlines::OF_WORKERS)?);
+    let (http, store) = (http_client().build()?, Store::open(&arguments.database_url, 2, Deadlines::of_workers())?);
     let paths = paths();
     let time = Duration::from_secs(arguments.seconds);
     let shots = |time| shoot(&http, &arguments.address, &arguments.key, &paths, arguments.rate, time);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use vintem_domain::Plan;
 use vintem_store::Store;
 use vintem_store::keys::NewKey;
-use vintem_testkit::{PEPPER, TestDatabase, TestReplica, TestReplicaOptions, redis_prefix};
+use vintem_testkit::{PEPPER, TestDatabase, TestReplica, TestReplicaOptions, USUAL_POSTGRES_BUDGET, redis_prefix};
 
 use crate::{Outcome, friday};
 
@@ -157,7 +157,8 @@ async fn a_body_that_is_no_object_makes_no_key() -> Outcome {
 #[tokio::test]
 async fn a_postgres_that_hangs_is_503_within_two_seconds_and_known_keys_go_on() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start(&database, friday()).await?;
+    let options = TestReplicaOptions { flags: &USUAL_POSTGRES_BUDGET, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
     let (_, known) = replica.create_key(Plan::Bronze).await?;
     assert_eq!(replica.get_with(COMPANIES, &known).await?.status(), 200);
     let lock = database.lock_table("api_key").await?;

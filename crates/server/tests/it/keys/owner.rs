@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use vintem_domain::{KeyActor, KeyChange, Plan};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, run_vintem};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, USUAL_POSTGRES_BUDGET, run_vintem};
 
 use super::{ME, ROTATE, SELIC, two_replicas};
 use crate::{Outcome, binary, friday};
@@ -279,7 +279,8 @@ async fn the_history_of_a_key_tells_every_change_and_who_made_it() -> Outcome {
 #[tokio::test]
 async fn while_postgres_hangs_a_key_cannot_be_changed_and_says_so() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start(&database, friday()).await?;
+    let options = TestReplicaOptions { flags: &USUAL_POSTGRES_BUDGET, redis_prefix: None };
+    let replica = TestReplica::start_with(&database, friday(), options).await?;
     let (_, key) = replica.create_key(Plan::Bronze).await?;
     assert_eq!(replica.get_with(SELIC, &key).await?.status(), 200);
     let lock = database.lock_table("api_key").await?;
