@@ -109,15 +109,25 @@ bench-search *ARGUMENTS:
     cargo build --release -p vintem-testkit --bin bench-search
     checks/with-engines target/release/bench-search {{ARGUMENTS}}
 
+# A million filings as CSV through HTTP, beside a bare COPY of the same rows
+bench-export *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-export
+    checks/with-engines checks/bench-export target/release/vintem target/release/bench-export 1100000 {{ARGUMENTS}}
+
+# Open CSV for Brazilian spreadsheets in LibreOffice and look at the cells
+spreadsheet:
+    cargo nextest run --cargo-profile ci --no-run
+    checks/with-engines checks/spreadsheet target/ci/vintem
+
 # What a request costs through the whole service, beside a bare axum server that sends the same bytes
 bench-request *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-request
     checks/with-engines target/release/bench-request {{ARGUMENTS}}
 
-# Three times as many requests as the service can answer, for a minute
+# Three times as many requests as the service can answer, for a minute; the service has the first core for itself
 overload *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin overload
-    checks/with-engines target/release/overload {{ARGUMENTS}}
+    taskset --cpu-list 1-$(($(nproc) - 1)) checks/with-engines target/release/overload {{ARGUMENTS}}
 
 # What callers take of Redis' memory: a Platinum and a Free key at their limit, and 100,000 active keys
 redis-memory *ARGUMENTS:

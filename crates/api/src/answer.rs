@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
+use chrono::NaiveDate;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use vintem_domain::{Dataset, VERSION};
@@ -11,16 +12,25 @@ use vintem_snapshot::Snapshot;
 
 use crate::App;
 use crate::caller::Caller;
+use crate::csv::{Form, Style, Table};
 use crate::front::Lasting;
 use crate::params::Page;
 use crate::routes::found::FacetsBody;
-use crate::routes::status;
+use crate::routes::{status, today};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// A JSON answer that nobody may keep: what concerns one key.
 pub fn uncached(status: StatusCode, body: &impl Serialize) -> Response {
-    with_cache_control(status, json(body), HeaderValue::from_static("no-store"))
+    with_cache_control(status, json(body), NO_STORE)
+}
+
+/// The same as a table.
+pub fn uncached_table(table: Table, style: Style, today: NaiveDate) -> Response {
+    let mut response = table.response(style, today);
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
 }
 
 /// A JSON answer that is the same for all callers of a language.
@@ -43,8 +53,8 @@ fn with_cache_control(status: StatusCode, body: Bytes, cache_control: HeaderValu
 }
 
 /// The tag of an answer: it changes when the answer may.
-#[derive(Debug)]
 pub struct Tag<'a> {
+    app: &'a App,
     caller: &'a Caller,
     etag: HeaderValue,
     /// When what is served was loaded; of several datasets the oldest.
@@ -56,7 +66,7 @@ pub struct Tag<'a> {
 
 impl<'a> Tag<'a> {
     /// From the state of the datasets that are read, the request, and what else the answer depends on.
-    pub fn new(caller: &'a Caller, app: &App, snapshot: &Snapshot, datasets: &[Dataset], more: impl Hash) -> Self {
+    pub fn new(caller: &'a Caller, app: &'a App, snapshot: &Snapshot, datasets: &[Dataset], more: impl Hash) -> Self {
         let stale = datasets.iter().any(|dataset| status::is_stale(app, snapshot, *dataset));
         let loaded_at = datasets.iter().filter_map(|dataset| snapshot.state(*dataset)).map(|state| state.loaded_at);
         let as_of = loaded_at.min().and_then(|at| HeaderValue::from_str(&status::instant(at)).ok());
@@ -67,28 +77,53 @@ impl<'a> Tag<'a> {
             let state = snapshot.state(*dataset).map(|state| (state.generation, state.loaded_at));
             (dataset.id(), state).hash(&mut hasher);
         }
-        (caller.path(), caller.query()).hash(&mut hasher);
+        (caller.path(), caller.query(), caller.prefers_csv).hash(&mut hasher);
         more.hash(&mut hasher);
         let etag = HeaderValue::from_str(&format!("W/\"{:016x}\"", hasher.finish())).expect("hexadecimal digits");
         // Whether the registry is stale follows from the hour too.
         let is_lasting = !datasets.contains(&Dataset::Companies);
-        Self { caller, etag, as_of, stale, is_lasting }
+        Self { app, caller, etag, as_of, stale, is_lasting }
     }
 
     /// The answer, or 304 if the caller has it already; then `body` is not made.
     pub fn answer<B: Serialize>(self, body: impl FnOnce() -> B) -> Response {
-        let mut response = if self.is_held() {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response.headers_mut().insert(header::CACHE_CONTROL, cache_control(self.caller));
-            response
-        } else {
+        let is_lasting = self.is_lasting;
+        self.answer_with(|cache_control| {
             let body = json(&body());
-            let mut response = with_cache_control(StatusCode::OK, body.clone(), cache_control(self.caller));
-            if self.is_lasting {
+            let mut response = with_cache_control(StatusCode::OK, body.clone(), cache_control);
+            if is_lasting {
                 response.extensions_mut().insert(Lasting(body));
             }
             response
+        })
+    }
+
+    /// The same of a list, in the form that is asked for: of its rows either the body or the table is made.
+    pub fn list<Rows, B: Serialize>(
+        self,
+        form: Form,
+        rows: Rows,
+        body: impl FnOnce(Rows) -> B,
+        table: impl FnOnce(Rows) -> Table,
+    ) -> Response {
+        let Form::Csv(style) = form else { return self.answer(|| body(rows)) };
+        let today = today(self.app);
+        self.answer_with(|cache_control| {
+            let mut response = table(rows).response(style, today);
+            response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
+            response
+        })
+    }
+
+    fn answer_with(self, make: impl FnOnce(HeaderValue) -> Response) -> Response {
+        let cache_control = cache_control(self.caller);
+        let mut response = if self.is_held() {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
+            response
+        } else {
+            make(cache_control)
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, self.etag);
@@ -119,29 +154,27 @@ struct PageBody<Row> {
     facets: Option<FacetsBody>,
 }
 
-/// A page of a list of rows: the rows, how many there are in all, and links to the pages beside it.
-pub fn page_of<Row: Serialize>(
-    tag: Tag<'_>,
-    public_url: &str,
-    page: Page,
-    total: usize,
-    rows: impl FnOnce() -> Vec<Row>,
-) -> Response {
-    page_with_facets(tag, public_url, page, total, None, rows)
+/// Which page of a list it is, and as what.
+pub struct Listed {
+    pub form: Form,
+    pub page: Page,
+    /// How many rows there are in all.
+    pub total: usize,
+    /// Where they were asked for.
+    pub facets: Option<FacetsBody>,
 }
 
-/// The same of a search, with the counts where they were asked for.
-pub fn page_with_facets<Row: Serialize>(
+/// A page of a list of rows, with links to the pages beside it.
+pub fn page_of<Rows, Row: Serialize>(
     tag: Tag<'_>,
-    public_url: &str,
-    page: Page,
-    total: usize,
-    facets: Option<FacetsBody>,
-    rows: impl FnOnce() -> Vec<Row>,
+    listed: Listed,
+    rows: Rows,
+    bodies: impl FnOnce(Rows) -> Vec<Row>,
+    table: impl FnOnce(Rows) -> Table,
 ) -> Response {
-    let caller = tag.caller;
-    let response = tag.answer(|| PageBody { data: rows(), total, limit: page.limit, offset: page.offset, facets });
-    with_links(response, caller, public_url, page, total)
+    let ((app, caller), Listed { form, page, total, facets }) = ((tag.app, tag.caller), listed);
+    let body = |rows: Rows| PageBody { data: bodies(rows), total, limit: page.limit, offset: page.offset, facets };
+    with_links(tag.list(form, rows, body, table), caller, app, page, total)
 }
 
 /// With a key the answer is its owner's alone.
@@ -150,7 +183,7 @@ fn cache_control(caller: &Caller) -> HeaderValue {
 }
 
 /// What a link to a neighbouring page repeats of the request; never what we do not know, such as a key put there.
-const KEPT_IN_LINKS: [&str; 15] = [
+const KEPT_IN_LINKS: [&str; 18] = [
     "from",
     "to",
     "order",
@@ -166,10 +199,13 @@ const KEPT_IN_LINKS: [&str; 15] = [
     "highlight",
     "provenance",
     "updated_since",
+    "format",
+    "locale",
+    "download",
 ];
 
 /// Adds `Link` with the next and the previous page.
-pub fn with_links(mut response: Response, caller: &Caller, public_url: &str, page: Page, total: usize) -> Response {
+pub fn with_links(mut response: Response, caller: &Caller, app: &App, page: Page, total: usize) -> Response {
     let mut links = Vec::new();
     let address = |limit: usize, offset: usize| {
         let kept = caller.query().split('&').filter(|pair| {
@@ -178,7 +214,7 @@ pub fn with_links(mut response: Response, caller: &Caller, public_url: &str, pag
         });
         let mut query: Vec<String> = kept.map(str::to_owned).collect();
         query.extend([format!("limit={limit}"), format!("offset={offset}")]);
-        format!("{public_url}{}?{}", caller.path(), query.join("&"))
+        format!("{}{}?{}", app.settings.public_url, caller.path(), query.join("&"))
     };
     let next = page.offset.saturating_add(page.limit);
     if next < total {

@@ -21,6 +21,8 @@ pub struct CallerDetails {
     pub admitted_at_us: u64,
     pub uri: Uri,
     pub if_none_match: Option<HeaderValue>,
+    /// Whether `Accept` puts CSV before JSON.
+    pub prefers_csv: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -23,6 +23,7 @@ use vintem_meter::{Verdict, Visit, Visitor};
 
 use crate::App;
 use crate::caller::{Caller, CallerDetails};
+use crate::csv::{CSV, prefers_csv};
 use crate::doorway::Doorway;
 use crate::identity::{Credential, client_address, credential};
 use crate::keyring::KeyVerdict;
@@ -166,6 +167,7 @@ impl Front {
                         admitted_at_us: verdict.now_us,
                         if_none_match: request.headers().get(header::IF_NONE_MATCH).cloned(),
                         uri: request.uri().clone(),
+                        prefers_csv: prefers_csv(request.headers()),
                     };
                     request.extensions_mut().insert(Caller(Arc::new(caller)));
                     self.handle(request, is_page).await
@@ -263,10 +265,7 @@ fn judge(
     let Some(route) = route else {
         return Err(if routes.is_empty() { Problem::NoSuchPath } else { Problem::MethodNotAllowed });
     };
-    let required = match request.uri().query() {
-        Some(query) => route.plan_with(Query::parse(query).names()),
-        None => route.plan,
-    };
+    let required = required_plan(route, request);
     if identity.plan < required {
         let with_key = identity.key.is_some();
         return Err(Problem::UpgradeRequired { current: identity.plan, required, with_key });
@@ -275,6 +274,17 @@ fn judge(
         return Err(Problem::AddressTooLong);
     }
     Ok(())
+}
+
+/// What the route takes with the options that are asked for.
+fn required_plan(route: &Route, request: &Request) -> Plan {
+    let prefers_csv = prefers_csv(request.headers());
+    let Some(query) = request.uri().query() else {
+        return if prefers_csv { route.plan_with([CSV].into_iter()) } else { route.plan };
+    };
+    let query = Query::parse(query);
+    let by_accept = prefers_csv && !query.pairs().any(|(name, _)| name == CSV.0);
+    route.plan_with(query.pairs().chain(by_accept.then_some(CSV)))
 }
 
 /// HEAD wherever GET.

@@ -13,6 +13,9 @@ use crate::problem::Refusal;
 
 /// The most results of a page of companies, filings or hits.
 pub const MOST_ROWS: usize = 100;
+/// The same as CSV, which is written while it is sent.
+pub const MOST_COMPANIES_AS_CSV: usize = 100_000;
+pub const MOST_FILINGS_AS_CSV: usize = 1_000_000;
 /// A whole daily series in one call.
 pub const MOST_OBSERVATIONS: usize = 20_000;
 /// The most hits of each kind in the global search: it finds, it does not list.
@@ -68,9 +71,9 @@ impl Query {
         Self(pairs.collect())
     }
 
-    /// As they are read, whatever their spelling.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
+    /// Names and values as they are read, whatever their spelling.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_deref()))
     }
 
     /// The value of a parameter, if it is given, once and as text.

@@ -30,6 +30,17 @@ impl FilingSet {
     pub fn from_id(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|set| set.id() == id)
     }
+
+    /// The publisher and its set.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::Ipe => "CVM IPE",
+            Self::Dfp => "CVM DFP",
+            Self::Itr => "CVM ITR",
+            Self::Fre => "CVM FRE",
+            Self::Fca => "CVM FCA",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

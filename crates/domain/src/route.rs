@@ -45,12 +45,13 @@ pub enum Feature {
     Search,
     Filings,
     History,
+    Csv,
 }
 
 impl Feature {
     /// In the order in which they are listed.
-    pub const SOLD: [Self; 6] =
-        [Self::Market, Self::Calendar, Self::Companies, Self::Search, Self::Filings, Self::History];
+    pub const SOLD: [Self; 7] =
+        [Self::Market, Self::Calendar, Self::Companies, Self::Search, Self::Filings, Self::History, Self::Csv];
 
     pub const fn sentence(self) -> Text {
         match self {
@@ -77,6 +78,10 @@ impl Feature {
                 "Historical data: what could be known on a day (as_of), revisions, versions of filings",
                 "Dados históricos: o que se podia saber em um dia (as_of), revisões, versões de documentos",
             ),
+            Self::Csv => Text::new(
+                "Every list as CSV, also as Brazilian spreadsheets read it; up to 1,000,000 filings at once",
+                "Todas as listas em CSV, também como as planilhas brasileiras o leem; até 1.000.000 de documentos de uma vez",
+            ),
         }
     }
 
@@ -89,12 +94,15 @@ impl Feature {
             Self::Search => Text::new("No search", "Sem busca"),
             Self::Filings => Text::new("No filings", "Sem documentos"),
             Self::History => Text::new("No historical data", "Sem dados históricos"),
+            Self::Csv => Text::new("No CSV", "Sem CSV"),
         }
     }
 
-    /// The plan from which on it is included: that of its routes.
+    /// The plan from which on it is included: that of its routes, or of its option where it has none.
     pub fn plan(self) -> Plan {
-        ROUTES.iter().find(|route| route.feature == self).map_or(Plan::Free, |route| route.plan)
+        let of_routes = ROUTES.iter().filter(|route| route.feature == self).map(|route| route.plan);
+        let of_options = OPTIONS.iter().filter(|option| option.feature == self).map(|option| option.plan);
+        of_routes.chain(of_options).next().unwrap_or(Plan::Free)
     }
 }
 
@@ -185,42 +193,80 @@ pub const ROUTES: &[Route] = &[
     get("get_status", "/api/v1/status", Plan::Free, Feature::Service),
 ];
 
-/// A parameter that takes a higher plan than the operations that know it.
+/// A parameter, or one value of it, that takes a higher plan than the operations that know it.
 #[derive(Debug)]
-pub struct GatedParameter {
-    pub name: &'static str,
+pub struct GatedOption {
+    pub parameter: &'static str,
+    /// Every value, where none is named.
+    pub value: Option<&'static str>,
     pub plan: Plan,
+    pub feature: Feature,
     pub operations: &'static [&'static str],
 }
 
-pub const GATED_PARAMETERS: &[GatedParameter] = &[GatedParameter {
-    name: "as_of",
-    plan: Plan::Gold,
-    operations: &[
-        "list_selic",
-        "get_selic",
-        "list_cdi",
-        "get_cdi",
-        "list_ipca",
-        "get_ipca",
-        "list_observations",
-        "get_observation",
-        "list_fx",
-        "get_fx",
-        "list_companies",
-        "get_company",
-        "list_filings",
-        "list_company_filings",
-        "get_filing",
-    ],
-}];
+pub const OPTIONS: &[GatedOption] = &[
+    GatedOption {
+        parameter: "as_of",
+        value: None,
+        plan: Plan::Gold,
+        feature: Feature::History,
+        operations: &[
+            "list_selic",
+            "get_selic",
+            "list_cdi",
+            "get_cdi",
+            "list_ipca",
+            "get_ipca",
+            "list_observations",
+            "get_observation",
+            "list_fx",
+            "get_fx",
+            "list_companies",
+            "get_company",
+            "list_filings",
+            "list_company_filings",
+            "get_filing",
+        ],
+    },
+    // Who prefers CSV by `Accept` asks for the same.
+    GatedOption {
+        parameter: "format",
+        value: Some("csv"),
+        plan: Plan::Platinum,
+        feature: Feature::Csv,
+        operations: &[
+            "list_selic",
+            "list_cdi",
+            "list_ipca",
+            "list_series",
+            "list_observations",
+            "list_revisions",
+            "compare_series",
+            "list_fx",
+            "list_latest_fx",
+            "list_bulletins",
+            "list_business_days",
+            "list_companies",
+            "search_companies",
+            "list_company_filings",
+            "list_filings",
+            "search_filings",
+            "list_recent_filings",
+            "list_filing_versions",
+            "get_usage",
+        ],
+    },
+];
 
 impl Route {
-    /// The plan that it takes with these parameters: the largest of all.
-    pub fn plan_with<'q>(&self, parameters: impl Iterator<Item = &'q str>) -> Plan {
-        let of_parameter = |name: &str| {
-            let gated = GATED_PARAMETERS.iter().filter(|gated| gated.name == name);
-            gated.filter(|gated| gated.operations.contains(&self.operation)).map(|gated| gated.plan).max()
+    /// The plan that it takes with these parameters and their values: the largest of all.
+    pub fn plan_with<'q>(&self, parameters: impl Iterator<Item = (&'q str, Option<&'q str>)>) -> Plan {
+        let of_parameter = |(name, value): (&str, Option<&str>)| {
+            let is_asked = |option: &&GatedOption| {
+                option.parameter == name && option.value.is_none_or(|gated| value == Some(gated))
+            };
+            let asked = OPTIONS.iter().filter(is_asked);
+            asked.filter(|option| option.operations.contains(&self.operation)).map(|option| option.plan).max()
         };
         parameters.filter_map(of_parameter).fold(self.plan, Plan::max)
     }
@@ -286,12 +332,15 @@ mod tests {
 
     #[test]
     fn a_parameter_may_take_a_higher_plan_than_its_route() {
+        let (limit, as_of) = (("limit", Some("2")), ("as_of", Some("2026-01-01")));
+        let (csv, json) = (("format", Some("csv")), ("format", Some("json")));
         let selic = route("list_selic");
-        assert_eq!(selic.plan_with(["limit"].into_iter()), Plan::Free);
-        assert_eq!(selic.plan_with(["limit", "as_of"].into_iter()), Plan::Gold);
-        assert_eq!(route("get_overview").plan_with(["as_of"].into_iter()), Plan::Free);
-        for gated in GATED_PARAMETERS {
-            assert!(gated.operations.iter().all(|operation| route(operation).operation == *operation));
+        assert_eq!(selic.plan_with([limit, json].into_iter()), Plan::Free);
+        assert_eq!(selic.plan_with([limit, as_of].into_iter()), Plan::Gold);
+        assert_eq!(selic.plan_with([csv, json, as_of].into_iter()), Plan::Platinum);
+        assert_eq!(route("get_overview").plan_with([as_of, csv].into_iter()), Plan::Free);
+        for option in OPTIONS {
+            assert!(option.operations.iter().all(|operation| route(operation).operation == *operation));
         }
     }
 
@@ -314,7 +363,8 @@ mod tests {
                 "No companies (from Bronze on)",
                 "No search (from Bronze on)",
                 "No filings (from Gold on)",
-                "No historical data (from Gold on)"
+                "No historical data (from Gold on)",
+                "No CSV (from Platinum on)"
             ]
         );
         assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 4);

@@ -19,6 +19,7 @@ use vintem_domain::{Lang, Plan};
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 
 use super::Identity;
+use crate::csv::prefers_csv;
 
 /// On an answer that follows from the snapshot and the day alone: its body.
 #[derive(Debug, Clone)]
@@ -62,7 +63,8 @@ impl KeptAnswers {
             && request.uri().query().is_none()
             && !route.path.contains('{')
             && !headers.contains_key(header::ACCEPT_ENCODING)
-            && !headers.contains_key(header::IF_NONE_MATCH);
+            && !headers.contains_key(header::IF_NONE_MATCH)
+            && !prefers_csv(headers);
         let caller = identity.key.map_or(CALLERS - 1, |_| identity.plan.rank());
         let places = match lang {
             Lang::En => &self.english,

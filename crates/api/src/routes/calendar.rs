@@ -12,6 +12,7 @@ use super::{AppState, Handlers};
 use crate::App;
 use crate::answer::Tag;
 use crate::caller::Caller;
+use crate::csv::{Form, Table};
 use crate::params::{Query, ordered, refuse};
 use crate::problem::Refusal;
 
@@ -57,12 +58,19 @@ pub fn handlers() -> Handlers {
 
 async fn list_business_days(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (from, to, calendar) = (query.required_day("from")?, query.required_day("to")?, calendar(&query)?);
+    let form = Form::read(&caller, &query)?;
     let range = ordered(from, to)?;
     if from + Months::new(12 * MOST_YEARS) < to {
         return Ok(refuse("to", Text::new("be at most 40 years after `from`", "ser no máximo 40 anos após `from`"))?);
     }
     let data: Vec<NaiveDate> = calendar.days(range).collect();
-    Ok(answer(&caller, &app, &BusinessDaysBody { calendar: calendar.id(), from, to, total: data.len(), data }))
+    let body = |data: Vec<NaiveDate>| BusinessDaysBody { calendar: calendar.id(), from, to, total: data.len(), data };
+    Ok(tag(&caller, &app).list(form, data, body, |data| {
+        Table::of("business-days", ["date", "calendar"], data, move |date, cells| {
+            cells.day(Some(*date));
+            cells.text(calendar.id());
+        })
+    }))
 }
 
 async fn add_business_days(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
@@ -74,7 +82,7 @@ async fn add_business_days(caller: Caller, State(app): AppState, query: Query) -
     let days = query.value("days")?.and_then(whole_number).filter(|days| days.abs() <= MOST_DAYS);
     let result = days.and_then(|days| Some((days, calendar.add(date, days)?)));
     let Some((days, result)) = result else { return Ok(refuse("days", must)?) };
-    Ok(answer(&caller, &app, &AddedBody { calendar: calendar.id(), date, days, result }))
+    Ok(tag(&caller, &app).answer(|| AddedBody { calendar: calendar.id(), date, days, result }))
 }
 
 async fn check_day(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
@@ -87,12 +95,12 @@ async fn check_day(caller: Caller, State(app): AppState, query: Query) -> Result
         previous: calendar.add(date, -1),
         next: calendar.add(date, 1),
     };
-    Ok(answer(&caller, &app, &body))
+    Ok(tag(&caller, &app).answer(|| body))
 }
 
 /// The days of a calendar are part of the software: no dataset changes them.
-fn answer(caller: &Caller, app: &App, body: &impl Serialize) -> Response {
-    Tag::new(caller, app, &Snapshot::default(), &[], ()).answer(|| body)
+fn tag<'a>(caller: &'a Caller, app: &'a App) -> Tag<'a> {
+    Tag::new(caller, app, &Snapshot::default(), &[], ())
 }
 
 fn calendar(query: &Query) -> Result<Calendar, Problem> {

@@ -1,6 +1,7 @@
 //! Companies: list, search, look-up.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -15,9 +16,10 @@ use super::found::{HighlightBody, facets, highlight};
 use super::provenance::{TraceBody, Traced, provenance};
 use super::{AppState, Handlers, LOOKING_BACK, loaded, search_aside, today};
 use crate::App;
-use crate::answer::{Tag, page_of, page_with_facets};
+use crate::answer::{Listed, Tag, page_of};
 use crate::caller::Caller;
-use crate::params::{MOST_ROWS, Query, refuse};
+use crate::csv::{Cells, Form, Table};
+use crate::params::{MOST_COMPANIES_AS_CSV, MOST_ROWS, Query, refuse};
 use crate::problem::Refusal;
 
 #[derive(Serialize)]
@@ -75,6 +77,63 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
     }
 }
 
+/// In the order of the cells below.
+const COLUMNS: [&str; 19] = [
+    "id",
+    "name",
+    "cnpj",
+    "status",
+    "sector",
+    "trade_name",
+    "former_names",
+    "tickers",
+    "markets",
+    "registered_on",
+    "cancelled_on",
+    "status_since",
+    "category",
+    "situation",
+    "control",
+    "city",
+    "state",
+    "auditor",
+    "registered",
+];
+
+impl CompanyBody<'_> {
+    fn write(&self, cells: &mut Cells) {
+        cells.text(&self.id);
+        cells.text(self.name);
+        cells.text(&self.cnpj);
+        cells.text(self.status);
+        cells.text(self.sector);
+        cells.text(self.trade_name);
+        cells.texts(self.former_names);
+        cells.texts(self.tickers);
+        cells.texts(self.markets);
+        cells.day(self.registered_on);
+        cells.day(self.cancelled_on);
+        cells.day(self.status_since);
+        cells.text(self.category);
+        cells.text(self.situation);
+        cells.text(self.control);
+        cells.text(self.city);
+        cells.text(self.state);
+        cells.text(self.auditor);
+        cells.plain(self.registered);
+        self.trace.write(cells);
+    }
+}
+
+/// These rows of what could be known, or else of what is served, made one by one as they are sent.
+fn table(snapshot: &Arc<Snapshot>, known: Option<Arc<Companies>>, found: Found, traced: Traced) -> Table {
+    let (snapshot, mut rows) = (snapshot.clone(), found.rows.into_iter());
+    Table::new("companies", COLUMNS.into_iter().chain(traced.columns()), move |cells| {
+        let row = rows.next().zip(known.as_deref().or(snapshot.companies()));
+        row.map(|(row, companies)| traced_body(&traced, &snapshot, companies, row).write(cells)).is_some()
+    })
+}
+
 /// What companies are counted by.
 const FACETS: [&str; 2] = ["status", "sector"];
 
@@ -107,7 +166,8 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let page = query.page(MOST_ROWS)?;
+    let form = Form::read(&caller, &query)?;
+    let page = query.page(form.most(MOST_ROWS, MOST_COMPANIES_AS_CSV))?;
     let filter = CompanyFilter {
         status: query.filter("status")?,
         sector: query.filter("sector")?,
@@ -117,12 +177,13 @@ async fn list_companies(caller: Caller, State(app): AppState, query: Query) -> R
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.companies(), Dataset::Companies)?;
     let known = known_on(&app, &snapshot, &traced).await?;
-    let companies = known.as_ref().unwrap_or(served);
+    let companies = known.as_deref().unwrap_or(served);
     let found = companies.list(&filter, page.offset, page.limit);
     let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, found.total);
-    Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
-        found.rows.iter().map(|row| traced_body(&traced, &snapshot, companies, *row)).collect()
-    }))
+    let body = |row: &u32| traced_body(&traced, &snapshot, companies, *row);
+    let bodies = |found: Found| found.rows.iter().map(body).collect::<Vec<_>>();
+    let table = |found| table(&snapshot, known.clone(), found, traced);
+    Ok(page_of(tag, Listed { form, page, total: found.total, facets: None }, found, bodies, table))
 }
 
 fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, companies: &'s Companies, row: u32) -> CompanyBody<'s> {
@@ -136,10 +197,10 @@ fn traced_body<'s>(traced: &Traced, snapshot: &Snapshot, companies: &'s Companie
 }
 
 /// What could be known on a day, where one is asked for: from the store, which alone has every version.
-async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Companies>, Refusal> {
+async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Option<Arc<Companies>>, Refusal> {
     let Some(day) = traced.as_of else { return Ok(None) };
     let _turn = LOOKING_BACK.turn().await?;
-    Ok(Some(companies_as_of(&app.store, snapshot.shared_filings(), day).await?))
+    Ok(Some(Arc::new(companies_as_of(&app.store, snapshot.shared_filings(), day).await?)))
 }
 
 async fn count_companies(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
@@ -183,7 +244,8 @@ fn clue(query: &Query) -> Result<(Clue, String), Problem> {
 }
 
 async fn search_companies(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
+    let (q, form) = (query.q()?, Form::read(&caller, &query)?);
+    let page = query.page(form.most(MOST_ROWS, MOST_COMPANIES_AS_CSV))?;
     let (with_facets, with_highlight) = (query.flag("facets")?, query.flag("highlight")?);
     let wanted = Wanted { offset: page.offset, limit: page.limit, facets: with_facets };
     let snapshot = app.snapshot()?;
@@ -196,14 +258,16 @@ async fn search_companies(caller: Caller, State(app): AppState, query: Query) ->
     .await?;
     let Searched { found, facets: counts, words } = found;
     let tag = Tag::new(&caller, &app, &snapshot, &DATASETS, ());
-    let counts = with_facets.then(|| facets(FACETS, counts));
-    Ok(page_with_facets(tag, &app.settings.public_url, page, found.total, counts, || {
+    let facets = with_facets.then(|| facets(FACETS, counts));
+    let bodies = |found: Found| {
         let mut rows = bodies(companies, &found);
         if with_highlight {
             rows.iter_mut().for_each(|row| row.highlight(&words));
         }
         rows
-    }))
+    };
+    let table = |found| table(&snapshot, None, found, Traced::nothing(today(&app)));
+    Ok(page_of(tag, Listed { form, page, total: found.total, facets }, found, bodies, table))
 }
 
 async fn get_company(
@@ -216,7 +280,7 @@ async fn get_company(
     let snapshot = app.snapshot()?;
     let served = loaded(snapshot.companies(), Dataset::Companies)?;
     let known = known_on(&app, &snapshot, &traced).await?;
-    let companies = known.as_ref().unwrap_or(served);
+    let companies = known.as_deref().unwrap_or(served);
     // What is no UTF-8 is no company's code.
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;

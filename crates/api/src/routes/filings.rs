@@ -1,5 +1,7 @@
 //! Filings: list, search, the newest, by company, by id.
 
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
@@ -7,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use vintem_domain::dates::{sao_paulo_day, sao_paulo_offset_seconds};
 use vintem_domain::point_in_time::Certainty;
 use vintem_domain::{Dataset, DateRange, Problem};
@@ -18,19 +20,23 @@ use super::found::{HighlightBody, facets, highlight};
 use super::provenance::{TraceBody, Traced, provenance};
 use super::{AppState, Handlers, LOOKING_BACK, loaded, search_aside, today};
 use crate::App;
-use crate::answer::{Tag, page_of, page_with_facets};
+use crate::answer::{Listed, Tag, page_of};
 use crate::caller::Caller;
-use crate::params::{MOST_ROWS, Page, Query};
+use crate::csv::{Cells, Form, Table};
+use crate::few::long_table;
+use crate::params::{MOST_FILINGS_AS_CSV, MOST_ROWS, Page, Query};
 use crate::problem::Refusal;
 
 #[derive(Serialize)]
 pub struct FilingBody<'s> {
     id: &'s str,
-    company_id: String,
+    #[serde(serialize_with = "as_text")]
+    company_id: u32,
     company_name: &'s str,
     category: &'s str,
-    date: String,
-    description: String,
+    #[serde(serialize_with = "as_text")]
+    date: DeliveryInstant,
+    description: Cow<'s, str>,
     #[serde(rename = "type")]
     doc_type: &'s str,
     kind: &'s str,
@@ -39,7 +45,7 @@ pub struct FilingBody<'s> {
     is_latest: bool,
     protocol: &'s str,
     url: &'s str,
-    source: String,
+    source: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     highlight: Option<HighlightBody<'s>>,
     #[serde(flatten)]
@@ -50,10 +56,10 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
     fn from(FilingView { filing, is_latest }: FilingView<'s>) -> Self {
         Self {
             id: filing.id,
-            company_id: filing.company_id.to_string(),
+            company_id: filing.company_id,
             company_name: filing.company_name,
             category: filing.category,
-            date: delivery_instant(filing.delivered_on),
+            date: DeliveryInstant(filing.delivered_on),
             description: description(&filing),
             doc_type: filing.doc_type,
             kind: filing.kind,
@@ -62,11 +68,58 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             is_latest,
             protocol: filing.protocol,
             url: filing.url,
-            source: format!("CVM {}", filing.set.id().to_uppercase()),
+            source: filing.set.source(),
             highlight: None,
             trace: TraceBody::default(),
         }
     }
+}
+
+/// In the order of the cells below.
+const COLUMNS: [&str; 14] = [
+    "id",
+    "company_id",
+    "company_name",
+    "category",
+    "date",
+    "description",
+    "type",
+    "kind",
+    "reference_date",
+    "version",
+    "is_latest",
+    "protocol",
+    "url",
+    "source",
+];
+
+impl FilingBody<'_> {
+    fn write(&self, cells: &mut Cells) {
+        cells.text(self.id);
+        cells.plain(self.company_id);
+        cells.text(self.company_name);
+        cells.text(self.category);
+        cells.plain(&self.date);
+        cells.text(&self.description);
+        cells.text(self.doc_type);
+        cells.text(self.kind);
+        cells.day(self.reference_date);
+        cells.plain(self.version);
+        cells.plain(self.is_latest);
+        cells.text(self.protocol);
+        cells.text(self.url);
+        cells.text(self.source);
+        self.trace.write(cells);
+    }
+}
+
+/// These rows, made one by one as they are sent.
+fn table(snapshot: &Arc<Snapshot>, filings: &Filings, found: Found, traced: Traced) -> Table {
+    let (snapshot, filings, mut rows) = (snapshot.clone(), filings.clone(), found.rows.into_iter());
+    Table::new("filings", COLUMNS.into_iter().chain(traced.columns()), move |cells| {
+        let row = rows.next();
+        row.map(|row| traced_body(&traced, &snapshot, &filings, row).write(cells)).is_some()
+    })
 }
 
 #[derive(Serialize)]
@@ -93,7 +146,7 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (asked, snapshot) = (Asked::read(&query, today(&app))?, app.snapshot()?);
+    let (asked, snapshot) = (Asked::read(&caller, &query, today(&app))?, app.snapshot()?);
     list(&caller, &app, snapshot, asked).await
 }
 
@@ -103,7 +156,7 @@ async fn list_company_filings(
     query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let (mut asked, snapshot) = (Asked::read(&query, today(&app))?, app.snapshot()?);
+    let (mut asked, snapshot) = (Asked::read(&caller, &query, today(&app))?, app.snapshot()?);
     let companies = loaded(snapshot.companies(), Dataset::Companies)?;
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
@@ -111,13 +164,14 @@ async fn list_company_filings(
     list(&caller, &app, snapshot, asked).await
 }
 
-async fn list_recent_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
-    let snapshot = app.snapshot()?;
+async fn list_recent_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (form, snapshot) = (Form::read(&caller, &query)?, app.snapshot()?);
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let days = DateRange::ALL.until(today(&app));
     let found = filings.list(&FilingFilter::of_days(days), 0, RECENT);
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
-    Ok(tag.answer(|| RecentBody { data: bodies(filings, &found) }))
+    let body = |found: Found| RecentBody { data: bodies(filings, &found) };
+    Ok(tag.list(form, found, body, |found| table(&snapshot, filings, found, Traced::nothing(today(&app)))))
 }
 
 async fn count_filings(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
@@ -130,7 +184,9 @@ async fn count_filings(caller: Caller, State(app): AppState) -> Result<Response,
 }
 
 async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (q, page) = (query.q()?, query.page(MOST_ROWS)?);
+    let (q, form) = (query.q()?, Form::read(&caller, &query)?);
+    let page = query.page(form.most(MOST_ROWS, MOST_FILINGS_AS_CSV))?;
+    let place = (page.limit > MOST_ROWS).then(|| long_table(caller.key)).transpose()?;
     let (with_facets, with_highlight) = (query.flag("facets")?, query.flag("highlight")?);
     let wanted = Wanted { offset: page.offset, limit: page.limit, facets: with_facets };
     let (snapshot, today) = (app.snapshot()?, today(&app));
@@ -143,8 +199,8 @@ async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> R
     .await?;
     let Searched { found, facets: counts, words } = found;
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
-    let counts = with_facets.then(|| facets(FACETS, counts));
-    Ok(page_with_facets(tag, &app.settings.public_url, page, found.total, counts, || {
+    let facets = with_facets.then(|| facets(FACETS, counts));
+    let bodies = |found: Found| {
         let mut rows = bodies(filings, &found);
         if with_highlight {
             for (body, row) in rows.iter_mut().zip(&found.rows) {
@@ -159,7 +215,9 @@ async fn search_filings(caller: Caller, State(app): AppState, query: Query) -> R
             }
         }
         rows
-    }))
+    };
+    let table = |found| table(&snapshot, filings, found, Traced::nothing(today)).holding(place);
+    Ok(page_of(tag, Listed { form, page, total: found.total, facets }, found, bodies, table))
 }
 
 async fn get_filing(
@@ -187,7 +245,7 @@ async fn list_filing_versions(
     query: Query,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let page = query.page(MOST_ROWS)?;
+    let (page, form) = (query.page(MOST_ROWS)?, Form::read(&caller, &query)?);
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let filings = loaded(snapshot.filings(), Dataset::Filings)?;
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
@@ -196,27 +254,29 @@ async fn list_filing_versions(
     let versions: Vec<u32> = filings.versions(row).into_iter().filter(is_delivered).collect();
     let total = versions.len();
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
-    Ok(page_of(tag, &app.settings.public_url, page, total, || {
-        let rows = versions.into_iter().skip(page.offset).take(page.limit).collect();
-        bodies(filings, &Found { total, rows })
-    }))
+    let found = Found { total, rows: versions.into_iter().skip(page.offset).take(page.limit).collect() };
+    let table = |found| table(&snapshot, filings, found, Traced::nothing(today));
+    Ok(page_of(tag, Listed { form, page, total, facets: None }, found, |found| bodies(filings, &found), table))
 }
 
 /// What a list of filings can be asked for.
 struct Asked {
+    form: Form,
     page: Page,
     filter: FilingFilter,
     traced: Traced,
 }
 
 impl Asked {
-    fn read(query: &Query, today: NaiveDate) -> Result<Self, Problem> {
+    fn read(caller: &Caller, query: &Query, today: NaiveDate) -> Result<Self, Problem> {
+        let form = Form::read(caller, query)?;
+        let page = query.page(form.most(MOST_ROWS, MOST_FILINGS_AS_CSV))?;
         let filter = FilingFilter {
             category: query.filter("category")?,
             known_since: query.updated_since()?,
             ..FilingFilter::of_days(query.days()?)
         };
-        Ok(Self { page: query.page(MOST_ROWS)?, filter, traced: Traced::read(query, today)? })
+        Ok(Self { form, page, filter, traced: Traced::read(query, today)? })
     }
 }
 
@@ -244,23 +304,26 @@ async fn known_on(app: &App, snapshot: &Snapshot, traced: &Traced) -> Result<Opt
 }
 
 async fn list(caller: &Caller, app: &App, snapshot: Arc<Snapshot>, asked: Asked) -> Result<Response, Refusal> {
-    let Asked { page, mut filter, traced } = asked;
+    let Asked { form, page, mut filter, traced } = asked;
+    let is_long = page.limit > MOST_ROWS;
+    let place = is_long.then(|| long_table(caller.key)).transpose()?;
     filter.days = filter.days.until(traced.last_day);
     let served = loaded(snapshot.filings(), Dataset::Filings)?;
     let known = known_on(app, &snapshot, &traced).await?;
     let filings = known.as_ref().unwrap_or(served);
-    // By when we learned of it every filing is looked at: milliseconds.
+    // By when we learned of it every filing is looked at, and of a long list every row is found: milliseconds.
     let found = match filter.known_since {
-        None => filings.list(&filter, page.offset, page.limit),
-        Some(_) => {
+        None if !is_long => filings.list(&filter, page.offset, page.limit),
+        _ => {
             let filings = filings.clone();
             search_aside(move || Ok(filings.list(&filter, page.offset, page.limit))).await?
         }
     };
     let tag = Tag::new(caller, app, &snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
-    Ok(page_of(tag, &app.settings.public_url, page, found.total, || {
-        found.rows.iter().map(|row| traced_body(&traced, &snapshot, filings, *row)).collect()
-    }))
+    let body = |row: &u32| traced_body(&traced, &snapshot, filings, *row);
+    let bodies = |found: Found| found.rows.iter().map(body).collect::<Vec<_>>();
+    let table = |found| table(&snapshot, filings, found, traced).holding(place);
+    Ok(page_of(tag, Listed { form, page, total: found.total, facets: None }, found, bodies, table))
 }
 
 pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {
@@ -268,18 +331,26 @@ pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {
 }
 
 /// The subject; where there is none, what kind of document it is.
-fn description(filing: &FilingRow<'_>) -> String {
+fn description<'s>(filing: &FilingRow<'s>) -> Cow<'s, str> {
     if !filing.subject.is_empty() {
-        return filing.subject.to_owned();
+        return filing.subject.into();
     }
     let said: Vec<&str> = [filing.doc_type, filing.kind].into_iter().filter(|text| !text.is_empty()).collect();
-    if said.is_empty() { filing.category.to_owned() } else { said.join(" - ") }
+    if said.is_empty() { filing.category.into() } else { said.join(" - ").into() }
 }
 
 /// The delivery day with São Paulo's offset: `2026-02-11T00:00:00-03:00`.
-fn delivery_instant(day: NaiveDate) -> String {
-    let hours = sao_paulo_offset_seconds(day) / -3600;
-    format!("{day}T00:00:00-{hours:02}:00")
+struct DeliveryInstant(NaiveDate);
+
+impl Display for DeliveryInstant {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let hours = sao_paulo_offset_seconds(self.0) / -3600;
+        write!(f, "{}T00:00:00-{hours:02}:00", self.0)
+    }
+}
+
+fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 #[cfg(test)]
@@ -288,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_filing_is_dated_with_sao_paulos_offset() {
-        assert_eq!(delivery_instant("2026-02-11".parse().unwrap()), "2026-02-11T00:00:00-03:00");
-        assert_eq!(delivery_instant("2018-12-11".parse().unwrap()), "2018-12-11T00:00:00-02:00");
+        assert_eq!(DeliveryInstant("2026-02-11".parse().unwrap()).to_string(), "2026-02-11T00:00:00-03:00");
+        assert_eq!(DeliveryInstant("2018-12-11".parse().unwrap()).to_string(), "2018-12-11T00:00:00-02:00");
     }
 }

@@ -43,7 +43,7 @@ pub fn handlers() -> Handlers {
 }
 
 /// The day in São Paulo: nothing of a later one is served.
-fn today(app: &App) -> chrono::NaiveDate {
+pub fn today(app: &App) -> chrono::NaiveDate {
     sao_paulo_day(app.clock.now())
 }
 

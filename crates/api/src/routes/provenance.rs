@@ -7,9 +7,11 @@ use vintem_snapshot::Snapshot;
 use vintem_store::read::Known;
 
 use super::status::instant;
+use crate::csv::Cells;
 use crate::params::Query;
 
 /// What is asked of where rows come from and since when they could be known.
+#[derive(Clone, Copy)]
 pub struct Traced {
     pub provenance: bool,
     /// As what could be known on this day, which is none after today.
@@ -23,6 +25,15 @@ impl Traced {
         let as_of = query.day("as_of")?.map(|day| day.min(today));
         Ok(Self { provenance: query.flag("provenance")?, as_of, last_day: as_of.unwrap_or(today) })
     }
+
+    /// Where nothing of that is asked for.
+    pub fn nothing(today: NaiveDate) -> Self {
+        Self { provenance: false, as_of: None, last_day: today }
+    }
+
+    pub fn columns(&self) -> Vec<&'static str> {
+        TraceBody::columns(self.provenance, self.as_of.is_some())
+    }
 }
 
 /// What is told of it: nothing unless asked for.
@@ -33,6 +44,36 @@ pub struct TraceBody {
     /// How we know that the row could be known on the day of `as_of`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<&'static str>,
+}
+
+impl TraceBody {
+    /// The columns of what is asked for.
+    pub fn columns(provenance: bool, known: bool) -> Vec<&'static str> {
+        const PROVENANCE: [&str; 5] = [
+            "provenance_source",
+            "provenance_address",
+            "provenance_fetched_at",
+            "provenance_known_at",
+            "provenance_sha256",
+        ];
+        let mut columns = if provenance { PROVENANCE.to_vec() } else { Vec::new() };
+        columns.extend(known.then_some("known"));
+        columns
+    }
+
+    pub fn write(&self, cells: &mut Cells) {
+        if let Some(rows) = &self.provenance {
+            let column = |field: fn(&ProvenanceBody) -> &str| rows.iter().map(field).collect::<Vec<&str>>();
+            cells.texts(&column(|row| row.source));
+            cells.texts(&column(|row| &row.address));
+            cells.texts(&column(|row| &row.fetched_at));
+            cells.texts(&column(|row| &row.known_at));
+            cells.texts(&column(|row| &row.sha256));
+        }
+        if let Some(known) = self.known {
+            cells.text(known);
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -14,6 +14,7 @@ use vintem_domain::{KeyId, Problem, Text};
 use super::status::instant;
 use super::{AppState, Handlers};
 use crate::caller::Caller;
+use crate::csv::{Form, Table};
 use crate::params::{Query, ordered, refuse};
 use crate::problem::Refusal;
 use crate::{App, answer};
@@ -59,6 +60,9 @@ struct CountsBody {
     unfinished: u64,
 }
 
+/// The columns of the counts.
+const COUNTS: [&str; 6] = ["requests", "successful", "client_errors", "server_errors", "rate_limited", "unfinished"];
+
 /// The counts of one day by part of the API.
 type DayCounts = BTreeMap<RouteGroup, Counts>;
 
@@ -74,7 +78,7 @@ async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result
     // Days as the meter counts them: by its clock.
     let today = utc_day(i64::try_from(caller.admitted_at_us).unwrap_or(0));
     let (from, to) = days(&query, today)?;
-    let detail = query.flag("detail")?;
+    let (detail, form) = (query.flag("detail")?, Form::read(&caller, &query)?);
     let Some(shown) = app.store.key_shown(key).await? else { return Err(Problem::InvalidKey.into()) };
     let (mut counts, complete) = count(&app, key, from, to).await?;
     // The request that asks is under way; by the time this is read it has succeeded.
@@ -84,6 +88,9 @@ async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result
     let days: Vec<NaiveDate> = from.iter_days().take_while(|day| *day <= to).collect();
     let day_body = |date: NaiveDate| day_body(date, counts.get(&date).unwrap_or(&DayCounts::new()), detail);
     let data: Vec<DayBody> = days.into_iter().rev().map(day_body).collect();
+    if let Form::Csv(style) = form {
+        return Ok(answer::uncached_table(table(data, detail), style, today));
+    }
     let body = UsageBody {
         key: format!("{shown}…"),
         plan: caller.plan.id(),
@@ -97,6 +104,26 @@ async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result
         as_of: instant(app.clock.now()),
     };
     Ok(answer::uncached(StatusCode::OK, &body))
+}
+
+/// A row for each day, or for each part of the API on each day.
+fn table(days: Vec<DayBody>, detail: bool) -> Table {
+    let day = if detail { &["date", "group"][..] } else { &["date"] };
+    let rows: Vec<(NaiveDate, Option<&'static str>, CountsBody)> = days
+        .into_iter()
+        .flat_map(|day| match day.groups {
+            Some(groups) => groups.into_iter().map(|row| (day.date, Some(row.group), row.counts)).collect(),
+            None => vec![(day.date, None, day.counts)],
+        })
+        .collect();
+    Table::of("usage", [day, &COUNTS].concat(), rows, |(date, group, counts), cells| {
+        cells.day(Some(*date));
+        group.iter().for_each(|group| cells.text(group));
+        let CountsBody { requests, successful, client_errors, server_errors, rate_limited, unfinished } = counts;
+        for count in [requests, successful, client_errors, server_errors, rate_limited, unfinished] {
+            cells.plain(count);
+        }
+    })
 }
 
 fn days(query: &Query, today: NaiveDate) -> Result<(NaiveDate, NaiveDate), Problem> {

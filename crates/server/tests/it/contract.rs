@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use vintem_domain::route::{Feature, GATED_PARAMETERS, ROUTES, Route};
+use vintem_domain::route::{Feature, OPTIONS, ROUTES, Route};
 use vintem_domain::{Plan, VERSION};
 use vintem_testkit::{Description, Operation, Seen, TestDatabase, TestReplica, TestReplicaOptions};
 
@@ -100,8 +100,8 @@ fn is_described(route: &Route) -> bool {
 
 /// The parameters of an operation that take a plan of their own.
 fn gated(operation: &str) -> BTreeMap<String, String> {
-    let of_operation = GATED_PARAMETERS.iter().filter(|gated| gated.operations.contains(&operation));
-    of_operation.map(|gated| (gated.name.to_owned(), gated.plan.id().to_owned())).collect()
+    let of_operation = OPTIONS.iter().filter(|option| option.operations.contains(&operation));
+    of_operation.map(|option| (option.parameter.to_owned(), option.plan.id().to_owned())).collect()
 }
 
 /// What an operation can answer, by what it is.

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
+use http::StatusCode;
 use vintem_domain::Plan;
-use vintem_domain::route::{Charge, GATED_PARAMETERS, Method, ROUTES, route};
+use vintem_domain::route::{Charge, GatedOption, Method, OPTIONS, ROUTES, route};
 use vintem_testkit::{TestDatabase, TestReplica, exchange};
 
 use crate::{Outcome, friday};
@@ -59,45 +60,52 @@ async fn identities(replica: &TestReplica) -> anyhow::Result<Vec<(Plan, Option<S
     Ok(identities)
 }
 
-/// How a parameter is written, and whether it still is that parameter.
-const PARAMETER_SPELLINGS: [(&str, bool); 9] = [
-    ("{name}=2026-01-01", true),
-    ("limit=1&{name}=2026-01-01", true),
-    ("{name}=", true),
-    ("{name}", true),
-    ("{encoded}=2026-01-01", true),
-    ("{name}=2026-01-01&{name}=2026-01-02", true),
-    ("{upper}=2026-01-01", false),
-    ("{name}[]=2026-01-01", false),
-    ("limit={name}=2026-01-01", false),
+/// How an option is asked for, and whether it still is that option.
+type OptionSpelling = (&'static str, fn(&GatedOption) -> bool);
+
+const OPTION_SPELLINGS: [OptionSpelling; 11] = [
+    ("{name}={value}", |_| true),
+    ("limit=1&{name}={value}", |_| true),
+    ("{name}=", |option| option.value.is_none()),
+    ("{name}", |option| option.value.is_none()),
+    ("{encoded name}={value}", |_| true),
+    ("{name}={encoded value}", |_| true),
+    ("{name}={value}&{name}=another", |_| true),
+    ("{name}=another&{name}={value}", |_| true),
+    ("{upper}={value}", |_| false),
+    ("{name}[]={value}", |_| false),
+    ("limit={name}={value}", |_| false),
 ];
 
+/// The same with its first letter encoded.
+fn encoded(text: &str) -> String {
+    format!("%{:02x}{}", text.as_bytes()[0], &text[1..])
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn no_spelling_of_a_parameter_leads_round_the_gate() -> Outcome {
+async fn no_spelling_of_an_option_leads_round_the_gate() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
     let replica = TestReplica::start_roomy(&database, friday()).await?;
     let identities = identities(&replica).await?;
     let (mut cases, mut mismatches) = (0, Vec::new());
-    for gated in GATED_PARAMETERS {
-        for operation in gated.operations {
+    for option in OPTIONS {
+        let (name, value) = (option.parameter, option.value.unwrap_or("2026-01-01"));
+        for operation in option.operations {
             let route = route(operation);
             for (plan, key) in &identities {
-                for (spelling, is_the_parameter) in PARAMETER_SPELLINGS {
-                    let encoded = format!("%{:02x}{}", gated.name.as_bytes()[0], &gated.name[1..]);
+                for (spelling, is_the_option) in OPTION_SPELLINGS {
                     let query = spelling
-                        .replace("{name}", gated.name)
-                        .replace("{encoded}", &encoded)
-                        .replace("{upper}", &gated.name.to_uppercase());
-                    let mut request =
-                        replica.http.get(replica.url(&format!("{}?{query}", route.path.replace("{id}", "ipca"))));
-                    if let Some(key) = key {
-                        request = request.header("X-API-Key", key);
-                    }
-                    let refused = replica.send(request).await?.status() == 403;
-                    let required = if is_the_parameter { gated.plan.max(route.plan) } else { route.plan };
+                        .replace("{name}", name)
+                        .replace("{value}", value)
+                        .replace("{encoded name}", &encoded(name))
+                        .replace("{encoded value}", &encoded(value))
+                        .replace("{upper}", &name.to_uppercase());
+                    let path = format!("{}?{query}", route.path.replace("{id}", "ipca"));
+                    let status = status_with(&replica, &path, key.as_deref(), None).await?;
+                    let required = if is_the_option(option) { option.plan.max(route.plan) } else { route.plan };
                     cases += 1;
-                    if refused != (*plan < required) {
-                        mismatches.push(format!("{operation}?{query} on {}", plan.id()));
+                    if (status == 403) != (*plan < required) {
+                        mismatches.push(format!("{operation}?{query} on {}: {status}", plan.id()));
                     }
                 }
             }
@@ -107,6 +115,50 @@ async fn no_spelling_of_a_parameter_leads_round_the_gate() -> Outcome {
     println!("mismatches: {}", mismatches.len());
     assert!(mismatches.is_empty(), "{mismatches:#?}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_prefers_csv_takes_the_plan_of_csv() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
+    let csv = OPTIONS.iter().find(|option| option.value == Some("csv")).expect("an option");
+    let mut mismatches = Vec::new();
+    for route in ROUTES.iter().filter(|route| route.method == Method::Get && route.charge == Charge::Quota) {
+        let path = route.path.replace("{id}", "ipca");
+        let has_csv = csv.operations.contains(&route.operation);
+        for (plan, key) in identities(&replica).await? {
+            for (query, accept, is_asked) in [
+                ("", "text/csv", true),
+                ("?format=json", "text/csv", false),
+                ("?limit=1", "application/json;q=0.5, text/csv", true),
+                ("", "text/csv, application/json", false),
+                ("", "*/*", false),
+            ] {
+                let status = status_with(&replica, &format!("{path}{query}"), key.as_deref(), Some(accept)).await?;
+                let required = if is_asked && has_csv { csv.plan } else { route.plan };
+                if (status == 403) != (plan < required) {
+                    mismatches.push(format!("{path}{query} with {accept} on {}: {status}", plan.id()));
+                }
+            }
+        }
+    }
+    assert!(mismatches.is_empty(), "{mismatches:#?}");
+    Ok(())
+}
+
+async fn status_with(
+    replica: &TestReplica,
+    path: &str,
+    key: Option<&str>,
+    accept: Option<&str>,
+) -> anyhow::Result<StatusCode> {
+    let mut request = replica.http.get(replica.url(path));
+    for (name, value) in [("X-API-Key", key), ("Accept", accept)] {
+        if let Some(value) = value {
+            request = request.header(name, value);
+        }
+    }
+    Ok(replica.send(request).await?.status())
 }
 
 #[tokio::test(flavor = "multi_thread")]

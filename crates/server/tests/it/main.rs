@@ -6,6 +6,7 @@ mod bad_upstreams;
 mod calendar;
 mod chaos;
 mod contract;
+mod csv;
 mod data;
 mod decisions;
 mod demo;

@@ -12,8 +12,9 @@ use vintem_store::history::Revision;
 
 use super::source::{SeriesBody, Source, datasets_of, describe, series_source};
 use super::{AppState, Handlers, today};
-use crate::answer::{Tag, page_of};
+use crate::answer::{Listed, Tag, page_of};
 use crate::caller::Caller;
+use crate::csv::{Form, Table};
 use crate::number::Number;
 use crate::params::{MOST_OBSERVATIONS, Query};
 use crate::problem::Refusal;
@@ -33,6 +34,10 @@ struct CatalogueBody {
     stale: bool,
     licence: &'static str,
 }
+
+/// After those of the series.
+const CATALOGUE_COLUMNS: [&str; 9] =
+    ["name_en", "name_pt", "is_not", "decimals", "first_date", "last_date", "next_expected_on", "stale", "licence"];
 
 #[derive(Serialize)]
 struct NamesBody {
@@ -93,12 +98,13 @@ async fn list_revisions(
     Path(id): Path<String>,
     query: Query,
 ) -> Result<Response, Refusal> {
-    let (days, page, as_text) = (query.days()?, query.page(MOST_OBSERVATIONS)?, query.numbers_as_text()?);
+    let (form, days) = (Form::read(&caller, &query)?, query.days()?);
+    let (page, as_text) = (query.page(MOST_OBSERVATIONS)?, query.numbers_as_text()?);
     let snapshot = app.snapshot()?;
     let series = series_source(&snapshot, &id)?.series;
     let (total, revisions) = app.store.revisions(series, days, page.offset, page.limit).await?;
     let tag = Tag::new(&caller, &app, &snapshot, &datasets_of(series), total);
-    Ok(page_of(tag, &app.settings.public_url, page, total, || {
+    let bodies = |revisions: Vec<Revision>| {
         let number = |value| Number { value, as_text };
         let body = |revision: &Revision| RevisionBody {
             series: series.id,
@@ -108,10 +114,21 @@ async fn list_revisions(
             known_at: instant(revision.known_at),
         };
         revisions.iter().map(body).collect()
-    }))
+    };
+    let table = |revisions| {
+        Table::of("revisions", ["series", "date", "old", "new", "known_at"], revisions, move |row: &Revision, cells| {
+            cells.text(series.id);
+            cells.day(Some(row.date));
+            cells.decimal(row.old);
+            cells.decimal(row.new);
+            cells.plain(instant(row.known_at));
+        })
+    };
+    Ok(page_of(tag, Listed { form, page, total, facets: None }, revisions, bodies, table))
 }
 
-async fn list_series(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+async fn list_series(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let form = Form::read(&caller, &query)?;
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let data: Vec<CatalogueBody> = series::served()
         .map(|series| {
@@ -131,7 +148,23 @@ async fn list_series(caller: Caller, State(app): AppState) -> Result<Response, R
         .collect();
     let datasets: Vec<Dataset> = series::SERIES.iter().map(Dataset::Series).collect();
     let tag = Tag::new(&caller, &app, &snapshot, &datasets, today);
-    Ok(tag.answer(|| CataloguePageBody { total: data.len(), data }))
+    Ok(tag.list(form, data, |data| CataloguePageBody { total: data.len(), data }, table))
+}
+
+fn table(rows: Vec<CatalogueBody>) -> Table {
+    let columns = [SeriesBody::COLUMNS, &CATALOGUE_COLUMNS].concat();
+    Table::of("series", columns, rows, |row: &CatalogueBody, cells| {
+        row.series.write(cells);
+        cells.text(row.names.en);
+        cells.text(row.names.pt);
+        cells.text(row.is_not);
+        cells.plain(row.decimals);
+        cells.day(row.first_date);
+        cells.day(row.last_date);
+        cells.day(row.next_expected_on);
+        cells.plain(row.stale);
+        cells.text(row.licence);
+    })
 }
 
 /// The first and the last day that is served.

@@ -14,6 +14,7 @@ use super::source::{SeriesBody, SeriesSource, Source, series_source};
 use super::{AppState, Handlers, ListParams, today};
 use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
+use crate::csv::Table;
 use crate::number::Number;
 use crate::params::{Order, Query, refuse};
 use crate::problem::Refusal;
@@ -94,7 +95,7 @@ pub fn handlers() -> Handlers {
 /// A row for every day, or month, on which any of the series has a value.
 async fn compare_series(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (ids, align) = (ids(&query)?, Align::read(&query)?);
-    let ListParams { days, page, order, as_text } = ListParams::read(&query)?;
+    let ListParams { form, days, page, order, as_text } = ListParams::read(&caller, &query)?;
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let sources: Vec<SeriesSource<'_>> =
         ids.iter().map(|id| series_source(&snapshot, id)).collect::<Result<_, Refusal>>()?;
@@ -111,7 +112,11 @@ async fn compare_series(caller: Caller, State(app): AppState, query: Query) -> R
     let datasets: Vec<Dataset> = sources.iter().flat_map(Source::datasets).collect();
     let further: Vec<i64> = sources.iter().map(|source| source.further_generation(&snapshot)).collect();
     let tag = Tag::new(&caller, &app, &snapshot, &datasets, (today, further));
-    let response = tag.answer(|| CompareBody {
+    let shown = || -> Vec<AlignedBody> {
+        let shown = rows.iter().skip(page.offset).take(page.limit);
+        shown.map(|date| aligned(&sources, align, *date, today, as_text)).collect()
+    };
+    let body = |()| CompareBody {
         align: align.id(),
         carry: Text::new("the last value on or before the row's last day", "o último valor até o último dia da linha")
             .in_lang(caller.lang),
@@ -119,14 +124,31 @@ async fn compare_series(caller: Caller, State(app): AppState, query: Query) -> R
         total,
         limit: page.limit,
         offset: page.offset,
-        data: rows
-            .into_iter()
-            .skip(page.offset)
-            .take(page.limit)
-            .map(|date| aligned(&sources, align, date, today, as_text))
-            .collect(),
-    });
-    Ok(with_links(response, &caller, &app.settings.public_url, page, total))
+        data: shown(),
+    };
+    let table = |()| table(sources.iter().map(|source| source.series.id).collect(), shown());
+    Ok(with_links(tag.list(form, (), body, table), &caller, &app, page, total))
+}
+
+/// Two columns a series: the value, and the day that it is of.
+fn table(ids: Vec<&'static str>, rows: Vec<AlignedBody>) -> Table {
+    let of_series = ids.iter().flat_map(|id| [(*id).to_owned(), format!("{id}_date")]);
+    let columns: Vec<String> = std::iter::once("date".to_owned()).chain(of_series).collect();
+    Table::of("compare", columns, rows, move |row, cells| {
+        cells.day(Some(row.date));
+        for cell in ids.iter().map(|id| row.values.get(id)) {
+            match cell {
+                Some(cell) => {
+                    cells.decimal(cell.value.value);
+                    cells.day(Some(cell.date));
+                }
+                None => {
+                    cells.empty();
+                    cells.empty();
+                }
+            }
+        }
+    })
 }
 
 fn aligned(

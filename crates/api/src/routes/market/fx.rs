@@ -9,15 +9,17 @@ use vintem_domain::dates::sao_paulo_offset_seconds;
 use vintem_domain::{Currency, Dataset, Pair, Problem, Text};
 use vintem_snapshot::{Bulletin, FxRates, fx_as_of};
 
-use super::source::{FxRateBody, FxSource, SeriesBody, Source, fx_source};
+use super::source::{FxRateBody, FxSource, RowBody, SeriesBody, Source, fx_source};
 use super::{AppState, CurrentParams, Handlers, ListParams, OriginParams, as_of, current, list, today};
 use crate::App;
 use crate::answer::Tag;
 use crate::caller::Caller;
+use crate::csv::{Form, Table};
 use crate::number::Number;
 use crate::params::{Query, refuse};
 use crate::problem::Refusal;
 use crate::routes::loaded;
+use crate::routes::provenance::TraceBody;
 
 #[derive(Serialize)]
 struct LatestBody {
@@ -55,7 +57,7 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (pair, params, origin) = (query.pair()?, ListParams::read(&query)?, OriginParams::read(&query)?);
+    let (pair, params, origin) = (query.pair()?, ListParams::read(&caller, &query)?, OriginParams::read(&query)?);
     let snapshot = app.snapshot()?;
     let served = fx_source(&snapshot, pair)?;
     let known = rates_as_of(&app, pair, origin.as_of).await?;
@@ -86,7 +88,7 @@ async fn rates_as_of(app: &App, pair: Pair, as_of: Option<NaiveDate>) -> Result<
 
 /// Every published pair with its newest rate, each with its own day.
 async fn list_latest_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let asked = CurrentParams::read(&caller, &query, today(&app))?;
+    let (form, asked) = (Form::read(&caller, &query)?, CurrentParams::read(&caller, &query, today(&app))?);
     let (snapshot, today) = (app.snapshot()?, today(&app));
     let sources = Currency::ALL.map(|currency| fx_source(&snapshot, Pair::Published(currency)));
     let mut data = Vec::new();
@@ -102,12 +104,21 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: Query) -> R
     }
     let days: Vec<NaiveDate> = data.iter().map(|row| row.date).collect();
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (days, stale));
-    Ok(tag.answer(|| LatestBody { as_of: loaded_at, stale, total: data.len(), data }))
+    let body = |data: Vec<FxRateBody>| LatestBody { as_of: loaded_at, stale, total: data.len(), data };
+    let trace = TraceBody::columns(asked.provenance, false);
+    let columns = [FxRateBody::COLUMNS, &trace].concat();
+    Ok(tag.list(form, data, body, |data| {
+        Table::of("fx-latest", columns, data, |row, cells| {
+            row.write(cells);
+            row.trace().write(cells);
+        })
+    }))
 }
 
 /// Also those of before the real, each in the currency of its day.
 async fn list_bulletins(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (pair, as_text, today) = (query.pair()?, query.numbers_as_text()?, today(&app));
+    let (form, pair) = (Form::read(&caller, &query)?, query.pair()?);
+    let (as_text, today) = (query.numbers_as_text()?, today(&app));
     let Pair::Published(currency) = pair else {
         let must = Text::new(
             "be a published pair such as USD/BRL: only those have bulletins",
@@ -123,9 +134,20 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: Query) -> R
     let bulletins = if date > today { &[] } else { rates.bulletins(currency, date) };
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
     let source = fx_source(&snapshot, pair)?;
-    Ok(tag.answer(|| {
-        let data: Vec<BulletinBody> = bulletins.iter().map(|bulletin| bulletin_body(bulletin, as_text)).collect();
-        BulletinsBody { series: source.describe(caller.lang), date, total: data.len(), data }
+    let data: Vec<BulletinBody> = bulletins.iter().map(|bulletin| bulletin_body(bulletin, as_text)).collect();
+    let body =
+        |data: Vec<BulletinBody>| BulletinsBody { series: source.describe(caller.lang), date, total: data.len(), data };
+    Ok(tag.list(form, data, body, |data| {
+        let columns = ["date", "pair", "kind", "published_at", "quote_currency", "buy", "sell"];
+        Table::of("fx-bulletins", columns, data, move |row, cells| {
+            cells.day(Some(date));
+            cells.plain(pair);
+            cells.text(row.kind);
+            cells.plain(&row.published_at);
+            cells.text(&row.quote_currency);
+            cells.decimal(row.buy.value);
+            cells.decimal(row.sell.value);
+        })
     }))
 }
 

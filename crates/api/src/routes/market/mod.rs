@@ -14,14 +14,16 @@ use serde::Serialize;
 use vintem_domain::{DateRange, Lang, Pair, Problem, Series};
 use vintem_snapshot::{SeriesValues, Snapshot, series_as_of};
 
+use super::provenance::TraceBody;
 use super::status::instant;
 use super::{AppState, Handlers, today};
 use crate::App;
 use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
+use crate::csv::{Form, Table};
 use crate::params::{MOST_OBSERVATIONS, Order, Page, Query};
 use crate::problem::Refusal;
-use source::{FxRateBody, RateBody, SeriesBody, SeriesSource, Shown, Source, fx_source, series_source};
+use source::{FxRateBody, RateBody, RowBody, SeriesBody, SeriesSource, Shown, Source, fx_source, series_source};
 
 #[derive(Serialize)]
 struct ListBody<Row> {
@@ -45,6 +47,7 @@ struct CurrentBody<Row> {
 
 /// What a list can be asked for, whatever it lists.
 struct ListParams {
+    form: Form,
     days: DateRange,
     page: Page,
     order: Order,
@@ -67,8 +70,9 @@ impl OriginParams {
 }
 
 impl ListParams {
-    fn read(query: &Query) -> Result<Self, Problem> {
+    fn read(caller: &Caller, query: &Query) -> Result<Self, Problem> {
         Ok(Self {
+            form: Form::read(caller, query)?,
             days: query.days()?,
             page: query.page(MOST_OBSERVATIONS)?,
             order: query.order()?,
@@ -166,7 +170,7 @@ async fn get_overview(caller: Caller, State(app): AppState, query: Query) -> Res
 }
 
 async fn observations(caller: &Caller, app: &App, query: &Query, id: &str) -> Result<Response, Refusal> {
-    let (params, origin) = (ListParams::read(query)?, OriginParams::read(query)?);
+    let (params, origin) = (ListParams::read(caller, query)?, OriginParams::read(query)?);
     let snapshot = app.snapshot()?;
     let served = series_source(&snapshot, id)?;
     let known = values_as_of(app, served.series, origin.as_of).await?;
@@ -209,7 +213,7 @@ fn list<S: Source>(
     snapshot: &Snapshot,
     source: &S,
 ) -> Response {
-    let ListParams { days, page, order, as_text } = *params;
+    let ListParams { form, days, page, order, as_text } = *params;
     let today = origin.as_of.map_or(today(app), |day| day.min(today(app)));
     let is_wanted = |at: &usize| origin.updated_since.is_none_or(|second| source.is_known_since(*at, second));
     let served: Vec<usize> = source.range(days.until(today)).filter(is_wanted).collect();
@@ -219,19 +223,35 @@ fn list<S: Source>(
     let newest = served.last().and_then(|at| source.date(*at));
     let datasets = source.datasets();
     let tag = Tag::new(caller, app, snapshot, &datasets, (newest, stale, source.further_generation(snapshot)));
-    let response = tag.answer(|| {
-        let certainty = origin.as_of.is_some();
+    let certainty = origin.as_of.is_some();
+    let rows = || -> Vec<S::Row> {
         let shown = Shown { as_text, provenance: origin.provenance.then_some(snapshot), certainty };
         let rows = |at: &usize| source.row(*at, shown);
-        let data = match order {
+        match order {
             Order::Descending => served.iter().rev().skip(page.offset).take(page.limit).filter_map(rows).collect(),
             Order::Ascending => served.iter().skip(page.offset).take(page.limit).filter_map(rows).collect(),
-        };
-        let as_of = as_of(snapshot, source);
-        let series = source.describe(caller.lang);
-        ListBody { series, as_of, stale, total, limit: page.limit, offset: page.offset, data }
-    });
-    with_links(response, caller, &app.settings.public_url, page, total)
+        }
+    };
+    let body = |()| {
+        let (series, as_of) = (source.describe(caller.lang), as_of(snapshot, source));
+        ListBody { series, as_of, stale, total, limit: page.limit, offset: page.offset, data: rows() }
+    };
+    let table = |()| {
+        let trace = TraceBody::columns(origin.provenance, certainty);
+        rows_table(source.describe(caller.lang), rows(), &trace)
+    };
+    with_links(tag.list(form, (), body, table), caller, app, page, total)
+}
+
+/// Rows of one series, with what it is: a file has no place for that but beside each value.
+fn rows_table<Row: RowBody>(series: SeriesBody, rows: Vec<Row>, trace: &[&'static str]) -> Table {
+    let columns = [Row::COLUMNS, &["unit", "series"], trace].concat();
+    Table::of(series.id, columns, rows, move |row, cells| {
+        row.write(cells);
+        cells.text(&series.unit);
+        cells.text(&series.code);
+        row.trace().write(cells);
+    })
 }
 
 /// When what a source serves was loaded; of several datasets the first.

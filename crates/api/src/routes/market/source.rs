@@ -10,6 +10,7 @@ use vintem_domain::{Dataset, DateRange, Lang, Pair, Problem, Series, Text};
 use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
 use vintem_store::read::Known;
 
+use crate::csv::Cells;
 use crate::number::Number;
 use crate::problem::Refusal;
 use crate::routes::loaded;
@@ -23,7 +24,7 @@ const SGS: &str = "BCB SGS";
 pub struct SeriesBody {
     pub id: &'static str,
     source: &'static str,
-    code: String,
+    pub code: String,
     name: &'static str,
     pub unit: String,
     basis: &'static str,
@@ -33,6 +34,24 @@ pub struct SeriesBody {
     derived: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     formula: Option<&'static str>,
+}
+
+impl SeriesBody {
+    /// In the order of the cells.
+    pub const COLUMNS: &'static [&'static str] =
+        &["id", "source", "code", "name", "unit", "basis", "frequency", "derived", "formula"];
+
+    pub fn write(&self, cells: &mut Cells) {
+        cells.text(self.id);
+        cells.text(self.source);
+        cells.text(&self.code);
+        cells.text(self.name);
+        cells.text(&self.unit);
+        cells.text(self.basis);
+        cells.text(self.frequency);
+        cells.plain(self.derived.unwrap_or(false));
+        cells.text(self.formula.unwrap_or(""));
+    }
 }
 
 #[derive(Serialize)]
@@ -58,6 +77,45 @@ pub struct FxRateBody {
     trace: TraceBody,
 }
 
+/// A row of a list, as JSON and as cells.
+pub trait RowBody: Serialize + Send + 'static {
+    /// In the order of the cells.
+    const COLUMNS: &'static [&'static str];
+
+    fn write(&self, cells: &mut Cells);
+    fn trace(&self) -> &TraceBody;
+}
+
+impl RowBody for RateBody {
+    const COLUMNS: &'static [&'static str] = &["date", "value", "derived"];
+
+    fn write(&self, cells: &mut Cells) {
+        cells.day(Some(self.date));
+        cells.decimal(self.value.value);
+        cells.plain(self.derived.unwrap_or(false));
+    }
+
+    fn trace(&self) -> &TraceBody {
+        &self.trace
+    }
+}
+
+impl RowBody for FxRateBody {
+    const COLUMNS: &'static [&'static str] = &["date", "pair", "buy", "sell", "derived"];
+
+    fn write(&self, cells: &mut Cells) {
+        cells.day(Some(self.date));
+        cells.text(&self.pair);
+        cells.decimal(self.buy.value);
+        cells.decimal(self.sell.value);
+        cells.plain(self.derived.unwrap_or(false));
+    }
+
+    fn trace(&self) -> &TraceBody {
+        &self.trace
+    }
+}
+
 /// How rows are shown.
 #[derive(Clone, Copy)]
 pub struct Shown<'s> {
@@ -70,7 +128,7 @@ pub struct Shown<'s> {
 
 /// Rows with a day each.
 pub trait Source {
-    type Row: Serialize;
+    type Row: RowBody;
 
     /// Those that the rows are made of.
     fn datasets(&self) -> Vec<Dataset>;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vintem_domain::Plan;
-use vintem_domain::route::{Feature, ROUTES};
+use vintem_domain::route::{Feature, OPTIONS, ROUTES, route};
 use vintem_testkit::{TestDatabase, TestReplica};
 
 use super::served;
@@ -17,8 +17,7 @@ async fn the_plan_list_and_the_pricing_page_say_what_the_gate_does() -> Outcome 
         let listed = list["plans"][at].to_string();
         let (_, key) = served.replica.create_key(plan).await?;
         for feature in Feature::SOLD {
-            let route = ROUTES.iter().find(|route| route.feature == feature).expect("a route");
-            let path = format!("{}?q=a", route.path.replace("{id}", "99999999"));
+            let path = path_of(feature).replace("{id}", "99999999");
             let is_let_in = served.replica.get_with(&path, &key).await?.status() != 403;
             let sentence = feature.sentence().in_lang(vintem_domain::Lang::En);
             assert_eq!(listed.contains(sentence), is_let_in, "{} and {sentence}", plan.id());
@@ -26,6 +25,15 @@ async fn the_plan_list_and_the_pricing_page_say_what_the_gate_does() -> Outcome 
         }
     }
     Ok(())
+}
+
+/// What is asked for to have a feature: a route of its own, or an option of others.
+fn path_of(feature: Feature) -> String {
+    if let Some(route) = ROUTES.iter().find(|route| route.feature == feature) {
+        return format!("{}?q=a", route.path);
+    }
+    let option = OPTIONS.iter().find(|option| option.feature == feature).expect("a route or an option");
+    format!("{}?{}={}", route(option.operations[0]).path, option.parameter, option.value.unwrap_or("a"))
 }
 
 #[tokio::test]

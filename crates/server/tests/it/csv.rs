@@ -1,0 +1,238 @@
+//! Lists as CSV: the rows of the JSON, cell by cell, read back by a reader that is not ours.
+
+use anyhow::Context;
+use serde_json::Value;
+use vintem_domain::Plan;
+use vintem_domain::route::{OPTIONS, route};
+use vintem_testkit::{TestDatabase, TestReplica};
+
+use crate::{Outcome, friday};
+
+/// What an operation is asked for, beside how many.
+fn query(operation: &str) -> &'static str {
+    match operation {
+        "compare_series" => "ids=selic,ipca,cdi-daily",
+        "list_business_days" => "from=2026-01-01&to=2026-02-28",
+        "search_companies" | "search_filings" => "q=companhia",
+        "list_companies" | "list_filings" | "list_fx" | "list_selic" => "provenance=true&as_of=2026-11-12",
+        "get_usage" => "detail=true",
+        _ => "",
+    }
+}
+
+/// The rows of a JSON list as flat as a table is.
+fn flat_rows(operation: &str, body: &Value) -> Vec<Value> {
+    let rows = body["data"].as_array().cloned().unwrap_or_default();
+    let mut flat = Vec::new();
+    for mut row in rows {
+        match operation {
+            "list_business_days" => row = serde_json::json!({"date": row, "calendar": body["calendar"]}),
+            "list_bulletins" => {
+                row["date"] = body["date"].clone();
+                row["pair"] = body["series"]["code"].clone();
+            }
+            "compare_series" => {
+                for series in body["series"].as_array().into_iter().flatten() {
+                    let id = series["id"].as_str().unwrap_or_default();
+                    let cell = row["values"][id].clone();
+                    row[id] = cell["value"].clone();
+                    row[format!("{id}_date")] = cell["date"].clone();
+                }
+            }
+            "list_series" => {
+                row["name_en"] = row["names"]["en"].clone();
+                row["name_pt"] = row["names"]["pt"].clone();
+            }
+            "get_usage" => {
+                for group in row["groups"].as_array().into_iter().flatten() {
+                    let mut group = group.clone();
+                    group["date"] = row["date"].clone();
+                    flat.push(group);
+                }
+                continue;
+            }
+            _ if body["series"].is_object() => {
+                row["unit"] = body["series"]["unit"].clone();
+                row["series"] = body["series"]["code"].clone();
+            }
+            _ => {}
+        }
+        let provenance = row["provenance"].as_array().cloned().unwrap_or_default();
+        for name in ["source", "address", "fetched_at", "known_at", "sha256"] {
+            let values = provenance.iter().map(|one| one[name].clone()).collect();
+            row[format!("provenance_{name}")] = Value::Array(values);
+        }
+        flat.push(row);
+    }
+    flat
+}
+
+/// A value as its cell should be.
+fn cell(column: &str, value: &Value) -> String {
+    match value {
+        Value::Null if column == "derived" => "false".to_owned(),
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(|value| cell("", value)).collect::<Vec<_>>().join(" | "),
+        value => value.to_string(),
+    }
+}
+
+async fn read(answer: reqwest::Response, separator: u8) -> anyhow::Result<(Vec<String>, Vec<Vec<String>>)> {
+    let bytes = answer.bytes().await?;
+    let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(&bytes[..]);
+    let columns = reader.headers()?.iter().map(str::to_owned).collect();
+    let row = |row: csv::Result<csv::StringRecord>| Ok(row?.iter().map(str::to_owned).collect());
+    Ok((columns, reader.records().map(row).collect::<csv::Result<_>>()?))
+}
+
+#[tokio::test]
+async fn every_list_as_csv_has_the_cells_of_its_json() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    let first: Value = replica.get_with("/api/v1/filings?limit=1", &key).await?.json().await?;
+    let filing = first["data"][0]["id"].as_str().context("a filing")?;
+    let company = first["data"][0]["company_id"].as_str().context("a company")?;
+    let csv = OPTIONS.iter().find(|option| option.value == Some("csv")).context("an option")?;
+    for operation in csv.operations {
+        let id = match *operation {
+            "list_filing_versions" => filing,
+            "list_company_filings" => company,
+            _ => "ipca",
+        };
+        // As strings the numbers of JSON keep their characters here.
+        let path =
+            format!("{}?{}&limit=50&numbers=string", route(operation).path.replace("{id}", id), query(operation));
+        let body: Value = replica.get_with(&path, &key).await?.json().await?;
+        let answer = replica.get_with(&format!("{path}&format=csv"), &key).await?;
+        assert_eq!(answer.status(), 200, "{operation}");
+        assert_eq!(answer.headers()["content-type"], "text/csv; charset=utf-8; header=present");
+        let (columns, rows) = read(answer, b',').await?;
+        let expected = flat_rows(operation, &body);
+        // The demo has no revisions; all else has rows.
+        assert!(!expected.is_empty() || *operation == "list_revisions", "{operation}: {body}");
+        assert_eq!(rows.len(), expected.len(), "{operation}");
+        // Asking for it in between is usage of its own.
+        let is_usage = *operation == "get_usage";
+        for (row, expected) in rows.iter().zip(&expected).filter(|_| !is_usage) {
+            for (column, seen) in columns.iter().zip(row) {
+                assert_eq!(*seen, cell(column, &expected[column]), "{operation} {column}");
+            }
+            let missing = expected.as_object().into_iter().flatten().find(|(name, value)| {
+                let is_flat = !matches!(value, Value::Object(_)) && !matches!(name.as_str(), "provenance" | "groups");
+                let is_asked = !name.starts_with("provenance_") || path.contains("provenance=true");
+                is_flat && is_asked && !columns.contains(*name)
+            });
+            assert_eq!(missing, None, "{operation} has it in JSON alone");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn brazilian_spreadsheets_get_their_separator_comma_and_mark() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    let path = "/api/v1/market/fx?limit=3&order=asc";
+    let (_, plain) = read(replica.get_with(&format!("{path}&format=csv"), &key).await?, b',').await?;
+    let brazilian = replica.get_with(&format!("{path}&format=csv&locale=pt-BR"), &key).await?;
+    let text = brazilian.text().await?;
+    let expected: Vec<String> =
+        plain.iter().map(|row| format!("{};{}", row[..2].join(";"), row[2..4].join(";").replace('.', ","))).collect();
+    // reqwest takes the mark for what it is, and leaves it out.
+    let mut lines = text.trim_start_matches('\u{feff}').split("\r\n");
+    assert_eq!(lines.next(), Some("date;pair;buy;sell;derived;unit;series"));
+    for expected in expected {
+        let line = lines.next().context("a line")?;
+        assert!(line.starts_with(&format!("{expected};")), "{line} is not {expected}");
+    }
+    let raw = replica.get_with(&format!("{path}&format=csv&locale=pt-BR"), &key).await?.bytes().await?;
+    assert!(raw.starts_with("\u{feff}date;".as_bytes()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_table_has_a_tag_a_name_and_links_of_its_own() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    let ask = |path: &str, accept: &str, tag: &str| {
+        replica
+            .http
+            .get(replica.url(path))
+            .header("X-API-Key", &key)
+            .header("Accept", accept)
+            .header("If-None-Match", tag)
+    };
+    let path = "/api/v1/companies?limit=2";
+    let json = replica.send(ask(path, "*/*", "\"none\"")).await?;
+    let csv = replica.send(ask(path, "text/csv", "\"none\"")).await?;
+    assert!(json.headers()["content-type"].to_str()?.starts_with("application/json"));
+    assert!(csv.headers()["content-type"].to_str()?.starts_with("text/csv"));
+    assert!(!csv.headers().contains_key("content-disposition"));
+    let tag = csv.headers()["etag"].to_str()?.to_owned();
+    assert_ne!(json.headers()["etag"], tag.as_str());
+    assert_eq!(replica.send(ask(path, "text/csv", &tag)).await?.status(), 304);
+    assert_eq!(replica.send(ask(path, "*/*", &tag)).await?.status(), 200);
+
+    let saved = replica.get_with("/api/v1/companies?limit=2&format=csv&download=1&locale=pt-BR", &key).await?;
+    assert_eq!(saved.headers()["content-disposition"], "attachment; filename=\"vintem-companies-2026-11-13.csv\"");
+    let link = saved.headers()["link"].to_str()?;
+    assert!(link.contains("format=csv") && link.contains("download=1") && link.contains("locale=pt-BR"), "{link}");
+    for (query, name) in [("format=xml", "format"), ("locale=fr", "locale"), ("download=yes", "download")] {
+        let refused = replica.get_with(&format!("/api/v1/companies?{query}"), &key).await?;
+        assert_eq!(refused.status(), 400);
+        assert!(refused.text().await?.contains(&format!("`{name}`")));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_filings_come_in_one_answer_in_the_order_of_the_pages() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    let mut paged = Vec::new();
+    loop {
+        let path = format!("/api/v1/filings?limit=100&offset={}", paged.len());
+        let page: Value = replica.get_with(&path, &key).await?.json().await?;
+        let rows = page["data"].as_array().context("data")?;
+        paged.extend(rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()));
+        if paged.len() as u64 >= page["total"].as_u64().context("a total")? || rows.is_empty() {
+            break;
+        }
+    }
+    let answer = replica.get_with("/api/v1/filings?limit=5000000&format=csv", &key).await?;
+    let (_, rows) = read(answer, b',').await?;
+    assert!(rows.iter().map(|row| &row[0]).eq(&paged));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_table_can_be_compressed() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    for path in ["/api/v1/market/fx?format=csv", "/api/v1/filings?format=csv&limit=1000"] {
+        let request = replica.http.get(replica.url(path)).header("X-API-Key", &key).header("Accept-Encoding", "gzip");
+        let answer = replica.send(request).await?;
+        assert_eq!(answer.headers()["content-encoding"], "gzip");
+        // To its end: a connection that breaks is an error here.
+        assert!(answer.bytes().await?.starts_with(&[0x1f, 0x8b]));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refusal_is_json_whatever_was_asked_for() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Gold).await?;
+    let answer = replica.get_with("/api/v1/filings?format=csv", &key).await?;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (403, &"application/json".parse()?));
+    let body: Value = answer.json().await?;
+    assert_eq!((&body["error"], &body["required_plan"]), (&"upgrade_required".into(), &"platinum".into()));
+    Ok(())
+}
