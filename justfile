@@ -114,6 +114,11 @@ bench-export *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-export
     checks/with-engines checks/bench-export target/release/vintem target/release/bench-export 1100000 {{ARGUMENTS}}
 
+# Open every file of the bulk export by readers that are not ours, cut and resume downloads of them
+exports FILINGS="300000":
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-export
+    checks/with-engines checks/exports target/release/vintem {{FILINGS}}
+
 # Open CSV for Brazilian spreadsheets in LibreOffice and look at the cells
 spreadsheet:
     cargo nextest run --cargo-profile ci --no-run

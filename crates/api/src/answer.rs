@@ -7,12 +7,13 @@ use axum::response::Response;
 use chrono::NaiveDate;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
+use vintem_deliver::table::Table;
 use vintem_domain::{Dataset, VERSION};
 use vintem_snapshot::Snapshot;
 
 use crate::App;
 use crate::caller::Caller;
-use crate::csv::{Form, Style, Table};
+use crate::csv::{Form, Style, respond};
 use crate::front::Lasting;
 use crate::params::Page;
 use crate::routes::found::FacetsBody;
@@ -28,7 +29,7 @@ pub fn uncached(status: StatusCode, body: &impl Serialize) -> Response {
 
 /// The same as a table.
 pub fn uncached_table(table: Table, style: Style, today: NaiveDate) -> Response {
-    let mut response = table.response(style, today);
+    let mut response = respond(table, style, today);
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     response
 }
@@ -51,6 +52,10 @@ fn with_cache_control(status: StatusCode, body: Bytes, cache_control: HeaderValu
     response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
     response
 }
+
+/// On an answer whose bytes are to arrive as they are, uncompressed.
+#[derive(Debug, Clone, Copy)]
+pub struct AsItIs;
 
 /// The tag of an answer: it changes when the answer may.
 pub struct Tag<'a> {
@@ -109,7 +114,7 @@ impl<'a> Tag<'a> {
         let Form::Csv(style) = form else { return self.answer(|| body(rows)) };
         let today = today(self.app);
         self.answer_with(|cache_control| {
-            let mut response = table(rows).response(style, today);
+            let mut response = respond(table(rows), style, today);
             response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
             response
         })
@@ -117,7 +122,7 @@ impl<'a> Tag<'a> {
 
     fn answer_with(self, make: impl FnOnce(HeaderValue) -> Response) -> Response {
         let cache_control = cache_control(self.caller);
-        let mut response = if self.is_held() {
+        let mut response = if is_held(self.caller, self.etag.to_str().unwrap_or("")) {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
@@ -135,13 +140,14 @@ impl<'a> Tag<'a> {
         }
         response
     }
+}
 
-    fn is_held(&self) -> bool {
-        let Some(held) = self.caller.if_none_match.as_ref().and_then(|value| value.to_str().ok()) else { return false };
-        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-        let ours = opaque(self.etag.to_str().unwrap_or(""));
-        held.trim() == "*" || held.split(',').any(|tag| opaque(tag) == ours)
-    }
+/// Whether the caller says that it has what has this tag.
+pub fn is_held(caller: &Caller, etag: &str) -> bool {
+    let Some(held) = caller.if_none_match.as_ref().and_then(|value| value.to_str().ok()) else { return false };
+    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    let ours = opaque(etag);
+    held.trim() == "*" || held.split(',').any(|tag| opaque(tag) == ours)
 }
 
 #[derive(Serialize)]
@@ -178,7 +184,7 @@ pub fn page_of<Rows, Row: Serialize>(
 }
 
 /// With a key the answer is its owner's alone.
-fn cache_control(caller: &Caller) -> HeaderValue {
+pub fn cache_control(caller: &Caller) -> HeaderValue {
     HeaderValue::from_static(if caller.key.is_some() { "private, max-age=60" } else { "public, max-age=60" })
 }
 

@@ -1,4 +1,4 @@
-//! A few at once for each key: of what takes long to send, so that one caller does not take the cores from all others.
+//! A few at once for each key: of what takes long, so that one caller does not take the cores from all others.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -8,7 +8,12 @@ use vintem_domain::{KeyId, Problem};
 /// Of tables that are longer than a page a key has so many at once.
 const MOST_LONG_TABLES: usize = 2;
 
+/// Of calls that wait for something to happen a key has so many at once.
+const MOST_WAITING_CALLS: usize = 8;
+
 static LONG_TABLES: LazyLock<Few> = LazyLock::new(|| Few::new(MOST_LONG_TABLES));
+
+static WAITING_CALLS: LazyLock<Few> = LazyLock::new(|| Few::new(MOST_WAITING_CALLS));
 
 #[derive(Debug)]
 struct Few {
@@ -26,6 +31,11 @@ pub struct OneOfFew {
 /// A place for a long table; who has no key has none.
 pub fn long_table(key: Option<KeyId>) -> Result<OneOfFew, Problem> {
     key.and_then(|key| LONG_TABLES.enter(key)).ok_or(Problem::Overloaded)
+}
+
+/// A place to wait in, if there is one.
+pub fn waiting_call(key: KeyId) -> Option<OneOfFew> {
+    WAITING_CALLS.enter(key)
 }
 
 impl Few {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
+use vintem_domain::text::hex;
 use vintem_domain::{ApiKey, Clock, KeyId, Plan};
 use vintem_store::keys::KeyRow;
 use vintem_store::{Store, StoreError};
@@ -37,7 +38,7 @@ impl Pepper {
             return None;
         }
         let digest = Sha256::digest([b"vintem pepper ".as_slice(), secret.as_bytes()].concat());
-        let id = digest[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&digest[..4]);
         let keyed = Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length");
         Some(Self { id, keyed })
     }

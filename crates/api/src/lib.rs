@@ -9,6 +9,9 @@ mod body;
 mod caller;
 mod csv;
 mod doorway;
+pub mod events;
+pub mod exports;
+mod feed;
 mod few;
 mod front;
 mod identity;
@@ -21,6 +24,7 @@ mod routes;
 mod turns;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,9 +32,12 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::MethodRouter;
+use http::{Extensions, HeaderMap, StatusCode, Version};
 use ipnet::IpNet;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, Predicate};
+use vintem_deliver::export::ExportDirectory;
 use vintem_domain::Clock;
 use vintem_domain::plan::Limits;
 use vintem_domain::route::route;
@@ -38,6 +45,8 @@ use vintem_meter::Meter;
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
 
+use answer::AsItIs;
+use feed::Feed;
 use front::Front;
 pub use identity::{Credential, client_address, credential};
 pub use keyring::{Keyring, Pepper, new_key};
@@ -54,6 +63,8 @@ pub struct ApiSettings {
     pub registrations_per_day: u32,
     /// Requests under way at once, beyond which further ones are shed.
     pub most_in_flight: usize,
+    /// Where the files of the bulk export are, if anywhere.
+    pub export_directory: Option<PathBuf>,
 }
 
 /// Everything that answering needs.
@@ -63,6 +74,8 @@ pub struct App {
     pub meter: Meter,
     pub keyring: Keyring,
     pub snapshot: Arc<LiveSnapshot>,
+    pub exports: Option<Arc<ExportDirectory>>,
+    pub feed: Feed,
     pub clock: Arc<dyn Clock>,
     /// Whether Postgres answered when it was last asked.
     store_answers: AtomicBool,
@@ -78,7 +91,9 @@ impl App {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let keyring = Keyring::new(store.clone(), pepper, clock.clone());
-        Self { settings, store, meter, keyring, snapshot, clock, store_answers: AtomicBool::new(true) }
+        let exports = settings.export_directory.clone().map(|path| Arc::new(ExportDirectory::new(path)));
+        let feed = Feed::default();
+        Self { settings, store, meter, keyring, snapshot, exports, feed, clock, store_answers: AtomicBool::new(true) }
     }
 
     pub fn note_store_answers(&self, answers: bool) {
@@ -104,7 +119,9 @@ pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Servi
         router = router.route(route(operation).path, handler);
     }
     let routes = router.clone().layer(CatchPanicLayer::custom(problem::panicked));
-    let compressed = router.layer(CompressionLayer::new()).layer(CatchPanicLayer::custom(problem::panicked));
+    let is_to_change = |_: StatusCode, _: Version, _: &HeaderMap, said: &Extensions| said.get::<AsItIs>().is_none();
+    let compression = CompressionLayer::new().compress_when(DefaultPredicate::new().and(is_to_change));
+    let compressed = router.layer(compression).layer(CatchPanicLayer::custom(problem::panicked));
     Service(Arc::new(Front::new(app, routes, compressed)))
 }
 

@@ -16,7 +16,7 @@ pub const NO_OPERATION: &str = "none";
 pub const SHED: &str = "shed";
 
 /// Every status that we answer; another one is counted too, only not as fast.
-const STATUSES: [u16; 13] = [200, 201, 204, 304, 400, 401, 403, 404, 405, 410, 429, 500, 503];
+const STATUSES: [u16; 15] = [200, 201, 204, 206, 304, 400, 401, 403, 404, 405, 410, 416, 429, 500, 503];
 
 /// What is recorded of one route. Made at the first request: then whoever collects is there.
 pub struct RouteMetrics {

@@ -20,6 +20,9 @@ pub const MOST_FILINGS_AS_CSV: usize = 1_000_000;
 pub const MOST_OBSERVATIONS: usize = 20_000;
 /// The most hits of each kind in the global search: it finds, it does not list.
 pub const MOST_FOUND: usize = 20;
+/// The most events of a call, and how long it may wait for the next one.
+pub const MOST_EVENTS: usize = 1_000;
+const LONGEST_WAIT_SECONDS: u64 = 30;
 const DEFAULT_LIMIT: usize = 20;
 const LONGEST_QUERY: usize = 200;
 /// Of a filter; the longest category is far shorter.
@@ -101,6 +104,13 @@ impl Query {
             Some(limit) => Ok(limit.min(most)),
             None => Ok(DEFAULT_LIMIT.min(most)),
         }
+    }
+
+    /// Seconds; above the most: cut.
+    pub fn wait(&self) -> Read<u64> {
+        let must = Text::new("be a whole number of seconds", "ser um número inteiro de segundos");
+        let seconds = self.whole_number("wait", must)?.unwrap_or(0);
+        Ok(u64::try_from(seconds).unwrap_or(u64::MAX).min(LONGEST_WAIT_SECONDS))
     }
 
     fn offset(&self) -> Read<usize> {

@@ -100,6 +100,11 @@ pub fn write(problem: &Problem, lang: Lang, request_id: &str, public_url: &str) 
     if let Some(seconds) = problem.retry_after_seconds() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if let Problem::NoSuchRange { bytes } = problem
+        && let Ok(range) = HeaderValue::from_str(&format!("bytes */{bytes}"))
+    {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -107,5 +112,5 @@ pub fn write(problem: &Problem, lang: Lang, request_id: &str, public_url: &str) 
 }
 
 fn status(problem: &Problem) -> StatusCode {
-    StatusCode::from_u16(problem.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -1,5 +1,7 @@
 //! Dates as they are asked for and served: ranges, São Paulo's day, months.
 
+use std::fmt::{self, Display, Formatter};
+
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Offset, TimeZone, Utc};
 use chrono_tz::America::Sao_Paulo;
 
@@ -57,6 +59,17 @@ pub fn sao_paulo_offset_seconds(day: NaiveDate) -> i32 {
     local.offset().fix().local_minus_utc()
 }
 
+/// The instant at which a day begins, with São Paulo's offset on it: `2026-02-11T00:00:00-03:00`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SaoPauloMidnight(pub NaiveDate);
+
+impl Display for SaoPauloMidnight {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let hours = sao_paulo_offset_seconds(self.0) / -3600;
+        write!(f, "{}T00:00:00-{hours:02}:00", self.0)
+    }
+}
+
 /// The first day of the month that `day` lies in.
 pub fn month_start(day: NaiveDate) -> NaiveDate {
     day.with_day(1).expect("every month has a first day")
@@ -73,6 +86,12 @@ mod tests {
 
     fn day(text: &str) -> NaiveDate {
         parse_day(text).unwrap()
+    }
+
+    #[test]
+    fn a_day_begins_with_sao_paulos_offset() {
+        assert_eq!(SaoPauloMidnight("2026-02-11".parse().unwrap()).to_string(), "2026-02-11T00:00:00-03:00");
+        assert_eq!(SaoPauloMidnight("2018-12-11".parse().unwrap()).to_string(), "2018-12-11T00:00:00-02:00");
     }
 
     #[test]

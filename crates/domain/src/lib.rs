@@ -14,6 +14,7 @@ pub mod dataset;
 pub mod dates;
 pub mod decimal;
 pub mod email;
+pub mod event;
 pub mod filing;
 pub mod fx;
 pub mod key;

@@ -14,6 +14,7 @@ pub enum Code {
     UpgradeRequired,
     NotFound,
     MethodNotAllowed,
+    CursorExpired,
     RateLimited,
     InternalError,
     DataUnavailable,
@@ -22,13 +23,14 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::InvalidApiKey,
         Self::UpgradeRequired,
         Self::NotFound,
         Self::MethodNotAllowed,
+        Self::CursorExpired,
         Self::RateLimited,
         Self::InternalError,
         Self::DataUnavailable,
@@ -55,6 +57,7 @@ impl Code {
                 ("not_found", 404, "no such company, filing, series or path, or no value as old as asked for")
             }
             Self::MethodNotAllowed => ("method_not_allowed", 405, "the path takes other methods: see `Allow`"),
+            Self::CursorExpired => ("cursor_expired", 410, "the events after this cursor are not kept any more"),
             Self::RateLimited => (
                 "rate_limited",
                 429,
@@ -115,11 +118,17 @@ pub enum Problem {
     NoSuchCompany,
     NoSuchFiling,
     NoSuchSeries,
+    NoSuchExport,
+    /// A part of a file that lies behind its end.
+    NoSuchRange {
+        bytes: u64,
+    },
     /// Nothing is as old as the day asked for; when the first is.
     NothingUntil {
         first: String,
     },
     MethodNotAllowed,
+    CursorExpired,
     RateLimited {
         retry_after_seconds: u64,
     },
@@ -149,6 +158,7 @@ impl Problem {
             | Self::BadBody(_)
             | Self::UnknownPair { .. }
             | Self::AddressTooLong
+            | Self::NoSuchRange { .. }
             | Self::TwoKeys => Code::BadRequest,
             Self::KeyRequired => Code::Unauthorized,
             Self::InvalidKey => Code::InvalidApiKey,
@@ -157,8 +167,10 @@ impl Problem {
             | Self::NoSuchCompany
             | Self::NoSuchFiling
             | Self::NoSuchSeries
+            | Self::NoSuchExport
             | Self::NothingUntil { .. } => Code::NotFound,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
+            Self::CursorExpired => Code::CursorExpired,
             Self::RateLimited { .. }
             | Self::TooManyPages { .. }
             | Self::TooManyRegistrations { .. }
@@ -167,6 +179,14 @@ impl Problem {
             Self::NeverLoaded { .. } => Code::DataUnavailable,
             Self::DependencyAway => Code::ServiceUnavailable,
             Self::Overloaded => Code::Overloaded,
+        }
+    }
+
+    /// That of its code, but for what tools that go on with a broken download look for.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::NoSuchRange { .. } => 416,
+            _ => self.code().status(),
         }
     }
 
@@ -218,8 +238,11 @@ impl Problem {
             Self::NoSuchCompany => "No company has this code or CNPJ. Find it by /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
             Self::NothingUntil { first } => format!("There is no value on or before this day; the first is of {first}."),
+            Self::NoSuchExport => "There is no file of this name. /api/v1/export lists those that there are.".into(),
+            Self::NoSuchRange { bytes } => format!("The file has {bytes} bytes: nothing of it lies within the range asked for."),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
+            Self::CursorExpired => "Events are kept for 30 days, and those right after this cursor are gone. Begin anew without `after`, and read what you missed from the lists.".into(),
             Self::RateLimited { retry_after_seconds } => {
                 format!("Too many requests: the limit of your plan is reached. Try again in {}.", seconds_en(*retry_after_seconds))
             }
@@ -264,8 +287,11 @@ impl Problem {
             Self::NoSuchCompany => "Nenhuma companhia tem este código ou CNPJ. Procure em /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
             Self::NothingUntil { first } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first}."),
+            Self::NoSuchExport => "Não há arquivo com este nome. /api/v1/export lista os que existem.".into(),
+            Self::NoSuchRange { bytes } => format!("O arquivo tem {bytes} bytes: nada dele está no intervalo pedido."),
             Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
+            Self::CursorExpired => "Os eventos são guardados por 30 dias, e os que vinham logo após este cursor já não existem. Recomece sem `after` e leia o que perdeu nas listas.".into(),
             Self::RateLimited { retry_after_seconds } => {
                 format!("Requisições demais: o limite do seu plano foi atingido. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
             }

@@ -45,13 +45,24 @@ pub enum Feature {
     Search,
     Filings,
     History,
+    Export,
     Csv,
+    Events,
 }
 
 impl Feature {
     /// In the order in which they are listed.
-    pub const SOLD: [Self; 7] =
-        [Self::Market, Self::Calendar, Self::Companies, Self::Search, Self::Filings, Self::History, Self::Csv];
+    pub const SOLD: [Self; 9] = [
+        Self::Market,
+        Self::Calendar,
+        Self::Companies,
+        Self::Search,
+        Self::Filings,
+        Self::History,
+        Self::Export,
+        Self::Csv,
+        Self::Events,
+    ];
 
     pub const fn sentence(self) -> Text {
         match self {
@@ -78,6 +89,14 @@ impl Feature {
                 "Historical data: what could be known on a day (as_of), revisions, versions of filings",
                 "Dados históricos: o que se podia saber em um dia (as_of), revisões, versões de documentos",
             ),
+            Self::Export => Text::new(
+                "Bulk export: every dataset as a file, in CSV, NDJSON and Parquet",
+                "Exportação em massa: cada conjunto de dados como arquivo, em CSV, NDJSON e Parquet",
+            ),
+            Self::Events => Text::new(
+                "Events: what is new, in order, to be read on from where one was",
+                "Eventos: o que é novo, em ordem, para continuar de onde se parou",
+            ),
             Self::Csv => Text::new(
                 "Every list as CSV, also as Brazilian spreadsheets read it; up to 1,000,000 filings at once",
                 "Todas as listas em CSV, também como as planilhas brasileiras o leem; até 1.000.000 de documentos de uma vez",
@@ -94,7 +113,9 @@ impl Feature {
             Self::Search => Text::new("No search", "Sem busca"),
             Self::Filings => Text::new("No filings", "Sem documentos"),
             Self::History => Text::new("No historical data", "Sem dados históricos"),
-            Self::Csv => Text::new("No CSV", "Sem CSV"),
+            Self::Export => Text::new("No bulk export", "Sem exportação em massa"),
+            Self::Csv => Text::new("No CSV of lists", "Sem CSV das listas"),
+            Self::Events => Text::new("No events", "Sem eventos"),
         }
     }
 
@@ -183,6 +204,9 @@ pub const ROUTES: &[Route] = &[
     get("get_filing", "/api/v1/filings/{id}", Plan::Gold, Feature::Filings),
     get("list_filing_versions", "/api/v1/filings/{id}/versions", Plan::Gold, Feature::History),
     get("search", "/api/v1/search", Plan::Bronze, Feature::Search),
+    get("list_exports", "/api/v1/export", Plan::Gold, Feature::Export),
+    get("get_export", "/api/v1/export/{file}", Plan::Gold, Feature::Export),
+    get("list_events", "/api/v1/events", Plan::Platinum, Feature::Events),
     get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service),
     post("register_key", "/api/v1/plans/register", Plan::Free, Feature::Service),
     get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service),
@@ -364,7 +388,9 @@ mod tests {
                 "No search (from Bronze on)",
                 "No filings (from Gold on)",
                 "No historical data (from Gold on)",
-                "No CSV (from Platinum on)"
+                "No bulk export (from Gold on)",
+                "No CSV of lists (from Platinum on)",
+                "No events (from Platinum on)"
             ]
         );
         assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 4);

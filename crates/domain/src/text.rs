@@ -1,6 +1,11 @@
-//! Folding: how two spellings of a word are found to be the same.
+//! Folding: how two spellings of a word are found to be the same; and bytes as text.
 
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Lower case without accents, white space collapsed: `"  PETRÓLEO  S.A. "` → `"petroleo s.a."`.
 pub fn fold(text: &str) -> String {

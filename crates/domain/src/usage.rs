@@ -58,6 +58,8 @@ pub enum RouteGroup {
     Companies,
     Filings,
     Search,
+    Export,
+    Events,
     Plans,
     Keys,
     Status,
@@ -66,12 +68,14 @@ pub enum RouteGroup {
 }
 
 impl RouteGroup {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Market,
         Self::Calendar,
         Self::Companies,
         Self::Filings,
         Self::Search,
+        Self::Export,
+        Self::Events,
         Self::Plans,
         Self::Keys,
         Self::Status,
@@ -85,6 +89,8 @@ impl RouteGroup {
             Self::Companies => "companies",
             Self::Filings => "filings",
             Self::Search => "search",
+            Self::Export => "export",
+            Self::Events => "events",
             Self::Plans => "plans",
             Self::Keys => "keys",
             Self::Status => "status",

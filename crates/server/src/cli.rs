@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{demo, doctor, ingest, keys, migrate, serve};
+use crate::commands::{demo, doctor, ingest, keys, migrate, serve, work};
 
 /// Brazilian financial data as an API that people trust.
 #[derive(Debug, Parser)]
@@ -14,10 +14,12 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Bring the database to this version's schema, serve, and keep asking the publishers, all in one process
+    /// Bring the database to this version's schema, serve, work, and keep asking the publishers, all in one process
     Up(serve::UpCommand),
     /// Serve the API and the pages
     Serve(serve::ServeCommand),
+    /// Make the files of the bulk export, and publish events
+    Work(work::WorkCommand),
     /// Bring the database to this version's schema
     Migrate(migrate::MigrateCommand),
     /// Ask the central bank and the regulator for what is new, or for everything the first time
@@ -35,6 +37,7 @@ impl Cli {
         match self.command {
             Command::Up(command) => command.run().await,
             Command::Serve(command) => command.run().await,
+            Command::Work(command) => command.run().await,
             Command::Ingest(command) => command.run().await,
             Command::Migrate(command) => command.run().await,
             Command::Demo(command) => command.run().await,

@@ -1,4 +1,4 @@
-//! What a replica does beside answering: follow the store's generations and keys, and drain the usage.
+//! What goes on beside answering: a process follows the store's generations and keys, and drains the usage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use vintem_api::App;
 use vintem_meter::Source;
+use vintem_snapshot::LiveSnapshot;
+use vintem_store::Store;
 use vintem_store::listen::Notice;
 
 /// Keys are polled as well, so that a revocation holds everywhere within a second whatever befalls the channel.
@@ -31,19 +33,22 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Bells {
     keys: Notify,
     generations: Notify,
+    events: Notify,
 }
 
 /// Rings when Postgres notifies.
-pub async fn listen(app: Arc<App>, bells: Arc<Bells>) {
+pub async fn listen(store: Store, bells: Arc<Bells>) {
     loop {
-        match app.store.listen().await {
+        match store.listen().await {
             Ok(mut listener) => loop {
                 match listener.next().await {
                     Ok(Notice::Keys) => bells.keys.notify_one(),
                     Ok(Notice::Generation) => bells.generations.notify_one(),
+                    Ok(Notice::Events) => bells.events.notify_one(),
                     Ok(Notice::Reconnected) => {
                         bells.keys.notify_one();
                         bells.generations.notify_one();
+                        bells.events.notify_one();
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the channel to Postgres was cut");
@@ -71,11 +76,11 @@ pub async fn keys(app: Arc<App>, bells: Arc<Bells>) {
     }
 }
 
-pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
+pub async fn snapshot(store: Store, snapshot: Arc<LiveSnapshot>, bells: Arc<Bells>) {
     loop {
         let began = Instant::now();
         let mut is_new = false;
-        match app.snapshot.refresh(&app.store).await {
+        match snapshot.refresh(&store).await {
             Ok(true) => {
                 is_new = true;
                 metrics::counter!("vintem_snapshots_total").increment(1);
@@ -84,7 +89,7 @@ pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "no new snapshot could be built; the last one is served on"),
         }
-        if let Err(error) = app.snapshot.refresh_sources(&app.store).await {
+        if let Err(error) = snapshot.refresh_sources(&store).await {
             tracing::warn!(%error, "how the sources stand is not known");
         }
         if is_new {
@@ -97,10 +102,23 @@ pub async fn snapshot(app: Arc<App>, bells: Arc<Bells>) {
     }
 }
 
-/// Makes few layers of many, aside.
-pub async fn compact(app: Arc<App>) {
+/// Reads events as they are published.
+pub async fn events(app: Arc<App>, bells: Arc<Bells>) {
     loop {
-        match app.snapshot.compact().await {
+        if let Err(error) = app.feed.refresh(&app.store).await {
+            tracing::warn!(%error, "events cannot be followed");
+        }
+        tokio::select! {
+            () = bells.events.notified() => {}
+            () = sleep(POLL) => {}
+        }
+    }
+}
+
+/// Makes few layers of many, aside.
+pub async fn compact(snapshot: Arc<LiveSnapshot>) {
+    loop {
+        match snapshot.compact().await {
             Ok(true) => tracing::info!("layers of filings became one"),
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "layers of filings could not be made one"),
@@ -110,10 +128,10 @@ pub async fn compact(app: Arc<App>) {
 }
 
 /// Keeps the copy on disk near what is served.
-pub async fn save_copy(app: Arc<App>) {
+pub async fn save_copy(snapshot: Arc<LiveSnapshot>) {
     loop {
         let began = Instant::now();
-        match app.snapshot.save_copy().await {
+        match snapshot.save_copy().await {
             Ok(true) => tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "the copy on disk is new"),
             Ok(false) => {}
             Err(error) => {

@@ -12,3 +12,4 @@ pub mod replica;
 pub mod settings;
 mod stall;
 mod strict_heads;
+pub mod work;

@@ -14,6 +14,7 @@ use vintem_domain::{Clock, Dataset};
 use vintem_meter::Source;
 use vintem_pages::PageSettings;
 use vintem_snapshot::LiveSnapshot;
+use vintem_store::Store;
 use vintem_store::read::DatasetState;
 
 use crate::settings::ServeSettings;
@@ -59,7 +60,7 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
 
     let api = settings.api(address);
     let public_url = api.public_url.clone();
-    let snapshot = match &settings.data_dir {
+    let snapshot = match &settings.directories.data_dir {
         Some(directory) => LiveSnapshot::with_copy(directory.join(COPY_DIRECTORY)),
         None => LiveSnapshot::default(),
     };
@@ -80,11 +81,12 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
     let operator = tokio::spawn(http::serve(admin_listener, operator, never));
     let bells = Arc::new(follow::Bells::default());
     let followers = vec![
-        tokio::spawn(follow::listen(app.clone(), bells.clone())),
+        tokio::spawn(follow::listen(app.store.clone(), bells.clone())),
         tokio::spawn(follow::keys(app.clone(), bells.clone())),
-        tokio::spawn(follow::snapshot(app.clone(), bells)),
-        tokio::spawn(follow::compact(app.clone())),
-        tokio::spawn(follow::save_copy(app.clone())),
+        tokio::spawn(follow::events(app.clone(), bells.clone())),
+        tokio::spawn(follow::snapshot(app.store.clone(), app.snapshot.clone(), bells)),
+        tokio::spawn(follow::compact(app.snapshot.clone())),
+        tokio::spawn(follow::save_copy(app.snapshot.clone())),
         tokio::spawn(follow::drain_usage(app.clone())),
         tokio::spawn(operator::keep_metrics_small(operator::metrics_handle())),
     ];
@@ -97,13 +99,22 @@ impl Replica {
         self.app.snapshot.get().map(|snapshot| snapshot.states().clone()).unwrap_or_default()
     }
 
+    pub fn store(&self) -> Store {
+        self.app.store.clone()
+    }
+
+    pub fn snapshot(&self) -> Arc<LiveSnapshot> {
+        self.app.snapshot.clone()
+    }
+
     pub fn is_ready(&self) -> bool {
         self.app.snapshot.get().is_some()
     }
 
     /// Not ready any more → no new connections → what is under way ends → outcomes are counted.
-    pub async fn stop(mut self) {
+    pub async fn stop(&mut self) {
         self.stop.send_replace(true);
+        self.app.feed.end();
         if let Err(error) = (&mut self.server).await {
             tracing::error!(%error, "serving ended badly");
         }

@@ -116,6 +116,26 @@ impl UpstreamSettings {
 }
 
 #[derive(Debug, Clone, Args)]
+pub struct DirectorySettings {
+    /// A directory of this process alone: a replica keeps a copy of the filings there to start from; default: none is
+    /// kept
+    #[arg(long, env = "VINTEM_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// Where the files of the bulk export are, the same for all processes; default: `export` in VINTEM_DATA_DIR. Without
+    /// either there is no bulk export
+    #[arg(long, env = "VINTEM_EXPORT_DIR")]
+    pub export_dir: Option<PathBuf>,
+}
+
+impl DirectorySettings {
+    pub fn exports(&self) -> Option<PathBuf> {
+        let within_data = || self.data_dir.as_ref().map(|directory| directory.join("export"));
+        self.export_dir.clone().or_else(within_data)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct ServeSettings {
     #[command(flatten)]
     pub database: DatabaseSettings,
@@ -156,9 +176,8 @@ pub struct ServeSettings {
     #[arg(long, env = "VINTEM_TRUSTED_PROXIES", default_value = "", hide_default_value = true)]
     pub trusted_proxies: Networks,
 
-    /// A directory of this replica alone, where it keeps a copy of the filings to start from; default: none is kept
-    #[arg(long, env = "VINTEM_DATA_DIR")]
-    pub data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub directories: DirectorySettings,
 
     /// The window of the rate limit in seconds; anything but 60 is for tests
     #[arg(long, env = "VINTEM_LIMIT_WINDOW_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -256,6 +275,7 @@ impl ServeSettings {
             trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
             most_in_flight: self.max_in_flight as usize,
+            export_directory: self.directories.exports(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! [`StoreError::Database`]; reads of the service go on from the snapshot, and what needs Postgres says so.
 
 pub mod copy;
+pub mod events;
 pub mod history;
 pub mod keys;
 pub mod listen;
@@ -131,7 +132,7 @@ async fn take_all_time_here(transaction: &mut PgConnection) -> Result<()> {
 }
 
 /// The migrations in the order in which they are applied. Append only: an applied file never changes.
-const MIGRATIONS: [(i64, &str, &str); 7] = [
+const MIGRATIONS: [(i64, &str, &str); 8] = [
     (1, "data", include_str!("../migrations/0001_data.sql")),
     (2, "keys and usage", include_str!("../migrations/0002_keys_and_usage.sql")),
     (3, "ingestion", include_str!("../migrations/0003_ingestion.sql")),
@@ -139,6 +140,7 @@ const MIGRATIONS: [(i64, &str, &str); 7] = [
     (5, "point in time", include_str!("../migrations/0005_point_in_time.sql")),
     (6, "usage by route", include_str!("../migrations/0006_usage_by_route.sql")),
     (7, "keys", include_str!("../migrations/0007_keys.sql")),
+    (8, "events", include_str!("../migrations/0008_events.sql")),
 ];
 
 fn migrator() -> Migrator {

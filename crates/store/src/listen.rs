@@ -1,4 +1,4 @@
-//! Notifications: that a dataset has a new generation, or that a key changed.
+//! Notifications: that a dataset has a new generation, that a key changed, or that events were published.
 
 use sqlx::postgres::PgListener;
 
@@ -8,6 +8,7 @@ use crate::{Result, Store};
 pub enum Notice {
     Generation,
     Keys,
+    Events,
     /// The channel was cut and is open again: anything may have happened meanwhile.
     Reconnected,
 }
@@ -18,7 +19,7 @@ pub struct Listener(PgListener);
 impl Store {
     pub async fn listen(&self) -> Result<Listener> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
-        listener.listen_all(["vintem_generation", "vintem_keys"]).await?;
+        listener.listen_all(["vintem_generation", "vintem_keys", "vintem_events"]).await?;
         Ok(Listener(listener))
     }
 }
@@ -29,6 +30,7 @@ impl Listener {
         let Some(notification) = self.0.try_recv().await? else { return Ok(Notice::Reconnected) };
         Ok(match notification.channel() {
             "vintem_keys" => Notice::Keys,
+            "vintem_events" => Notice::Events,
             _ => Notice::Generation,
         })
     }

@@ -142,26 +142,6 @@ impl Store {
         Ok(())
     }
 
-    /// Events are kept for 30 days. Takes a few at a time; returns how many went.
-    pub async fn prune_events(&self) -> Result<u64> {
-        within(FOLLOW_BUDGET, async {
-            let pruned = sqlx::query(
-                "delete from event
-                 where sequence in (
-                     select sequence
-                     from event
-                     where occurred_at < now() - interval '30 days'
-                     order by occurred_at
-                     limit 10000
-                 )",
-            )
-            .execute(&self.pool)
-            .await?;
-            Ok(pruned.rows_affected())
-        })
-        .await
-    }
-
     /// All sources that were ever asked for.
     pub async fn source_states(&self) -> Result<Vec<SourceState>> {
         within(FOLLOW_BUDGET, async {

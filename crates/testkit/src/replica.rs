@@ -1,14 +1,18 @@
 //! A whole replica within the test's process, with a clock that the test holds.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Parser;
 use vintem_api::{Pepper, new_key};
-use vintem_domain::{ManualClock, Plan};
+use vintem_deliver::export::Built;
+use vintem_domain::{Clock, ManualClock, Plan};
 use vintem_server::replica::{Replica, start};
 use vintem_server::settings::ServeSettings;
+use vintem_server::work::{make_exports, publish};
 use vintem_store::keys::NewKey;
 use vintem_store::{Deadlines, Store};
 
@@ -66,6 +70,8 @@ pub struct TestReplicaOptions<'a> {
 
 pub struct TestReplica {
     pub replica: Replica,
+    /// Where its exports are, once they are made.
+    exports: PathBuf,
     pub clock: Arc<ManualClock>,
     pub http: reqwest::Client,
     database_url: String,
@@ -75,6 +81,8 @@ pub struct TestReplica {
 
 impl Drop for TestReplica {
     fn drop(&mut self) {
+        // Most tests make none.
+        let _ = std::fs::remove_dir_all(&self.exports);
         if let Err(error) = forget(&self.redis_prefix) {
             eprintln!("keys of {} were left in Redis: {error}", self.redis_prefix);
         }
@@ -140,14 +148,34 @@ impl TestReplica {
         now: DateTime<Utc>,
         options: TestReplicaOptions<'_>,
     ) -> anyhow::Result<Self> {
-        let settings = settings(&database.url(), &redis_url(), options.flags)?;
+        let exports = std::env::temp_dir().join(format!("vintem-exports-{:016x}", rand::random::<u64>()));
+        let directory = exports.to_str().context("a name of plain characters")?;
+        let flags = [&["--export-dir", directory], options.flags].concat();
+        let settings = settings(&database.url(), &redis_url(), &flags)?;
         let prefix = options.redis_prefix.map_or_else(redis_prefix, str::to_owned);
         let clock = Arc::new(ManualClock::new(now));
         let replica = start(&settings, &prefix, clock.clone()).await?;
         eventually("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;
         let http = crate::http_client().build()?;
         let description = Description::of_the_project()?;
-        Ok(Self { replica, clock, http, database_url: database.url(), redis_prefix: prefix, description })
+        Ok(Self { replica, exports, clock, http, database_url: database.url(), redis_prefix: prefix, description })
+    }
+
+    /// Makes the files of the bulk export of what is served now, as `vintem work` does.
+    pub fn make_exports(&self) -> anyhow::Result<Built> {
+        let snapshot = self.replica.snapshot().get().context("the replica is ready")?;
+        Ok(make_exports(&snapshot, &self.exports, self.clock.now())?)
+    }
+
+    /// Publishes all events whose rows are served, as `vintem work` does, and says how many.
+    pub async fn publish_events(&self) -> anyhow::Result<u64> {
+        let (store, live, mut published) = (self.replica.store(), self.replica.snapshot(), 0);
+        loop {
+            match publish(&store, &live).await? {
+                0 => return Ok(published),
+                more => published += more,
+            }
+        }
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -5,6 +5,7 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::{Months, NaiveDate};
 use serde::Serialize;
+use vintem_deliver::table::{Column, Table};
 use vintem_domain::{Calendar, Problem, Text};
 use vintem_snapshot::Snapshot;
 
@@ -12,7 +13,7 @@ use super::{AppState, Handlers};
 use crate::App;
 use crate::answer::Tag;
 use crate::caller::Caller;
-use crate::csv::{Form, Table};
+use crate::csv::Form;
 use crate::params::{Query, ordered, refuse};
 use crate::problem::Refusal;
 
@@ -66,7 +67,8 @@ async fn list_business_days(caller: Caller, State(app): AppState, query: Query) 
     let data: Vec<NaiveDate> = calendar.days(range).collect();
     let body = |data: Vec<NaiveDate>| BusinessDaysBody { calendar: calendar.id(), from, to, total: data.len(), data };
     Ok(tag(&caller, &app).list(form, data, body, |data| {
-        Table::of("business-days", ["date", "calendar"], data, move |date, cells| {
+        let columns = vec![Column::day("date"), Column::text("calendar")];
+        Table::of("business-days", columns, data, move |date, cells| {
             cells.day(Some(*date));
             cells.text(calendar.id());
         })

@@ -9,6 +9,7 @@ use axum::routing::get;
 use chrono::NaiveDate;
 use http::{HeaderValue, header};
 use serde::Serialize;
+use vintem_deliver::table::{Cells, Column, Table};
 use vintem_domain::{Company, Dataset, Problem, Text};
 use vintem_snapshot::{Clue, Companies, CompanyFilter, Found, Searched, Snapshot, Wanted, companies_as_of, matches};
 
@@ -18,7 +19,7 @@ use super::{AppState, Handlers, LOOKING_BACK, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Listed, Tag, page_of};
 use crate::caller::Caller;
-use crate::csv::{Cells, Form, Table};
+use crate::csv::Form;
 use crate::params::{MOST_COMPANIES_AS_CSV, MOST_ROWS, Query, refuse};
 use crate::problem::Refusal;
 
@@ -78,39 +79,39 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
 }
 
 /// In the order of the cells below.
-const COLUMNS: [&str; 19] = [
-    "id",
-    "name",
-    "cnpj",
-    "status",
-    "sector",
-    "trade_name",
-    "former_names",
-    "tickers",
-    "markets",
-    "registered_on",
-    "cancelled_on",
-    "status_since",
-    "category",
-    "situation",
-    "control",
-    "city",
-    "state",
-    "auditor",
-    "registered",
+const COLUMNS: [Column; 19] = [
+    Column::text("id"),
+    Column::text("name"),
+    Column::text("cnpj"),
+    Column::text("status"),
+    Column::text("sector"),
+    Column::text("trade_name"),
+    Column::texts("former_names"),
+    Column::texts("tickers"),
+    Column::texts("markets"),
+    Column::day("registered_on"),
+    Column::day("cancelled_on"),
+    Column::day("status_since"),
+    Column::text("category"),
+    Column::text("situation"),
+    Column::text("control"),
+    Column::text("city"),
+    Column::text("state"),
+    Column::text("auditor"),
+    Column::flag("registered"),
 ];
 
 impl CompanyBody<'_> {
-    fn write(&self, cells: &mut Cells) {
+    fn write(&self, cells: &mut dyn Cells) {
         cells.text(&self.id);
         cells.text(self.name);
         cells.text(&self.cnpj);
         cells.text(self.status);
         cells.text(self.sector);
         cells.text(self.trade_name);
-        cells.texts(self.former_names);
-        cells.texts(self.tickers);
-        cells.texts(self.markets);
+        for texts in [self.former_names, self.tickers, self.markets] {
+            cells.texts(&mut texts.iter().map(String::as_str));
+        }
         cells.day(self.registered_on);
         cells.day(self.cancelled_on);
         cells.day(self.status_since);
@@ -120,15 +121,15 @@ impl CompanyBody<'_> {
         cells.text(self.city);
         cells.text(self.state);
         cells.text(self.auditor);
-        cells.plain(self.registered);
+        cells.flag(self.registered);
         self.trace.write(cells);
     }
 }
 
 /// These rows of what could be known, or else of what is served, made one by one as they are sent.
-fn table(snapshot: &Arc<Snapshot>, known: Option<Arc<Companies>>, found: Found, traced: Traced) -> Table {
+pub fn table(snapshot: &Arc<Snapshot>, known: Option<Arc<Companies>>, found: Found, traced: Traced) -> Table {
     let (snapshot, mut rows) = (snapshot.clone(), found.rows.into_iter());
-    Table::new("companies", COLUMNS.into_iter().chain(traced.columns()), move |cells| {
+    Table::new("companies", COLUMNS.into_iter().chain(traced.columns()).collect(), move |cells| {
         let row = rows.next().zip(known.as_deref().or(snapshot.companies()));
         row.map(|(row, companies)| traced_body(&traced, &snapshot, companies, row).write(cells)).is_some()
     })

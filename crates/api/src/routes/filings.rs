@@ -1,7 +1,7 @@
 //! Filings: list, search, the newest, by company, by id.
 
 use std::borrow::Cow;
-use std::fmt::{self, Display, Formatter};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
@@ -10,7 +10,8 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::{Serialize, Serializer};
-use vintem_domain::dates::{sao_paulo_day, sao_paulo_offset_seconds};
+use vintem_deliver::table::{Cells, Column, Table};
+use vintem_domain::dates::{SaoPauloMidnight, sao_paulo_day};
 use vintem_domain::point_in_time::Certainty;
 use vintem_domain::{Dataset, DateRange, Problem};
 use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapshot, Wanted, filings_as_of};
@@ -22,7 +23,7 @@ use super::{AppState, Handlers, LOOKING_BACK, loaded, search_aside, today};
 use crate::App;
 use crate::answer::{Listed, Tag, page_of};
 use crate::caller::Caller;
-use crate::csv::{Cells, Form, Table};
+use crate::csv::Form;
 use crate::few::long_table;
 use crate::params::{MOST_FILINGS_AS_CSV, MOST_ROWS, Page, Query};
 use crate::problem::Refusal;
@@ -35,7 +36,7 @@ pub struct FilingBody<'s> {
     company_name: &'s str,
     category: &'s str,
     #[serde(serialize_with = "as_text")]
-    date: DeliveryInstant,
+    date: SaoPauloMidnight,
     description: Cow<'s, str>,
     #[serde(rename = "type")]
     doc_type: &'s str,
@@ -59,7 +60,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             company_id: filing.company_id,
             company_name: filing.company_name,
             category: filing.category,
-            date: DeliveryInstant(filing.delivered_on),
+            date: SaoPauloMidnight(filing.delivered_on),
             description: description(&filing),
             doc_type: filing.doc_type,
             kind: filing.kind,
@@ -76,36 +77,36 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
 }
 
 /// In the order of the cells below.
-const COLUMNS: [&str; 14] = [
-    "id",
-    "company_id",
-    "company_name",
-    "category",
-    "date",
-    "description",
-    "type",
-    "kind",
-    "reference_date",
-    "version",
-    "is_latest",
-    "protocol",
-    "url",
-    "source",
+const COLUMNS: [Column; 14] = [
+    Column::text("id"),
+    Column::text("company_id"),
+    Column::text("company_name"),
+    Column::text("category"),
+    Column::midnight("date"),
+    Column::text("description"),
+    Column::text("type"),
+    Column::text("kind"),
+    Column::day("reference_date"),
+    Column::whole("version"),
+    Column::flag("is_latest"),
+    Column::text("protocol"),
+    Column::text("url"),
+    Column::text("source"),
 ];
 
 impl FilingBody<'_> {
-    fn write(&self, cells: &mut Cells) {
+    fn write(&self, cells: &mut dyn Cells) {
         cells.text(self.id);
-        cells.plain(self.company_id);
+        cells.code(self.company_id);
         cells.text(self.company_name);
         cells.text(self.category);
-        cells.plain(&self.date);
+        cells.midnight(self.date.0);
         cells.text(&self.description);
         cells.text(self.doc_type);
         cells.text(self.kind);
         cells.day(self.reference_date);
-        cells.plain(self.version);
-        cells.plain(self.is_latest);
+        cells.whole(self.version.into());
+        cells.flag(self.is_latest);
         cells.text(self.protocol);
         cells.text(self.url);
         cells.text(self.source);
@@ -114,9 +115,9 @@ impl FilingBody<'_> {
 }
 
 /// These rows, made one by one as they are sent.
-fn table(snapshot: &Arc<Snapshot>, filings: &Filings, found: Found, traced: Traced) -> Table {
+pub fn table(snapshot: &Arc<Snapshot>, filings: &Filings, found: Found, traced: Traced) -> Table {
     let (snapshot, filings, mut rows) = (snapshot.clone(), filings.clone(), found.rows.into_iter());
-    Table::new("filings", COLUMNS.into_iter().chain(traced.columns()), move |cells| {
+    Table::new("filings", COLUMNS.into_iter().chain(traced.columns()).collect(), move |cells| {
         let row = rows.next();
         row.map(|row| traced_body(&traced, &snapshot, &filings, row).write(cells)).is_some()
     })
@@ -339,27 +340,6 @@ fn description<'s>(filing: &FilingRow<'s>) -> Cow<'s, str> {
     if said.is_empty() { filing.category.into() } else { said.join(" - ").into() }
 }
 
-/// The delivery day with São Paulo's offset: `2026-02-11T00:00:00-03:00`.
-struct DeliveryInstant(NaiveDate);
-
-impl Display for DeliveryInstant {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let hours = sao_paulo_offset_seconds(self.0) / -3600;
-        write!(f, "{}T00:00:00-{hours:02}:00", self.0)
-    }
-}
-
 fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_filing_is_dated_with_sao_paulos_offset() {
-        assert_eq!(DeliveryInstant("2026-02-11".parse().unwrap()).to_string(), "2026-02-11T00:00:00-03:00");
-        assert_eq!(DeliveryInstant("2018-12-11".parse().unwrap()).to_string(), "2018-12-11T00:00:00-02:00");
-    }
 }

@@ -1,12 +1,14 @@
 //! One file a resource: its parameters, its bodies, its handlers.
 
 mod calendar;
-mod companies;
-mod filings;
+pub mod companies;
+mod events;
+mod export;
+pub mod filings;
 pub mod found;
 mod health;
 mod keys;
-mod market;
+pub mod market;
 mod plans;
 pub mod provenance;
 mod search;
@@ -30,6 +32,8 @@ pub fn handlers() -> Handlers {
     let files = [
         calendar::handlers(),
         companies::handlers(),
+        events::handlers(),
+        export::handlers(),
         filings::handlers(),
         health::handlers(),
         keys::handlers(),

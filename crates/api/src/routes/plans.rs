@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vintem_domain::email::is_address;
 use vintem_domain::route::{features, restrictions};
+use vintem_domain::text::hex;
 use vintem_domain::{AddressBucket, KeyActor, Plan, Problem, Text};
 use vintem_meter::Cap;
 use vintem_store::keys::{NewKey, Terms};
@@ -158,7 +159,7 @@ fn caps(app: &App, caller: &Caller, email: &str) -> Vec<Cap> {
     let limit = app.settings.registrations_per_day;
     let address = AddressBucket::of(caller.address);
     let digest = app.keyring.pepper().hmac(&format!("registration {}", email.to_lowercase()));
-    let fingerprint: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let fingerprint = hex(&digest[..16]);
     let mut caps =
         vec![Cap { what: format!("address:{address}"), limit }, Cap { what: format!("email:{fingerprint}"), limit }];
     if let Some(site) = address.site() {

@@ -2,12 +2,13 @@
 
 use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_deliver::table::{Cells, Column};
 use vintem_domain::Problem;
+use vintem_domain::text::hex;
 use vintem_snapshot::Snapshot;
 use vintem_store::read::Known;
 
 use super::status::instant;
-use crate::csv::Cells;
 use crate::params::Query;
 
 /// What is asked of where rows come from and since when they could be known.
@@ -31,7 +32,7 @@ impl Traced {
         Self { provenance: false, as_of: None, last_day: today }
     }
 
-    pub fn columns(&self) -> Vec<&'static str> {
+    pub fn columns(&self) -> Vec<Column> {
         TraceBody::columns(self.provenance, self.as_of.is_some())
     }
 }
@@ -48,27 +49,26 @@ pub struct TraceBody {
 
 impl TraceBody {
     /// The columns of what is asked for.
-    pub fn columns(provenance: bool, known: bool) -> Vec<&'static str> {
-        const PROVENANCE: [&str; 5] = [
-            "provenance_source",
-            "provenance_address",
-            "provenance_fetched_at",
-            "provenance_known_at",
-            "provenance_sha256",
+    pub fn columns(provenance: bool, known: bool) -> Vec<Column> {
+        const PROVENANCE: [Column; 5] = [
+            Column::texts("provenance_source"),
+            Column::texts("provenance_address"),
+            Column::texts("provenance_fetched_at"),
+            Column::texts("provenance_known_at"),
+            Column::texts("provenance_sha256"),
         ];
         let mut columns = if provenance { PROVENANCE.to_vec() } else { Vec::new() };
-        columns.extend(known.then_some("known"));
+        columns.extend(known.then_some(Column::text("known")));
         columns
     }
 
-    pub fn write(&self, cells: &mut Cells) {
+    pub fn write(&self, cells: &mut dyn Cells) {
         if let Some(rows) = &self.provenance {
-            let column = |field: fn(&ProvenanceBody) -> &str| rows.iter().map(field).collect::<Vec<&str>>();
-            cells.texts(&column(|row| row.source));
-            cells.texts(&column(|row| &row.address));
-            cells.texts(&column(|row| &row.fetched_at));
-            cells.texts(&column(|row| &row.known_at));
-            cells.texts(&column(|row| &row.sha256));
+            let fields: [fn(&ProvenanceBody) -> &str; 5] =
+                [|row| row.source, |row| &row.address, |row| &row.fetched_at, |row| &row.known_at, |row| &row.sha256];
+            for field in fields {
+                cells.texts(&mut rows.iter().map(field));
+            }
         }
         if let Some(known) = self.known {
             cells.text(known);
@@ -96,7 +96,7 @@ pub fn provenance(snapshot: &Snapshot, source: &'static str, known: &[Known]) ->
             address: fetch.address.clone(),
             fetched_at: instant(fetch.fetched_at),
             known_at: instant(known.instant()),
-            sha256: fetch.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex(&fetch.sha256),
         })
     };
     known.iter().filter_map(body).collect()

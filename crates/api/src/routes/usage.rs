@@ -8,13 +8,14 @@ use axum::routing::get;
 use chrono::{Days, NaiveDate};
 use http::StatusCode;
 use serde::Serialize;
+use vintem_deliver::table::{Column, Table};
 use vintem_domain::usage::{Counts, RouteGroup, UsageRow, utc_day};
 use vintem_domain::{KeyId, Problem, Text};
 
 use super::status::instant;
 use super::{AppState, Handlers};
 use crate::caller::Caller;
-use crate::csv::{Form, Table};
+use crate::csv::Form;
 use crate::params::{Query, ordered, refuse};
 use crate::problem::Refusal;
 use crate::{App, answer};
@@ -108,7 +109,8 @@ async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result
 
 /// A row for each day, or for each part of the API on each day.
 fn table(days: Vec<DayBody>, detail: bool) -> Table {
-    let day = if detail { &["date", "group"][..] } else { &["date"] };
+    let group = detail.then_some(Column::text("group"));
+    let columns = std::iter::once(Column::day("date")).chain(group).chain(COUNTS.map(Column::whole)).collect();
     let rows: Vec<(NaiveDate, Option<&'static str>, CountsBody)> = days
         .into_iter()
         .flat_map(|day| match day.groups {
@@ -116,12 +118,12 @@ fn table(days: Vec<DayBody>, detail: bool) -> Table {
             None => vec![(day.date, None, day.counts)],
         })
         .collect();
-    Table::of("usage", [day, &COUNTS].concat(), rows, |(date, group, counts), cells| {
+    Table::of("usage", columns, rows, |(date, group, counts), cells| {
         cells.day(Some(*date));
         group.iter().for_each(|group| cells.text(group));
         let CountsBody { requests, successful, client_errors, server_errors, rate_limited, unfinished } = counts;
         for count in [requests, successful, client_errors, server_errors, rate_limited, unfinished] {
-            cells.plain(count);
+            cells.whole(i64::try_from(*count).unwrap_or(i64::MAX));
         }
     })
 }

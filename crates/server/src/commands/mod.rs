@@ -6,3 +6,4 @@ pub mod ingest;
 pub mod keys;
 pub mod migrate;
 pub mod serve;
+pub mod work;

@@ -12,6 +12,7 @@ use vintem_ingest::watch::watch as keep_watching;
 
 use crate::replica::{self, REDIS_PREFIX};
 use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
+use crate::work::{keep_exports, keep_publishing};
 
 #[derive(Debug, Args)]
 pub struct ServeCommand {
@@ -54,7 +55,7 @@ impl UpCommand {
                 .map(|ingestor| tokio::spawn(async move { keep_watching(&ingestor, &clock, &Silent, stopping).await }))
         });
         let ingestion = ingestion.transpose()?;
-        self.serve.serve(signals).await?;
+        self.serve.serve(signals, true).await?;
         stop.send_replace(true);
         if let Some(ingestion) = ingestion {
             ingestion.await?;
@@ -66,11 +67,19 @@ impl UpCommand {
 impl ServeCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         self.log.start()?;
-        self.serve(Signals::new()?).await
+        self.serve(Signals::new()?, false).await
     }
 
-    async fn serve(self, mut signals: Signals) -> anyhow::Result<()> {
-        let replica = replica::start(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
+    async fn serve(self, mut signals: Signals, works: bool) -> anyhow::Result<()> {
+        let mut replica = replica::start(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
+        let exports = self.settings.directories.exports().filter(|_| works);
+        let mut work = Vec::new();
+        if works {
+            work.push(tokio::spawn(keep_publishing(replica.store(), replica.snapshot())));
+        }
+        if let Some(directory) = exports {
+            work.push(tokio::spawn(keep_exports(replica.snapshot(), directory, Arc::new(SystemClock))));
+        }
         tracing::info!(
             version = VERSION,
             address = %replica.address,
@@ -79,6 +88,7 @@ impl ServeCommand {
         );
         signals.stop().await;
         tracing::info!("stopping");
+        work.iter().for_each(tokio::task::JoinHandle::abort);
         replica.stop().await;
         Ok(())
     }

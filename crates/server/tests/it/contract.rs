@@ -108,7 +108,9 @@ fn gated(operation: &str) -> BTreeMap<String, String> {
 fn statuses(route: &Route) -> BTreeSet<u16> {
     let mut statuses = BTreeSet::from([400, 401, 429, 500]);
     statuses.insert(success(route.operation));
-    if route.feature != Feature::Service {
+    if route.operation == "list_events" {
+        statuses.insert(410);
+    } else if route.feature != Feature::Service {
         statuses.insert(304);
     }
     if route.plan > Plan::Free || !gated(route.operation).is_empty() {
@@ -116,7 +118,10 @@ fn statuses(route: &Route) -> BTreeSet<u16> {
     }
     // `resolve_company` finds nobody; a single value of a market series may be asked for before its first.
     let is_of_a_day = route.path.ends_with("/current") || route.operation == "list_latest_fx";
-    if route.path.contains("{id}") || route.operation == "resolve_company" || is_of_a_day {
+    if route.operation == "get_export" {
+        statuses.extend([206, 416]);
+    }
+    if route.path.contains('{') || route.operation == "resolve_company" || is_of_a_day {
         statuses.insert(404);
     }
     // `/health` alone depends on nothing.
@@ -150,6 +155,7 @@ fn expected_status(operation: &Operation, identity: &str, plan: Option<Plan>) ->
 async fn gather(description: &Description) -> anyhow::Result<Evidence> {
     let database = TestDatabase::demo(friday()).await?;
     let replica = TestReplica::start_roomy(&database, friday()).await?;
+    replica.make_exports()?;
     let identities = identities(&replica).await?;
     let best = identities.iter().find(|identity| identity.plan == Some(Plan::Platinum)).cloned().expect("platinum");
     let ids = known_ids(&replica, best.key.as_deref().unwrap_or("")).await?;
@@ -159,7 +165,7 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
 
     for operation in &operations {
         let path = ids.iter().fold(operation.path.clone(), |path, (place, id)| {
-            if operation.path.starts_with(place) { path.replace("{id}", id) } else { path }
+            if operation.path.starts_with(place) { path.replace("{id}", id).replace("{file}", id) } else { path }
         });
         // What must be given.
         let given = match operation.id.as_str() {
@@ -189,8 +195,14 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
         // 304 for who has the answer, 404 for what is not there, and HEAD as GET.
         let held = request(&replica, operation, &format!("{path}?{given}"), &best).header("If-None-Match", "*");
         evidence.answers.push(replica.see(held).await?);
-        let nothing = operation.path.replace("{id}", "99999999");
+        let nothing = operation.path.replace("{id}", "99999999").replace("{file}", "nothing.csv.gz");
         evidence.answers.push(replica.see(request(&replica, operation, &format!("{nothing}?{given}"), &best)).await?);
+        if operation.id == "get_export" {
+            for range in ["bytes=10-19", "bytes=999999999-"] {
+                let part = request(&replica, operation, &path, &best).header("Range", range);
+                evidence.answers.push(replica.see(part).await?);
+            }
+        }
         if operation.method == "GET" {
             let head = replica
                 .http
@@ -214,7 +226,7 @@ async fn refused_and_unloaded(operations: &[Operation]) -> anyhow::Result<Vec<Se
     let mut seen = Vec::new();
     for _ in 0..4 {
         for operation in operations {
-            let path = format!("{}?q=a", operation.path.replace("{id}", "1"));
+            let path = format!("{}?q=a", operation.path.replace("{id}", "1").replace("{file}", "selic.csv.gz"));
             let identity = own(&replica, operation, &identity).await?;
             seen.push(replica.see(request(&replica, operation, &path, &identity)).await?);
         }
@@ -247,11 +259,16 @@ async fn own(replica: &TestReplica, operation: &Operation, identity: &Identity) 
 }
 
 /// Real ids, by the beginning of the paths that take them.
-async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 3]> {
+async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 4]> {
     let filing: Value = replica.get_with("/api/v1/filings?limit=1", key).await?.json().await?;
     let text = |name: &str| filing["data"][0][name].as_str().unwrap_or_default().to_owned();
     let series = "/api/v1/market/series";
-    Ok([("/api/v1/filings", text("id")), ("/api/v1/companies", text("company_id")), (series, "ipca-12m".to_owned())])
+    Ok([
+        ("/api/v1/filings", text("id")),
+        ("/api/v1/companies", text("company_id")),
+        (series, "ipca-12m".to_owned()),
+        ("/api/v1/export", "selic.csv.gz".to_owned()),
+    ])
 }
 
 fn request(replica: &TestReplica, operation: &Operation, path: &str, identity: &Identity) -> reqwest::RequestBuilder {

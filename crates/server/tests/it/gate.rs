@@ -124,7 +124,7 @@ async fn who_prefers_csv_takes_the_plan_of_csv() -> Outcome {
     let csv = OPTIONS.iter().find(|option| option.value == Some("csv")).expect("an option");
     let mut mismatches = Vec::new();
     for route in ROUTES.iter().filter(|route| route.method == Method::Get && route.charge == Charge::Quota) {
-        let path = route.path.replace("{id}", "ipca");
+        let path = route.path.replace("{id}", "ipca").replace("{file}", "selic.csv.gz");
         let has_csv = csv.operations.contains(&route.operation);
         for (plan, key) in identities(&replica).await? {
             for (query, accept, is_asked) in [
@@ -165,10 +165,12 @@ async fn status_with(
 async fn no_spelling_leads_round_the_gate() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
     let replica = TestReplica::start_roomy(&database, friday()).await?;
+    // A name of a file that is none is only then told apart from files that were never made.
+    replica.make_exports()?;
     let identities = identities(&replica).await?;
     let (mut cases, mut mismatches) = (0, Vec::new());
     for route in ROUTES.iter().filter(|route| route.charge == Charge::Quota) {
-        let path = route.path.replace("{id}", "99999999");
+        let path = route.path.replace("{id}", "99999999").replace("{file}", "selic.csv.gz");
         for (plan, key) in &identities {
             for method in ["GET", "HEAD", "POST", "PATCH", "DELETE"] {
                 for (spelling, write, is_the_path) in SPELLINGS {

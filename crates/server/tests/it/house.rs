@@ -13,16 +13,17 @@ fn root() -> &'static Path {
 }
 
 /// Which crates each may know. What is not listed may not be used.
-const DIRECTION: [(&str, &[&str]); 9] = [
+const DIRECTION: [(&str, &[&str]); 10] = [
     ("domain", &[]),
     ("store", &["domain"]),
     ("meter", &["domain"]),
     ("ingest", &["domain", "store"]),
     ("snapshot", &["domain", "store"]),
-    ("api", &["domain", "store", "meter", "snapshot"]),
+    ("deliver", &["domain"]),
+    ("api", &["domain", "store", "meter", "snapshot", "deliver"]),
     ("pages", &["domain"]),
-    ("server", &["domain", "store", "meter", "ingest", "snapshot", "api", "pages"]),
-    ("testkit", &["domain", "store", "meter", "ingest", "snapshot", "api", "server"]),
+    ("server", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "pages"]),
+    ("testkit", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "server"]),
 ];
 
 #[test]

@@ -5,6 +5,7 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_deliver::table::{Column, Table};
 use vintem_domain::series;
 use vintem_domain::{Dataset, DateRange};
 use vintem_snapshot::SeriesValues;
@@ -14,7 +15,7 @@ use super::source::{SeriesBody, Source, datasets_of, describe, series_source};
 use super::{AppState, Handlers, today};
 use crate::answer::{Listed, Tag, page_of};
 use crate::caller::Caller;
-use crate::csv::{Form, Table};
+use crate::csv::Form;
 use crate::number::Number;
 use crate::params::{MOST_OBSERVATIONS, Query};
 use crate::problem::Refusal;
@@ -36,8 +37,17 @@ struct CatalogueBody {
 }
 
 /// After those of the series.
-const CATALOGUE_COLUMNS: [&str; 9] =
-    ["name_en", "name_pt", "is_not", "decimals", "first_date", "last_date", "next_expected_on", "stale", "licence"];
+const CATALOGUE_COLUMNS: [Column; 9] = [
+    Column::text("name_en"),
+    Column::text("name_pt"),
+    Column::text("is_not"),
+    Column::whole("decimals"),
+    Column::day("first_date"),
+    Column::day("last_date"),
+    Column::day("next_expected_on"),
+    Column::flag("stale"),
+    Column::text("licence"),
+];
 
 #[derive(Serialize)]
 struct NamesBody {
@@ -116,12 +126,19 @@ async fn list_revisions(
         revisions.iter().map(body).collect()
     };
     let table = |revisions| {
-        Table::of("revisions", ["series", "date", "old", "new", "known_at"], revisions, move |row: &Revision, cells| {
+        let columns = vec![
+            Column::text("series"),
+            Column::day("date"),
+            Column::decimal("old", series.decimals),
+            Column::decimal("new", series.decimals),
+            Column::text("known_at"),
+        ];
+        Table::of("revisions", columns, revisions, move |row: &Revision, cells| {
             cells.text(series.id);
             cells.day(Some(row.date));
-            cells.decimal(row.old);
-            cells.decimal(row.new);
-            cells.plain(instant(row.known_at));
+            cells.decimal(Some(row.old));
+            cells.decimal(Some(row.new));
+            cells.text(&instant(row.known_at));
         })
     };
     Ok(page_of(tag, Listed { form, page, total, facets: None }, revisions, bodies, table))
@@ -152,17 +169,17 @@ async fn list_series(caller: Caller, State(app): AppState, query: Query) -> Resu
 }
 
 fn table(rows: Vec<CatalogueBody>) -> Table {
-    let columns = [SeriesBody::COLUMNS, &CATALOGUE_COLUMNS].concat();
+    let columns = SeriesBody::COLUMNS.into_iter().chain(CATALOGUE_COLUMNS).collect();
     Table::of("series", columns, rows, |row: &CatalogueBody, cells| {
         row.series.write(cells);
         cells.text(row.names.en);
         cells.text(row.names.pt);
         cells.text(row.is_not);
-        cells.plain(row.decimals);
+        cells.whole(row.decimals.into());
         cells.day(row.first_date);
         cells.day(row.last_date);
         cells.day(row.next_expected_on);
-        cells.plain(row.stale);
+        cells.flag(row.stale);
         cells.text(row.licence);
     })
 }

@@ -7,14 +7,14 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_deliver::table::{Column, Kind, Table};
 use vintem_domain::dates::{month_end, month_start};
-use vintem_domain::{Dataset, Problem, Text, series};
+use vintem_domain::{Dataset, Problem, Series, Text, series};
 
 use super::source::{SeriesBody, SeriesSource, Source, series_source};
 use super::{AppState, Handlers, ListParams, today};
 use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
-use crate::csv::Table;
 use crate::number::Number;
 use crate::params::{Order, Query, refuse};
 use crate::problem::Refusal;
@@ -126,27 +126,22 @@ async fn compare_series(caller: Caller, State(app): AppState, query: Query) -> R
         offset: page.offset,
         data: shown(),
     };
-    let table = |()| table(sources.iter().map(|source| source.series.id).collect(), shown());
+    let table = |()| table(sources.iter().map(|source| source.series).collect(), shown());
     Ok(with_links(tag.list(form, (), body, table), &caller, &app, page, total))
 }
 
 /// Two columns a series: the value, and the day that it is of.
-fn table(ids: Vec<&'static str>, rows: Vec<AlignedBody>) -> Table {
-    let of_series = ids.iter().flat_map(|id| [(*id).to_owned(), format!("{id}_date")]);
-    let columns: Vec<String> = std::iter::once("date".to_owned()).chain(of_series).collect();
+fn table(series: Vec<&'static Series>, rows: Vec<AlignedBody>) -> Table {
+    let of_series = |series: &&'static Series| {
+        let date = Column { name: format!("{}_date", series.id).into(), kind: Kind::Day };
+        [Column::decimal(series.id, series.decimals), date]
+    };
+    let columns = std::iter::once(Column::day("date")).chain(series.iter().flat_map(of_series)).collect();
     Table::of("compare", columns, rows, move |row, cells| {
         cells.day(Some(row.date));
-        for cell in ids.iter().map(|id| row.values.get(id)) {
-            match cell {
-                Some(cell) => {
-                    cells.decimal(cell.value.value);
-                    cells.day(Some(cell.date));
-                }
-                None => {
-                    cells.empty();
-                    cells.empty();
-                }
-            }
+        for cell in series.iter().map(|series| row.values.get(series.id)) {
+            cells.decimal(cell.map(|cell| cell.value.value));
+            cells.day(cell.map(|cell| cell.date));
         }
     })
 }

@@ -5,16 +5,17 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_deliver::table::{Column, Table};
 use vintem_domain::dates::sao_paulo_offset_seconds;
 use vintem_domain::{Currency, Dataset, Pair, Problem, Text};
 use vintem_snapshot::{Bulletin, FxRates, fx_as_of};
 
-use super::source::{FxRateBody, FxSource, RowBody, SeriesBody, Source, fx_source};
+use super::source::{FX_DECIMALS, FxRateBody, FxSource, RowBody, SeriesBody, Source, fx_source};
 use super::{AppState, CurrentParams, Handlers, ListParams, OriginParams, as_of, current, list, today};
 use crate::App;
 use crate::answer::Tag;
 use crate::caller::Caller;
-use crate::csv::{Form, Table};
+use crate::csv::Form;
 use crate::number::Number;
 use crate::params::{Query, refuse};
 use crate::problem::Refusal;
@@ -106,7 +107,7 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: Query) -> R
     let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (days, stale));
     let body = |data: Vec<FxRateBody>| LatestBody { as_of: loaded_at, stale, total: data.len(), data };
     let trace = TraceBody::columns(asked.provenance, false);
-    let columns = [FxRateBody::COLUMNS, &trace].concat();
+    let columns = [FxRateBody::columns(FX_DECIMALS), trace].concat();
     Ok(tag.list(form, data, body, |data| {
         Table::of("fx-latest", columns, data, |row, cells| {
             row.write(cells);
@@ -138,15 +139,24 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: Query) -> R
     let body =
         |data: Vec<BulletinBody>| BulletinsBody { series: source.describe(caller.lang), date, total: data.len(), data };
     Ok(tag.list(form, data, body, |data| {
-        let columns = ["date", "pair", "kind", "published_at", "quote_currency", "buy", "sell"];
+        let columns = vec![
+            Column::day("date"),
+            Column::text("pair"),
+            Column::text("kind"),
+            Column::text("published_at"),
+            Column::text("quote_currency"),
+            Column::decimal("buy", FX_DECIMALS),
+            Column::decimal("sell", FX_DECIMALS),
+        ];
+        let pair = pair.to_string();
         Table::of("fx-bulletins", columns, data, move |row, cells| {
             cells.day(Some(date));
-            cells.plain(pair);
+            cells.text(&pair);
             cells.text(row.kind);
-            cells.plain(&row.published_at);
+            cells.text(&row.published_at);
             cells.text(&row.quote_currency);
-            cells.decimal(row.buy.value);
-            cells.decimal(row.sell.value);
+            cells.decimal(Some(row.buy.value));
+            cells.decimal(Some(row.sell.value));
         })
     }))
 }

@@ -11,6 +11,7 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_deliver::table::{Column, Table};
 use vintem_domain::{DateRange, Lang, Pair, Problem, Series};
 use vintem_snapshot::{SeriesValues, Snapshot, series_as_of};
 
@@ -20,10 +21,13 @@ use super::{AppState, Handlers, today};
 use crate::App;
 use crate::answer::{Tag, with_links};
 use crate::caller::Caller;
-use crate::csv::{Form, Table};
+use crate::csv::Form;
 use crate::params::{MOST_OBSERVATIONS, Order, Page, Query};
 use crate::problem::Refusal;
-use source::{FxRateBody, RateBody, RowBody, SeriesBody, SeriesSource, Shown, Source, fx_source, series_source};
+pub use source::{
+    FX_DECIMALS, FxRateBody, RateBody, RowBody, Shown, Source, datasets_of, describe, fx_source, series_source,
+};
+use source::{SeriesBody, SeriesSource};
 
 #[derive(Serialize)]
 struct ListBody<Row> {
@@ -238,14 +242,14 @@ fn list<S: Source>(
     };
     let table = |()| {
         let trace = TraceBody::columns(origin.provenance, certainty);
-        rows_table(source.describe(caller.lang), rows(), &trace)
+        rows_table(source.describe(caller.lang), source.decimals(), rows(), trace)
     };
     with_links(tag.list(form, (), body, table), caller, app, page, total)
 }
 
 /// Rows of one series, with what it is: a file has no place for that but beside each value.
-fn rows_table<Row: RowBody>(series: SeriesBody, rows: Vec<Row>, trace: &[&'static str]) -> Table {
-    let columns = [Row::COLUMNS, &["unit", "series"], trace].concat();
+pub fn rows_table<Row: RowBody>(series: SeriesBody, decimals: u32, rows: Vec<Row>, trace: Vec<Column>) -> Table {
+    let columns = [Row::columns(decimals), vec![Column::text("unit"), Column::text("series")], trace].concat();
     Table::of(series.id, columns, rows, move |row, cells| {
         row.write(cells);
         cells.text(&series.unit);
@@ -288,6 +292,14 @@ impl CurrentParams {
         let provenance = self.provenance.then_some(snapshot);
         Shown { as_text: self.as_text, provenance, certainty: self.as_of.is_some() }
     }
+}
+
+/// The value of just this day, as the current one is told.
+pub fn of_day<S: Source>(source: &S, day: NaiveDate, today: NaiveDate) -> Option<impl Serialize + use<S>> {
+    let shown = Shown { as_text: false, provenance: None, certainty: false };
+    let row = source.row(source.range(DateRange { from: day, to: day }).next()?, shown)?;
+    let series = source.describe(Lang::En);
+    Some(CurrentBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
 }
 
 fn current<S: Source>(

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use chrono::NaiveDate;
 use serde::Serialize;
+use vintem_deliver::table::{Cells, Column};
 use vintem_domain::dates::month_end;
 use vintem_domain::series::{self, Frequency};
 use vintem_domain::{Dataset, DateRange, Lang, Pair, Problem, Series, Text};
 use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
 use vintem_store::read::Known;
 
-use crate::csv::Cells;
 use crate::number::Number;
 use crate::problem::Refusal;
 use crate::routes::loaded;
@@ -18,6 +18,9 @@ use crate::routes::provenance::{TraceBody, provenance};
 
 /// The system that all series come from.
 const SGS: &str = "BCB SGS";
+
+/// Of exchange rates: those that we compute have as many, and published ones no more.
+pub const FX_DECIMALS: u32 = 8;
 
 /// Which series it is, so that nobody has to guess.
 #[derive(Serialize)]
@@ -38,10 +41,19 @@ pub struct SeriesBody {
 
 impl SeriesBody {
     /// In the order of the cells.
-    pub const COLUMNS: &'static [&'static str] =
-        &["id", "source", "code", "name", "unit", "basis", "frequency", "derived", "formula"];
+    pub const COLUMNS: [Column; 9] = [
+        Column::text("id"),
+        Column::text("source"),
+        Column::text("code"),
+        Column::text("name"),
+        Column::text("unit"),
+        Column::text("basis"),
+        Column::text("frequency"),
+        Column::flag("derived"),
+        Column::text("formula"),
+    ];
 
-    pub fn write(&self, cells: &mut Cells) {
+    pub fn write(&self, cells: &mut dyn Cells) {
         cells.text(self.id);
         cells.text(self.source);
         cells.text(&self.code);
@@ -49,7 +61,7 @@ impl SeriesBody {
         cells.text(&self.unit);
         cells.text(self.basis);
         cells.text(self.frequency);
-        cells.plain(self.derived.unwrap_or(false));
+        cells.flag(self.derived.unwrap_or(false));
         cells.text(self.formula.unwrap_or(""));
     }
 }
@@ -79,20 +91,21 @@ pub struct FxRateBody {
 
 /// A row of a list, as JSON and as cells.
 pub trait RowBody: Serialize + Send + 'static {
-    /// In the order of the cells.
-    const COLUMNS: &'static [&'static str];
-
-    fn write(&self, cells: &mut Cells);
+    /// In the order of the cells, values with so many decimals.
+    fn columns(decimals: u32) -> Vec<Column>;
+    fn write(&self, cells: &mut dyn Cells);
     fn trace(&self) -> &TraceBody;
 }
 
 impl RowBody for RateBody {
-    const COLUMNS: &'static [&'static str] = &["date", "value", "derived"];
+    fn columns(decimals: u32) -> Vec<Column> {
+        vec![Column::day("date"), Column::decimal("value", decimals), Column::flag("derived")]
+    }
 
-    fn write(&self, cells: &mut Cells) {
+    fn write(&self, cells: &mut dyn Cells) {
         cells.day(Some(self.date));
-        cells.decimal(self.value.value);
-        cells.plain(self.derived.unwrap_or(false));
+        cells.decimal(Some(self.value.value));
+        cells.flag(self.derived.unwrap_or(false));
     }
 
     fn trace(&self) -> &TraceBody {
@@ -101,14 +114,22 @@ impl RowBody for RateBody {
 }
 
 impl RowBody for FxRateBody {
-    const COLUMNS: &'static [&'static str] = &["date", "pair", "buy", "sell", "derived"];
+    fn columns(decimals: u32) -> Vec<Column> {
+        vec![
+            Column::day("date"),
+            Column::text("pair"),
+            Column::decimal("buy", decimals),
+            Column::decimal("sell", decimals),
+            Column::flag("derived"),
+        ]
+    }
 
-    fn write(&self, cells: &mut Cells) {
+    fn write(&self, cells: &mut dyn Cells) {
         cells.day(Some(self.date));
         cells.text(&self.pair);
-        cells.decimal(self.buy.value);
-        cells.decimal(self.sell.value);
-        cells.plain(self.derived.unwrap_or(false));
+        cells.decimal(Some(self.buy.value));
+        cells.decimal(Some(self.sell.value));
+        cells.flag(self.derived.unwrap_or(false));
     }
 
     fn trace(&self) -> &TraceBody {
@@ -140,6 +161,8 @@ pub trait Source {
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody;
+    /// How many decimals its values have at most.
+    fn decimals(&self) -> u32;
     /// The places of the rows within these days, oldest first.
     fn range(&self, days: DateRange) -> Range<usize>;
     fn row(&self, at: usize, shown: Shown<'_>) -> Option<Self::Row>;
@@ -234,6 +257,10 @@ impl Source for SeriesSource<'_> {
         describe(self.series, lang)
     }
 
+    fn decimals(&self) -> u32 {
+        self.series.decimals
+    }
+
     fn range(&self, days: DateRange) -> Range<usize> {
         self.values.range(days)
     }
@@ -296,6 +323,10 @@ impl Source for FxSource<'_> {
             formula: None,
             code: pair,
         }
+    }
+
+    fn decimals(&self) -> u32 {
+        FX_DECIMALS
     }
 
     fn range(&self, days: DateRange) -> Range<usize> {

@@ -1,0 +1,148 @@
+//! What is new, in the order in which it was published: to be read on from where one was.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use futures_util::stream;
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
+use vintem_domain::event::EventKind;
+use vintem_domain::{Problem, Text};
+use vintem_store::events::PublishedEvent;
+
+use super::{AppState, Handlers};
+use crate::App;
+use crate::answer;
+use crate::caller::Caller;
+use crate::feed::Reach;
+use crate::few::{OneOfFew, waiting_call};
+use crate::params::{MOST_EVENTS, Query, refuse};
+use crate::problem::Refusal;
+
+#[derive(Serialize)]
+struct EventsBody {
+    data: Vec<Box<RawValue>>,
+    /// From where to read on.
+    cursor: String,
+    /// Whether there are further ones already.
+    has_more: bool,
+}
+
+pub fn handlers() -> Handlers {
+    vec![("list_events", get(list_events))]
+}
+
+/// What is asked for, after which position.
+struct Asked {
+    after: i64,
+    kinds: Option<Vec<&'static str>>,
+    limit: usize,
+}
+
+async fn list_events(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
+    let (after, kinds) = (query.value("after")?, kinds(&query)?);
+    let (limit, wait) = (query.limit(MOST_EVENTS)?, query.wait()?);
+    let reach = *app.feed.watch().borrow();
+    let last = reach.last.ok_or(Problem::DependencyAway)?;
+    let after = match after {
+        None => reach.forgotten,
+        Some("latest") => last,
+        Some(text) => position(text, last)?,
+    };
+    if after < reach.forgotten {
+        return Err(Refusal(Problem::CursorExpired));
+    }
+    let asked = Asked { after, kinds, limit };
+    let body = page(&app, &asked, reach).await?;
+    let place = if body.data.is_empty() && wait > 0 { caller.key.and_then(waiting_call) } else { None };
+    match place {
+        None => Ok(answer::uncached(StatusCode::OK, &body)),
+        Some(place) => Ok(wait_for_events(app, asked, Duration::from_secs(wait), place)),
+    }
+}
+
+fn kinds(query: &Query) -> Result<Option<Vec<&'static str>>, Problem> {
+    let Some(text) = query.value("types")? else { return Ok(None) };
+    let kind = |id: &str| EventKind::from_id(id.trim()).map(EventKind::id);
+    match text.split(',').map(kind).collect() {
+        Some(kinds) => Ok(Some(kinds)),
+        None => refuse(
+            "types",
+            Text::new(
+                "be types of events with commas between them: filing.published, company.updated, rate.published, fx.published, series.revised",
+                "ser tipos de eventos separados por vírgulas: filing.published, company.updated, rate.published, fx.published, series.revised",
+            ),
+        ),
+    }
+}
+
+/// A cursor is a position that we gave.
+fn position(text: &str, last: i64) -> Result<i64, Problem> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<i64>() {
+        Ok(position) if is_number && position <= last => Ok(position),
+        _ => refuse(
+            "after",
+            Text::new("be a cursor that we gave, or `latest`", "ser um cursor dado por nós, ou `latest`"),
+        ),
+    }
+}
+
+/// What there is now: from memory, or for who is far behind from Postgres.
+async fn page(app: &App, asked: &Asked, reach: Reach) -> Result<EventsBody, Refusal> {
+    // One more than asked for tells whether there are more.
+    let (kinds, limit) = (asked.kinds.as_deref(), asked.limit + 1);
+    let events = match app.feed.held(asked.after, kinds, limit) {
+        Some(events) => events,
+        None => {
+            let events = app.store.published_events(asked.after, kinds, limit as i64).await?;
+            events.into_iter().map(Arc::new).collect()
+        }
+    };
+    Ok(body(events, asked, reach))
+}
+
+fn body(mut events: Vec<Arc<PublishedEvent>>, asked: &Asked, reach: Reach) -> EventsBody {
+    let has_more = events.len() > asked.limit;
+    events.truncate(asked.limit);
+    let read_until = match events.last() {
+        Some(last) if has_more => last.position,
+        // Nothing else that is wanted was published until there.
+        last => last.map_or(0, |last| last.position).max(reach.last.unwrap_or_default()).max(asked.after),
+    };
+    let data = events.iter().filter_map(|event| RawValue::from_string(event.body.clone()).ok()).collect();
+    EventsBody { data, cursor: read_until.to_string(), has_more }
+}
+
+/// Answers at once, and says what there is as soon as there is something, or when the time is up. So it holds no place
+/// among the requests that are under way.
+fn wait_for_events(app: Arc<App>, asked: Asked, wait: Duration, place: OneOfFew) -> Response {
+    let until = Instant::now() + wait;
+    let waited = stream::once(async move {
+        let _place = place;
+        let mut watch = app.feed.watch();
+        loop {
+            let reach = *watch.borrow_and_update();
+            let held = app.feed.held(asked.after, asked.kinds.as_deref(), asked.limit + 1).unwrap_or_default();
+            let is_time = reach.is_ending || Instant::now() >= until;
+            if !held.is_empty() || is_time {
+                let body = serde_json::to_vec(&body(held, &asked, reach)).unwrap_or_default();
+                return Ok::<_, Infallible>(Bytes::from(body));
+            }
+            // Whether it changed or the time is up is seen above.
+            let _ = timeout_at(until, watch.changed()).await;
+        }
+    });
+    let mut response = Response::new(Body::from_stream(waited));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,274 @@
+//! The bulk export: which files there are, and the files themselves.
+
+use std::fs::File;
+use std::io::SeekFrom;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::get;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio_util::io::ReaderStream;
+use vintem_deliver::export::{ExportDirectory, ExportError, Manifest, ManifestEntry, ManifestFile};
+use vintem_domain::{Dataset, Problem};
+
+use super::status::instant;
+use super::{AppState, Handlers};
+use crate::answer::{AsItIs, Tag, cache_control, is_held};
+use crate::caller::Caller;
+use crate::problem::Refusal;
+
+#[derive(Serialize)]
+struct ExportsBody<'m> {
+    data: Vec<ExportBody<'m>>,
+    total: usize,
+}
+
+#[derive(Serialize)]
+struct ExportBody<'m> {
+    name: &'m str,
+    dataset: &'m str,
+    source: &'static str,
+    licence: &'static str,
+    rows: u64,
+    generation: i64,
+    generated_at: String,
+    /// When what it holds was loaded.
+    as_of: String,
+    files: Vec<FileBody<'m>>,
+    /// Columns, provenance and licence, as JSON.
+    sidecar: FileBody<'m>,
+}
+
+#[derive(Serialize)]
+struct FileBody<'m> {
+    name: &'m str,
+    format: &'static str,
+    media_type: &'static str,
+    bytes: u64,
+    sha256: &'m str,
+    url: String,
+}
+
+pub fn handlers() -> Handlers {
+    vec![("list_exports", get(list_exports)), ("get_export", get(get_export))]
+}
+
+async fn list_exports(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
+    let snapshot = app.snapshot()?;
+    let manifest = aside(&app.exports, ExportDirectory::manifest).await?.ok_or(NOT_MADE_YET)?;
+    // Of all of them, so it is kept by nobody as if it followed from the snapshot alone.
+    let datasets: Vec<Dataset> = Dataset::all().collect();
+    let made_at: Vec<_> = manifest.datasets.iter().map(|entry| (&entry.name, entry.generated_at)).collect();
+    let tag = Tag::new(&caller, &app, &snapshot, &datasets, made_at);
+    Ok(tag.answer(|| body(&manifest, &app.settings.public_url)))
+}
+
+fn body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m> {
+    let file = |file: &'m ManifestFile| FileBody {
+        name: &file.name,
+        format: file.format.ending(),
+        media_type: file.format.media_type(),
+        bytes: file.bytes,
+        sha256: &file.sha256,
+        url: format!("{public_url}/api/v1/export/{}", file.name),
+    };
+    let entry = |entry: &'m ManifestEntry| {
+        let dataset = Dataset::from_id(&entry.dataset);
+        ExportBody {
+            name: &entry.name,
+            dataset: &entry.dataset,
+            source: dataset.map_or("Vintém", Dataset::source),
+            licence: dataset.map_or("ODbL-1.0", Dataset::licence),
+            rows: entry.rows,
+            generation: entry.generation,
+            generated_at: instant(entry.generated_at),
+            as_of: instant(entry.as_of),
+            files: entry.files.iter().map(file).collect(),
+            sidecar: file(&entry.sidecar),
+        }
+    };
+    ExportsBody { data: manifest.datasets.iter().map(entry).collect(), total: manifest.datasets.len() }
+}
+
+const NOT_MADE_YET: Refusal = Refusal(Problem::NeverLoaded { dataset: "export" });
+
+/// Asks the disk where nobody else waits for it.
+async fn aside<T: Send + 'static>(
+    exports: &Option<Arc<ExportDirectory>>,
+    ask: impl FnOnce(&ExportDirectory) -> Result<T, ExportError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let exports = exports.clone().ok_or(NOT_MADE_YET)?;
+    let asked = tokio::task::spawn_blocking(move || ask(&exports)).await;
+    let failed = match asked {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    tracing::error!(error = failed, "the files of the export cannot be read");
+    Err(Refusal(Problem::Internal))
+}
+
+async fn get_export(
+    caller: Caller,
+    State(app): AppState,
+    headers: HeaderMap,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(name) = name.map_err(|_| Problem::NoSuchExport)?;
+    let opened = aside(&app.exports, move |exports| {
+        let is_made = exports.manifest()?.is_some();
+        Ok((is_made, exports.open(&name)?))
+    });
+    let (is_made, opened) = opened.await?;
+    if !is_made {
+        return Err(NOT_MADE_YET);
+    }
+    let (entry, file, opened) = opened.ok_or(Problem::NoSuchExport)?;
+    send(&caller, &headers, &entry, &file, opened).await
+}
+
+/// How much is read before it is sent.
+const CHUNK: usize = 64 * 1024;
+
+async fn send(
+    caller: &Caller,
+    asked: &HeaderMap,
+    entry: &ManifestEntry,
+    file: &ManifestFile,
+    opened: File,
+) -> Result<Response, Refusal> {
+    let etag = format!("\"{}\"", file.sha256);
+    let is_same = is_held(caller, &etag);
+    let mut response = Response::new(Body::empty());
+    if is_same {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        let range = match asked_range(asked, &etag) {
+            Some(asked) => Some(asked.within(file.bytes).ok_or(Problem::NoSuchRange { bytes: file.bytes })?),
+            None => None,
+        };
+        let (first, length) = range.unwrap_or((0, file.bytes));
+        let mut opened = tokio::fs::File::from_std(opened);
+        if let Err(error) = opened.seek(SeekFrom::Start(first)).await {
+            tracing::error!(%error, "a file of the export cannot be read");
+            return Err(Refusal(Problem::Internal));
+        }
+        *response.body_mut() = Body::from_stream(ReaderStream::with_capacity(opened.take(length), CHUNK));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.format.media_type()));
+        if range.is_some() {
+            let range = format!("bytes {first}-{}/{}", first + length - 1, file.bytes);
+            headers.insert(header::CONTENT_RANGE, text(&range));
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        }
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::ETAG, text(&etag));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::CACHE_CONTROL, cache_control(caller));
+    headers.insert(header::CONTENT_DISPOSITION, text(&format!("attachment; filename=\"vintem-{}\"", file.name)));
+    headers.insert(HeaderName::from_static("x-data-as-of"), text(&instant(entry.as_of)));
+    // Its tag and its length are those of these very bytes.
+    response.extensions_mut().insert(AsItIs);
+    Ok(response)
+}
+
+fn text(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).expect("names, hashes and numbers")
+}
+
+/// A part of a file, as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Range {
+    From(u64),
+    /// Both included.
+    Between(u64, u64),
+    Last(u64),
+}
+
+impl Range {
+    /// Where it begins and how long it is; nothing where no byte of the file lies in it.
+    fn within(self, bytes: u64) -> Option<(u64, u64)> {
+        let (first, last) = match self {
+            Self::From(first) => (first, bytes.checked_sub(1)?),
+            Self::Between(first, last) => (first, last.min(bytes.checked_sub(1)?)),
+            Self::Last(0) => return None,
+            Self::Last(count) => (bytes.saturating_sub(count), bytes.checked_sub(1)?),
+        };
+        (first <= last && first < bytes).then(|| (first, last - first + 1))
+    }
+}
+
+/// The one part that is asked for. What is no such thing, several parts among it, is not heeded, nor is one of an
+/// earlier file: then all of it is sent.
+fn asked_range(headers: &HeaderMap, etag: &str) -> Option<Range> {
+    let of_this = headers.get(header::IF_RANGE).is_none_or(|tag| tag.as_bytes() == etag.as_bytes());
+    if !of_this {
+        return None;
+    }
+    let (unit, range) = headers.get(header::RANGE)?.to_str().ok()?.split_once('=')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let (first, last) = range.trim().split_once('-')?;
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse::<u64>().unwrap_or(u64::MAX))
+    };
+    match (first.trim(), last.trim()) {
+        ("", last) => Some(Range::Last(number(last)?)),
+        (first, "") => Some(Range::From(number(first)?)),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then_some(Range::Between(first, last))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(range: &str, if_range: Option<&str>) -> Option<Range> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RANGE, text(range));
+        if let Some(tag) = if_range {
+            headers.insert(header::IF_RANGE, text(tag));
+        }
+        asked_range(&headers, "\"abc\"")
+    }
+
+    #[test]
+    fn one_part_can_be_asked_for_and_everything_else_is_the_whole() {
+        assert_eq!(asked("bytes=0-", None), Some(Range::From(0)));
+        assert_eq!(asked("Bytes = 5-7", None), Some(Range::Between(5, 7)));
+        assert_eq!(asked("bytes=-3", None), Some(Range::Last(3)));
+        assert_eq!(asked("bytes=99999999999999999999999-", None), Some(Range::From(u64::MAX)));
+        assert_eq!(asked("bytes=5-", Some("\"abc\"")), Some(Range::From(5)));
+        for whole in ["bytes=7-5", "bytes=0-1,3-4", "lines=1-2", "bytes=a-b", "bytes=-", "bytes", "bytes=+1-2"] {
+            assert_eq!(asked(whole, None), None, "{whole}");
+        }
+        for earlier in ["\"other\"", "W/\"abc\"", "Mon, 16 Nov 2026 00:00:00 GMT"] {
+            assert_eq!(asked("bytes=5-", Some(earlier)), None, "{earlier}");
+        }
+    }
+
+    #[test]
+    fn a_part_lies_within_the_file_or_there_is_none() {
+        assert_eq!(Range::From(0).within(10), Some((0, 10)));
+        assert_eq!(Range::From(9).within(10), Some((9, 1)));
+        assert_eq!(Range::From(10).within(10), None);
+        assert_eq!(Range::Between(3, 100).within(10), Some((3, 7)));
+        assert_eq!(Range::Between(10, 100).within(10), None);
+        assert_eq!(Range::Last(4).within(10), Some((6, 4)));
+        assert_eq!(Range::Last(40).within(10), Some((0, 10)));
+        assert_eq!(Range::Last(0).within(10), None);
+        assert_eq!(Range::From(0).within(0), None);
+    }
+}

@@ -1,0 +1,395 @@
+//! Making the files.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use flate2::{Compression, GzBuilder};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use vintem_domain::text::hex;
+
+use super::directory::{MANIFEST, hidden_name, read_manifest};
+use super::{ExportError, Exported, Format, Manifest, ManifestEntry, ManifestFile, Origin, Result};
+use crate::table::Column;
+use crate::table::csv::{CsvChunks, Style};
+use crate::table::ndjson::write_ndjson;
+use crate::table::parquet::write_parquet;
+
+/// Files of a dataset are made at most this often.
+const BETWEEN_BUILDS: TimeDelta = TimeDelta::hours(1);
+/// What is current no longer stays this long for those who are still reading it.
+const KEPT: Duration = Duration::from_secs(6 * 3600);
+const LOCK: &str = "lock";
+
+/// What became of a look at what is to be made.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Built {
+    /// The datasets whose files were made.
+    pub made: Vec<String>,
+    /// How many changed less than an hour after theirs were made.
+    pub waiting: usize,
+    /// True where another process is at it.
+    pub is_elsewhere: bool,
+}
+
+/// Makes the files of those datasets that changed since theirs were made, and forgets those that are not named. Takes
+/// minutes where there are many filings.
+pub fn build(directory: &Path, datasets: &[Exported], now: DateTime<Utc>) -> Result<Built> {
+    fs::create_dir_all(directory)?;
+    let lock = File::create(directory.join(LOCK))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => return Ok(Built { is_elsewhere: true, ..Built::default() }),
+        Err(fs::TryLockError::Error(error)) => return Err(error.into()),
+    }
+    let before = read_manifest(directory)?.unwrap_or_default();
+    let mut built = Built::default();
+    let mut after = Manifest::default();
+    for dataset in datasets {
+        let held = before.datasets.iter().find(|entry| entry.name == dataset.name);
+        // What is of another database, or of a time to come as a clock was put back, is no reason to wait.
+        let held = held.filter(|held| held.lineage == dataset.lineage && held.generated_at <= now);
+        let is_fresh = |held: &&ManifestEntry| held.state == dataset.state || now - held.generated_at < BETWEEN_BUILDS;
+        if let Some(held) = held.filter(is_fresh) {
+            built.waiting += usize::from(held.state != dataset.state);
+            after.datasets.push(held.clone());
+            continue;
+        }
+        after.datasets.push(make(directory, dataset, now)?);
+        built.made.push(dataset.name.clone());
+        // What is ready need not wait for the rest.
+        let rest = before.datasets.iter().filter(|entry| !after.datasets.iter().any(|made| made.name == entry.name));
+        let datasets = after.datasets.iter().chain(rest).cloned().collect();
+        write_manifest(directory, &Manifest { datasets })?;
+    }
+    if before != after {
+        write_manifest(directory, &after)?;
+    }
+    forget_old(directory, &before, &after)?;
+    Ok(built)
+}
+
+fn make(directory: &Path, dataset: &Exported, now: DateTime<Utc>) -> Result<ManifestEntry> {
+    let sources = (dataset.sources)();
+    let about = [
+        ("dataset", dataset.name.as_str()),
+        ("source", dataset.dataset.source()),
+        ("licence", dataset.dataset.licence()),
+        ("synthetic", if dataset.is_synthetic { "true" } else { "false" }),
+    ];
+    let (mut files, mut rows) = (Vec::new(), None);
+    for format in Format::OF_DATA {
+        let table = (dataset.table)();
+        let (file, written) = write_file(directory, &dataset.name, format, |into| match format {
+            Format::Csv => {
+                let (mut chunks, mut into) = (CsvChunks::new(table, Style::Plain), gzip(into));
+                for chunk in chunks.by_ref() {
+                    into.write_all(&chunk)?;
+                }
+                into.finish()?;
+                Ok(chunks.rows())
+            }
+            Format::Ndjson => {
+                let mut into = gzip(into);
+                let rows = write_ndjson(table, &mut into)?;
+                into.finish()?;
+                Ok(rows)
+            }
+            Format::Parquet => Ok(write_parquet(table, &about, into)?),
+            Format::Sidecar => Ok(0),
+        })?;
+        if *rows.get_or_insert(written) != written {
+            return Err(ExportError::Unsteady(dataset.name.clone()));
+        }
+        files.push(file);
+    }
+    let rows = rows.unwrap_or_default();
+    let sidecar = SidecarBody {
+        name: &dataset.name,
+        dataset: dataset.dataset.id(),
+        title: dataset.dataset.name().en,
+        source: dataset.dataset.source(),
+        licence: dataset.dataset.licence(),
+        attribution: attribution(dataset.dataset.source()),
+        synthetic: dataset.is_synthetic,
+        generation: dataset.generation,
+        as_of: dataset.as_of,
+        rows,
+        columns: (dataset.table)().columns.iter().map(ColumnBody::from).collect(),
+        files: &files,
+        sources,
+    };
+    let (sidecar, _) = write_file(directory, &dataset.name, Format::Sidecar, |into| {
+        serde_json::to_writer_pretty(into, &sidecar)?;
+        Ok(0)
+    })?;
+    Ok(ManifestEntry {
+        name: dataset.name.clone(),
+        dataset: dataset.dataset.id().to_owned(),
+        lineage: dataset.lineage.clone(),
+        state: dataset.state.clone(),
+        generation: dataset.generation,
+        generated_at: now,
+        as_of: dataset.as_of,
+        rows,
+        files,
+        sidecar,
+    })
+}
+
+/// What a file's bytes do not say of themselves. The same rows give the same bytes, so it tells no time of its own.
+#[derive(Serialize)]
+struct SidecarBody<'a> {
+    name: &'a str,
+    dataset: &'a str,
+    title: &'a str,
+    source: &'a str,
+    licence: &'a str,
+    attribution: String,
+    synthetic: bool,
+    generation: i64,
+    as_of: DateTime<Utc>,
+    rows: u64,
+    columns: Vec<ColumnBody>,
+    files: &'a [ManifestFile],
+    sources: Vec<Origin>,
+}
+
+#[derive(Serialize)]
+struct ColumnBody {
+    name: String,
+    r#type: String,
+}
+
+impl From<&Column> for ColumnBody {
+    fn from(column: &Column) -> Self {
+        Self { name: column.name.to_string(), r#type: column.kind.id().into_owned() }
+    }
+}
+
+fn attribution(source: &str) -> String {
+    format!("Contains data of {source}, made available under the Open Database License (ODbL) 1.0.")
+}
+
+/// Without a time in it: the same rows give the same bytes.
+fn gzip<W: Write>(into: W) -> flate2::write::GzEncoder<W> {
+    GzBuilder::new().mtime(0).write(into, Compression::default())
+}
+
+/// Hands on what it is given, and knows how much it was and its hash.
+struct Hashing<W> {
+    into: W,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.into.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.into.flush()
+    }
+}
+
+/// Writes a file beside its place, and then puts it there under the name of its hash.
+fn write_file(
+    directory: &Path,
+    name: &str,
+    format: Format,
+    write: impl FnOnce(&mut Hashing<BufWriter<File>>) -> Result<u64>,
+) -> Result<(ManifestFile, u64)> {
+    let unfinished = Unfinished(directory.join(hidden_name()));
+    let into = BufWriter::with_capacity(256 * 1024, File::create_new(&unfinished.0)?);
+    let mut into = Hashing { into, hash: Sha256::new(), bytes: 0 };
+    let rows = write(&mut into)?;
+    let Hashing { into, hash, bytes } = into;
+    into.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    let sha256 = hex(&hash.finalize());
+    let file = ManifestFile { name: format!("{name}.{}", format.ending()), format, bytes, sha256 };
+    fs::rename(&unfinished.0, directory.join(file.stored_name()))?;
+    Ok((file, rows))
+}
+
+/// A file that is removed unless it was given its name.
+struct Unfinished(std::path::PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // It is gone already where all went well.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn write_manifest(directory: &Path, manifest: &Manifest) -> Result<()> {
+    let unfinished = Unfinished(directory.join(hidden_name()));
+    let mut into = BufWriter::new(File::create_new(&unfinished.0)?);
+    serde_json::to_writer(&mut into, manifest)?;
+    into.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    fs::rename(&unfinished.0, directory.join(MANIFEST))?;
+    // The names in it last only when the directory itself is written.
+    File::open(directory)?.sync_all()?;
+    Ok(())
+}
+
+/// Removes what is current no longer since a while, and what a killed process left unfinished.
+fn forget_old(directory: &Path, before: &Manifest, after: &Manifest) -> Result<()> {
+    let (before, current) = (stored_names(before), stored_names(after));
+    // Whoever has read the manifest before may open it now: its time begins when it ceases to be current.
+    for ceased in before.difference(&current) {
+        match File::options().append(true).open(directory.join(ceased)) {
+            Ok(file) => file.set_modified(SystemTime::now())?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_needed = |name: &str| name == MANIFEST || name == LOCK || current.contains(name);
+        let is_needed = entry.file_name().to_str().is_some_and(is_needed);
+        let age = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
+        if !is_needed && age > KEPT {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn stored_names(manifest: &Manifest) -> HashSet<String> {
+    let files = manifest.datasets.iter().flat_map(|entry| entry.files.iter().chain([&entry.sidecar]));
+    files.map(ManifestFile::stored_name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use vintem_domain::Dataset;
+
+    use super::super::ExportDirectory;
+    use super::*;
+    use crate::table::{Column, Table};
+
+    struct Directory(std::path::PathBuf);
+
+    impl Directory {
+        fn new() -> Self {
+            Self(std::env::temp_dir().join(format!("vintem-export-{:016x}", rand::random::<u64>())))
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn numbers(name: &str, state: &str, rows: i64) -> Exported {
+        Exported {
+            name: name.to_owned(),
+            dataset: Dataset::Companies,
+            generation: 7,
+            lineage: "one".to_owned(),
+            state: state.to_owned(),
+            as_of: DateTime::UNIX_EPOCH,
+            is_synthetic: true,
+            sources: Box::new(Vec::new),
+            table: Box::new(move || {
+                Table::of("numbers", vec![Column::whole("number")], (0..rows).collect(), |row, cells| cells.whole(*row))
+            }),
+        }
+    }
+
+    fn noon() -> DateTime<Utc> {
+        DateTime::from_timestamp(1_794_744_000, 0).unwrap()
+    }
+
+    #[test]
+    fn files_are_made_when_a_dataset_changed_and_at_most_once_an_hour() {
+        let directory = Directory::new();
+        let made = |datasets: &[Exported], minute: i64| {
+            build(&directory.0, datasets, noon() + TimeDelta::minutes(minute)).unwrap().made
+        };
+        assert_eq!(made(&[numbers("a", "1", 3), numbers("b", "1", 0)], 0), ["a", "b"]);
+        assert!(made(&[numbers("a", "1", 3), numbers("b", "1", 0)], 90).is_empty(), "nothing changed");
+        assert_eq!(made(&[numbers("a", "2", 4), numbers("b", "1", 0)], 90), ["a"]);
+        assert!(made(&[numbers("a", "3", 5), numbers("b", "1", 0)], 149).is_empty(), "within the hour");
+        assert_eq!(made(&[numbers("a", "3", 5), numbers("b", "1", 0)], 150), ["a"]);
+        assert_eq!(made(&[numbers("a", "4", 6), numbers("b", "1", 0)], 10), ["a"], "the clock was put back");
+        let other = Exported { lineage: "another".to_owned(), ..numbers("b", "1", 0) };
+        assert_eq!(made(&[numbers("a", "4", 6), other], 11), ["b"], "it is of another database");
+
+        let manifest = ExportDirectory::new(directory.0.clone()).manifest().unwrap().unwrap();
+        let rows: Vec<(&str, u64)> = manifest.datasets.iter().map(|entry| (entry.name.as_str(), entry.rows)).collect();
+        assert_eq!(rows, [("a", 6), ("b", 0)]);
+        build(&directory.0, &[numbers("b", "1", 0)], noon()).unwrap();
+        let manifest = read_manifest(&directory.0).unwrap().unwrap();
+        assert_eq!(manifest.datasets.len(), 1, "what is there no longer is not listed");
+    }
+
+    #[test]
+    fn who_reads_the_old_file_reads_it_to_its_end() {
+        let directory = Directory::new();
+        build(&directory.0, &[numbers("a", "1", 100_000)], noon()).unwrap();
+        let served = ExportDirectory::new(directory.0.clone());
+        let (entry, file, mut opened) = served.open("a.csv.gz").unwrap().unwrap();
+        assert_eq!(entry.rows, 100_000);
+        let mut beginning = vec![0; 1000];
+        opened.read_exact(&mut beginning).unwrap();
+
+        build(&directory.0, &[numbers("a", "2", 5)], noon() + TimeDelta::hours(2)).unwrap();
+        let (_, newer, _) = served.open("a.csv.gz").unwrap().unwrap();
+        assert_ne!(newer.sha256, file.sha256);
+        opened.read_to_end(&mut beginning).unwrap();
+        let sha256 = hex(&Sha256::digest(&beginning));
+        assert_eq!((sha256, beginning.len() as u64), (file.sha256.clone(), file.bytes));
+        assert!(directory.0.join(file.stored_name()).exists(), "for those who have read the old manifest");
+        assert_eq!(served.open("b.csv.gz").unwrap().map(|_| ()), None);
+        assert_eq!(served.open("manifest.json").unwrap().map(|_| ()), None);
+    }
+
+    #[test]
+    fn the_same_rows_give_the_same_bytes_and_what_was_left_unfinished_is_removed_in_time() {
+        let directory = Directory::new();
+        build(&directory.0, &[numbers("a", "1", 1000)], noon()).unwrap();
+        let names = directory.names();
+        build(&directory.0, &[numbers("a", "2", 1000)], noon() + TimeDelta::hours(1)).unwrap();
+        assert_eq!(directory.names(), names);
+
+        let left = directory.0.join(hidden_name());
+        let file = File::create(&left).unwrap();
+        build(&directory.0, &[numbers("a", "2", 1000)], noon()).unwrap();
+        assert!(left.exists(), "another process may be writing it");
+        file.set_modified(SystemTime::now() - KEPT - Duration::from_secs(60)).unwrap();
+        build(&directory.0, &[numbers("a", "2", 1000)], noon()).unwrap();
+        assert_eq!(directory.names(), names);
+    }
+
+    #[test]
+    fn only_one_process_makes_files() {
+        let directory = Directory::new();
+        build(&directory.0, &[], noon()).unwrap();
+        let lock = File::open(directory.0.join(LOCK)).unwrap();
+        lock.lock().unwrap();
+        let built = build(&directory.0, &[numbers("a", "1", 1)], noon()).unwrap();
+        assert_eq!(built, Built { is_elsewhere: true, ..Built::default() });
+        drop(lock);
+        assert_eq!(build(&directory.0, &[numbers("a", "1", 1)], noon()).unwrap().made, ["a"]);
+    }
+}

@@ -1,0 +1,66 @@
+//! `vintem work`
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use vintem_domain::{Clock, SystemClock};
+use vintem_snapshot::LiveSnapshot;
+
+use super::serve::Signals;
+use crate::follow;
+use crate::settings::{DatabaseSettings, DirectorySettings, LogSettings};
+use crate::work::{keep_exports, keep_publishing, make_exports};
+
+#[derive(Debug, Args)]
+pub struct WorkCommand {
+    #[command(flatten)]
+    database: DatabaseSettings,
+
+    #[command(flatten)]
+    directories: DirectorySettings,
+
+    #[command(flatten)]
+    log: LogSettings,
+
+    /// Make what is to be made now, and end
+    #[arg(long)]
+    once: bool,
+}
+
+impl WorkCommand {
+    pub async fn run(self) -> anyhow::Result<()> {
+        self.log.start()?;
+        let mut signals = Signals::new()?;
+        let directory = self.directories.exports();
+        let (store, live) = (self.database.open()?, Arc::new(LiveSnapshot::default()));
+        if self.once {
+            let directory = directory.context("there is nothing to make: set VINTEM_EXPORT_DIR or VINTEM_DATA_DIR")?;
+            live.refresh(&store).await.context("the data could not be read")?;
+            let snapshot = live.get().context("there is no data")?;
+            let made =
+                tokio::task::spawn_blocking(move || make_exports(&snapshot, &directory, SystemClock.now())).await??;
+            println!("files made of {} datasets, {} changed within the hour and wait", made.made.len(), made.waiting);
+            return Ok(());
+        }
+        let bells = Arc::new(follow::Bells::default());
+        let mut tasks = vec![
+            tokio::spawn(follow::listen(store.clone(), bells.clone())),
+            tokio::spawn(follow::snapshot(store.clone(), live.clone(), bells)),
+            tokio::spawn(follow::compact(live.clone())),
+            tokio::spawn(keep_publishing(store.clone(), live.clone())),
+        ];
+        match directory {
+            Some(directory) => tasks.push(tokio::spawn(keep_exports(live, directory, Arc::new(SystemClock)))),
+            None => {
+                tracing::info!("no files of the export are made: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
+            }
+        }
+        tracing::info!("working");
+        signals.stop().await;
+        tracing::info!("stopping");
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        store.close().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! What `vintem work` does: it makes the files of the bulk export, and publishes events.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::time::sleep;
+use vintem_api::events::event_body;
+use vintem_api::exports::exported;
+use vintem_deliver::export::{self, Built};
+use vintem_domain::Clock;
+use vintem_domain::dates::sao_paulo_day;
+use vintem_snapshot::{LiveSnapshot, Snapshot};
+use vintem_store::Store;
+
+/// Between two looks at whether anything changed.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// To find out what changed of millions of filings takes a second: not more often than this while something waits.
+const WHILE_SOMETHING_WAITS: Duration = Duration::from_secs(60);
+/// Between two looks at whether there are events to publish.
+const BETWEEN_PUBLISHINGS: Duration = Duration::from_millis(500);
+/// So many events are published at once.
+const EVENTS_AT_ONCE: i64 = 500;
+/// A full disk is not written to the brim again and again.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(300);
+
+/// Makes files as the datasets change, for ever.
+pub async fn keep_exports(live: Arc<LiveSnapshot>, directory: PathBuf, clock: Arc<dyn Clock>) {
+    let mut made_of = None;
+    loop {
+        sleep(BETWEEN_LOOKS).await;
+        let Some(snapshot) = live.get() else { continue };
+        let now = clock.now();
+        let made_now = Some((snapshot.states().clone(), sao_paulo_day(now)));
+        if made_of == made_now {
+            continue;
+        }
+        let (began, to) = (std::time::Instant::now(), directory.clone());
+        let built = tokio::task::spawn_blocking(move || make_exports(&snapshot, &to, now)).await;
+        match built.map_err(anyhow::Error::from).and_then(|built| built.map_err(anyhow::Error::from)) {
+            Ok(Built { made, waiting, is_elsewhere }) => {
+                if !made.is_empty() {
+                    let seconds = began.elapsed().as_secs();
+                    tracing::info!(datasets = made.len(), waiting, seconds, "files of the export were made");
+                }
+                if waiting == 0 && !is_elsewhere {
+                    made_of = made_now;
+                } else {
+                    sleep(WHILE_SOMETHING_WAITS).await;
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "the files of the export could not be made");
+                sleep(AFTER_A_FAILURE).await;
+            }
+        }
+    }
+}
+
+/// Publishes events as loads write them, for ever.
+pub async fn keep_publishing(store: Store, live: Arc<LiveSnapshot>) {
+    loop {
+        match publish(&store, &live).await {
+            // There may be more.
+            Ok(published) if published > 0 => continue,
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "events wait to be published"),
+        }
+        sleep(BETWEEN_PUBLISHINGS).await;
+    }
+}
+
+/// Publishes some of the events whose rows are served, and says how many.
+pub async fn publish(store: &Store, live: &LiveSnapshot) -> vintem_store::Result<u64> {
+    let events = store.unpublished_events(EVENTS_AT_ONCE).await?;
+    if events.is_empty() {
+        return Ok(0);
+    }
+    // Read after the events, so it is as new as they are.
+    let states = store.dataset_states().await?;
+    let Some(snapshot) = live.get() else { return Ok(0) };
+    if states.iter().any(|(dataset, state)| snapshot.generation(*dataset) < state.generation) {
+        return Ok(0);
+    }
+    let bodies: Vec<(i64, String)> =
+        events.iter().map(|event| (event.sequence, event_body(&snapshot, event))).collect();
+    store.publish_events(&bodies).await
+}
+
+/// Makes the files of what changed since they were made; blocks.
+pub fn make_exports(snapshot: &Arc<Snapshot>, directory: &Path, now: DateTime<Utc>) -> export::Result<Built> {
+    export::build(directory, &exported(snapshot, sao_paulo_day(now)), now)
+}

@@ -1,0 +1,225 @@
+//! The feed of events: what is told, in which order, and how one waits for more.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use vintem_domain::Plan;
+use vintem_testkit::{TestDatabase, TestReplica, eventually};
+
+use crate::{Outcome, friday};
+
+const EVENTS: &str = "/api/v1/events";
+
+/// Writes an event as a load does.
+async fn note(connection: &mut PgConnection, kind: &str, subject: &Value) -> anyhow::Result<()> {
+    sqlx::query("insert into event (type, occurred_at, subject) values ($1, $2, $3::jsonb)")
+        .bind(kind)
+        .bind(friday())
+        .bind(subject.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Publishes what was noted, and waits until the replica has heard of it.
+async fn publish(replica: &TestReplica, key: &str) -> anyhow::Result<u64> {
+    let published = replica.publish_events().await?;
+    let last: Value = json!(replica.store()?.feed_ends().await?.last.to_string());
+    eventually("the replica knows what was published", Duration::from_secs(5), || async {
+        read(replica, key, "after=latest").await.is_ok_and(|body| body["cursor"] == last)
+    })
+    .await;
+    Ok(published)
+}
+
+async fn read(replica: &TestReplica, key: &str, query: &str) -> anyhow::Result<Value> {
+    let answer = replica.get_with(&format!("{EVENTS}?{query}"), key).await?;
+    anyhow::ensure!(answer.status() == 200, "{query}: {}", answer.status());
+    Ok(answer.json().await?)
+}
+
+fn dates(body: &Value) -> Vec<&str> {
+    body["data"].as_array().into_iter().flatten().filter_map(|event| event["data"]["date"].as_str()).collect()
+}
+
+async fn served() -> anyhow::Result<(TestDatabase, TestReplica, String)> {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start_roomy(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    eventually("the feed is known", Duration::from_secs(5), || async {
+        read(&replica, &key, "after=latest").await.is_ok()
+    })
+    .await;
+    Ok((database, replica, key))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_holds_what_the_api_shows_of_what_it_tells_of() -> Outcome {
+    let (database, replica, key) = served().await?;
+    let get = async |path: &str| -> anyhow::Result<Value> { Ok(replica.get_with(path, &key).await?.json().await?) };
+    let filing = get("/api/v1/filings?limit=1").await?["data"][0].clone();
+    let company = get("/api/v1/companies?limit=1").await?["data"][0].clone();
+    let rate = get("/api/v1/market/selic/current").await?;
+    let fx = get("/api/v1/market/fx/current?pair=EUR/BRL").await?;
+    let code: u32 = company["id"].as_str().unwrap_or_default().parse()?;
+
+    let mut connection = database.connect().await?;
+    note(&mut connection, "filing.published", &json!({"filing": filing["id"]})).await?;
+    note(&mut connection, "company.updated", &json!({"company": code})).await?;
+    note(&mut connection, "rate.published", &json!({"series": "selic", "date": rate["date"]})).await?;
+    note(&mut connection, "fx.published", &json!({"pair": "EUR/BRL", "date": fx["date"]})).await?;
+    let revised = json!({"series": "cdi", "date": "2026-11-12", "old": "14.90", "new": "14.9000"});
+    note(&mut connection, "series.revised", &revised).await?;
+    let quote = |rate: &str| json!({"buy": rate, "sell": "5.50"});
+    let revised =
+        json!({"series": "fx", "pair": "USD/BRL", "date": "2026-11-12", "old": quote("5.40"), "new": quote("5.41")});
+    note(&mut connection, "series.revised", &revised).await?;
+    note(&mut connection, "filing.published", &json!({"filing": "gone"})).await?;
+    assert_eq!(publish(&replica, &key).await?, 7);
+    assert_eq!(replica.publish_events().await?, 0, "each is published once");
+
+    let answer = replica.get_with(EVENTS, &key).await?;
+    assert_eq!(answer.headers()["cache-control"], "no-store");
+    let text = answer.text().await?;
+    assert!(text.contains("\"old\":14.90,\"new\":14.9000"), "numbers keep their characters: {text}");
+    let body: Value = serde_json::from_str(&text)?;
+    let told: Vec<(&Value, &Value)> =
+        body["data"].as_array().into_iter().flatten().map(|event| (&event["type"], &event["data"])).collect();
+    let known_at = friday().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let expected = [
+        (json!("filing.published"), filing),
+        (json!("company.updated"), company),
+        (json!("rate.published"), rate),
+        (json!("fx.published"), fx),
+        (
+            json!("series.revised"),
+            json!({"series": "cdi", "date": "2026-11-12", "old": 14.9, "new": 14.9, "known_at": known_at}),
+        ),
+        (
+            json!("series.revised"),
+            json!({"series": "fx", "pair": "USD/BRL", "date": "2026-11-12", "old": {"buy": 5.4, "sell": 5.5},
+                   "new": {"buy": 5.41, "sell": 5.5}, "known_at": known_at}),
+        ),
+        (json!("filing.published"), json!({"filing": "gone"})),
+    ];
+    let expected: Vec<(&Value, &Value)> = expected.iter().map(|(kind, data)| (kind, data)).collect();
+    assert_eq!(told, expected);
+    for event in body["data"].as_array().into_iter().flatten() {
+        assert!(event["id"].as_str().is_some_and(|id| id.starts_with("evt_")), "{event}");
+        assert_eq!(event["timestamp"], json!(known_at));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_read_on_from_a_cursor_in_one_order_and_by_type() -> Outcome {
+    let (database, replica, key) = served().await?;
+    let mut connection = database.connect().await?;
+    let mut all = Vec::new();
+    for number in 0..30u32 {
+        let (kind, date) =
+            (["rate.published", "series.revised"][number as usize % 2], format!("2026-01-{:02}", number + 1));
+        note(&mut connection, kind, &json!({"series": "selic", "date": date, "old": "1", "new": "2"})).await?;
+        all.push(date);
+    }
+    let beginning = read(&replica, &key, "after=latest").await?["cursor"].as_str().unwrap_or_default().to_owned();
+    publish(&replica, &key).await?;
+
+    let (mut cursor, mut read_dates) = (beginning.clone(), Vec::new());
+    for turn in 0..4 {
+        let body = read(&replica, &key, &format!("after={cursor}&limit=8")).await?;
+        read_dates.extend(dates(&body).into_iter().map(str::to_owned));
+        cursor = body["cursor"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(body["has_more"], json!(turn < 3));
+    }
+    assert_eq!(read_dates, all);
+    assert_eq!(read(&replica, &key, "").await?["data"].as_array().map(Vec::len), Some(20), "from the oldest on");
+    let revised = read(&replica, &key, &format!("after={beginning}&types=series.revised&limit=1000")).await?;
+    assert_eq!(dates(&revised), all.iter().skip(1).step_by(2).map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(revised["cursor"], json!(cursor), "what is of no interest is passed over as well");
+    let none = read(&replica, &key, &format!("after={beginning}&types=fx.published,company.updated")).await?;
+    assert_eq!((&none["data"], &none["cursor"]), (&json!([]), &json!(cursor)));
+
+    for query in ["after=abc", "after=-1", "after=99999999", "after=", "types=nothing", "types=", "wait=x", "limit=0"] {
+        let answer = replica.get_with(&format!("{EVENTS}?{query}"), &key).await?;
+        assert_eq!(answer.status(), 400, "{query}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_behind_what_is_kept_is_told_so_and_who_is_not_reads_on() -> Outcome {
+    let (database, replica, key) = served().await?;
+    let mut connection = database.connect().await?;
+    for day in 1..=3 {
+        note(&mut connection, "rate.published", &json!({"series": "selic", "date": format!("2026-02-{day:02}")}))
+            .await?;
+    }
+    publish(&replica, &key).await?;
+    sqlx::query("update event set occurred_at = now() - interval '31 days' where position = 1")
+        .execute(&mut connection)
+        .await?;
+    assert_eq!(replica.store()?.prune_events().await?, 1);
+    eventually("the replica knows that it is gone", Duration::from_secs(5), || async {
+        replica.get_with(&format!("{EVENTS}?after=0"), &key).await.is_ok_and(|answer| answer.status() == 410)
+    })
+    .await;
+    let expired: Value = replica.get_with(&format!("{EVENTS}?after=0"), &key).await?.json().await?;
+    assert_eq!(expired["error"], "cursor_expired");
+    assert_eq!(dates(&read(&replica, &key, "after=1").await?), ["2026-02-02", "2026-02-03"]);
+    assert_eq!(dates(&read(&replica, &key, "").await?), ["2026-02-02", "2026-02-03"]);
+    // Another replica has not seen the first one at all.
+    let other = TestReplica::start_roomy(&database, friday()).await?;
+    eventually("the other knows the feed", Duration::from_secs(5), || async {
+        read(&other, &key, "after=1").await.is_ok_and(|body| dates(&body) == ["2026-02-02", "2026-02-03"])
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_is_answered_when_something_happens_when_its_time_is_up_or_when_the_replica_ends() -> Outcome
+{
+    let (database, mut replica, key) = served().await?;
+    let mut connection = database.connect().await?;
+    let url = replica.url(&format!("{EVENTS}?after=latest&wait=30"));
+    let wait = |url: String| {
+        let request = replica.http.get(url).header("X-API-Key", &key);
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let answer = request.send().await?;
+            let status = answer.status().as_u16();
+            let body: Value = answer.json().await?;
+            anyhow::Ok((began.elapsed(), status, body))
+        })
+    };
+    // As many as a key has at once, and one more, which does not wait.
+    let waiting: Vec<_> = (0..8).map(|_| wait(url.clone())).collect();
+    eventually("all places are taken", Duration::from_secs(5), || async {
+        let began = Instant::now();
+        wait(replica.url(&format!("{EVENTS}?after=latest&wait=1"))).await.is_ok() && began.elapsed().as_millis() < 900
+    })
+    .await;
+    note(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-03-02"})).await?;
+    replica.publish_events().await?;
+    for call in waiting {
+        let (waited, status, body) = call.await??;
+        assert!(waited < Duration::from_secs(20), "{waited:?}");
+        assert_eq!((status, dates(&body)), (200, vec!["2026-03-02"]));
+    }
+    let (waited, _, body) = wait(replica.url(&format!("{EVENTS}?after=latest&wait=1"))).await??;
+    assert!(waited >= Duration::from_millis(900), "{waited:?}");
+    assert_eq!((&body["data"], &body["has_more"]), (&json!([]), &json!(false)));
+    let cursor = body["cursor"].clone();
+
+    // Its head is sent at once, its body when there is something to say.
+    let under_way = replica.http.get(replica.url(&format!("{EVENTS}?after=latest&wait=30"))).header("X-API-Key", &key);
+    let under_way = under_way.send().await?;
+    let began = Instant::now();
+    replica.replica.stop().await;
+    let ended: Value = under_way.json().await?;
+    assert_eq!((&ended["data"], &ended["cursor"]), (&json!([]), &cursor));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    Ok(())
+}
