@@ -39,12 +39,14 @@ pub async fn keep_exports(live: Arc<LiveSnapshot>, directory: PathBuf, clock: Ar
         let (began, to) = (std::time::Instant::now(), directory.clone());
         let built = tokio::task::spawn_blocking(move || make_exports(&snapshot, &to, now)).await;
         match built.map_err(anyhow::Error::from).and_then(|built| built.map_err(anyhow::Error::from)) {
-            Ok(Built { made, waiting, is_elsewhere }) => {
+            Ok(Built { made, failed, waiting, is_elsewhere }) => {
                 if !made.is_empty() {
                     let seconds = began.elapsed().as_secs();
                     tracing::info!(datasets = made.len(), waiting, seconds, "files of the export were made");
                 }
-                if waiting == 0 && !is_elsewhere {
+                if !failed.is_empty() {
+                    sleep(AFTER_A_FAILURE).await;
+                } else if waiting == 0 && !is_elsewhere {
                     made_of = made_now;
                 } else {
                     sleep(WHILE_SOMETHING_WAITS).await;

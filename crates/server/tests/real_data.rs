@@ -83,6 +83,7 @@ async fn every_value_of_every_series_is_served_as_it_was_published() -> Outcome 
     println!("values_compared: {compared}");
     println!("differences: {}", differences.len());
     assert!(differences.is_empty(), "{differences:#?}");
+    assert_eq!(replica.make_exports()?.failed, Vec::<String>::new(), "every value fits into its column");
     Ok(())
 }
 
@@ -216,6 +217,7 @@ async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Ou
     println!("rates_compared: {}", expected.len());
     println!("differences: {}", differences.len());
     assert!(!expected.is_empty() && differences.is_empty(), "{differences:#?}");
+    assert_eq!(replica.make_exports()?.failed, Vec::<String>::new(), "every rate fits into its column");
     Ok(())
 }
 

@@ -30,6 +30,8 @@ const LOCK: &str = "lock";
 pub struct Built {
     /// The datasets whose files were made.
     pub made: Vec<String>,
+    /// Those whose files could not be made; what was made of them before stays.
+    pub failed: Vec<String>,
     /// How many changed less than an hour after theirs were made.
     pub waiting: usize,
     /// True where another process is at it.
@@ -46,7 +48,11 @@ pub fn build(directory: &Path, datasets: &[Exported], now: DateTime<Utc>) -> Res
         Err(fs::TryLockError::WouldBlock) => return Ok(Built { is_elsewhere: true, ..Built::default() }),
         Err(fs::TryLockError::Error(error)) => return Err(error.into()),
     }
-    let before = read_manifest(directory)?.unwrap_or_default();
+    let before = read_manifest(directory).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the manifest of another version, or a damaged one, is written anew");
+        None
+    });
+    let before = before.unwrap_or_default();
     let mut built = Built::default();
     let mut after = Manifest::default();
     for dataset in datasets {
@@ -59,8 +65,18 @@ pub fn build(directory: &Path, datasets: &[Exported], now: DateTime<Utc>) -> Res
             after.datasets.push(held.clone());
             continue;
         }
-        after.datasets.push(make(directory, dataset, now)?);
-        built.made.push(dataset.name.clone());
+        match make(directory, dataset, now) {
+            Ok(made) => {
+                after.datasets.push(made);
+                built.made.push(dataset.name.clone());
+            }
+            Err(error) => {
+                tracing::error!(dataset = dataset.name, %error, "files of the export could not be made");
+                after.datasets.extend(held.cloned());
+                built.failed.push(dataset.name.clone());
+                continue;
+            }
+        }
         // What is ready need not wait for the rest.
         let rest = before.datasets.iter().filter(|entry| !after.datasets.iter().any(|made| made.name == entry.name));
         let datasets = after.datasets.iter().chain(rest).cloned().collect();
@@ -272,7 +288,7 @@ fn stored_names(manifest: &Manifest) -> HashSet<String> {
 mod tests {
     use std::io::Read;
 
-    use vintem_domain::Dataset;
+    use vintem_domain::{Dataset, Decimal};
 
     use super::super::ExportDirectory;
     use super::*;
@@ -379,6 +395,31 @@ mod tests {
         file.set_modified(SystemTime::now() - KEPT - Duration::from_secs(60)).unwrap();
         build(&directory.0, &[numbers("a", "2", 1000)], noon()).unwrap();
         assert_eq!(directory.names(), names);
+    }
+
+    #[test]
+    fn one_that_cannot_be_written_leaves_the_others_and_its_own_old_files() {
+        let too_fine = || Exported {
+            table: Box::new(|| {
+                Table::of("rates", vec![Column::decimal("rate", 1)], vec![Decimal::new(155, 2)], |rate, cells| {
+                    cells.decimal(Some(*rate));
+                })
+            }),
+            ..numbers("a", "2", 0)
+        };
+        let directory = Directory::new();
+        let none = build(&directory.0, &[too_fine(), numbers("b", "1", 2)], noon()).unwrap();
+        assert_eq!((none.made, none.failed), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        build(&directory.0, &[numbers("a", "1", 3), numbers("b", "1", 2)], noon()).unwrap();
+        let later = build(&directory.0, &[too_fine(), numbers("b", "1", 2)], noon() + TimeDelta::hours(2)).unwrap();
+        assert_eq!(later.failed, ["a"]);
+        let manifest = read_manifest(&directory.0).unwrap().unwrap();
+        assert_eq!(manifest.file("a.parquet").unwrap().0.rows, 3);
+        let unfinished = directory.names().into_iter().filter(|name| name.starts_with('.')).count();
+        assert_eq!(unfinished, 0);
+
+        fs::write(directory.0.join(MANIFEST), "{\"of\": \"another version\"}").unwrap();
+        assert_eq!(build(&directory.0, &[numbers("b", "1", 2)], noon()).unwrap().made, ["b"]);
     }
 
     #[test]

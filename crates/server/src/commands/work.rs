@@ -40,6 +40,7 @@ impl WorkCommand {
             let snapshot = live.get().context("there is no data")?;
             let made =
                 tokio::task::spawn_blocking(move || make_exports(&snapshot, &directory, SystemClock.now())).await??;
+            anyhow::ensure!(made.failed.is_empty(), "files of {} could not be made", made.failed.join(", "));
             println!("files made of {} datasets, {} changed within the hour and wait", made.made.len(), made.waiting);
             return Ok(());
         }
