@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::SeekFrom;
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -18,6 +17,7 @@ use vintem_domain::{Dataset, Problem};
 
 use super::status::instant;
 use super::{AppState, Handlers};
+use crate::App;
 use crate::answer::{AsItIs, Tag, cache_control, is_held};
 use crate::caller::Caller;
 use crate::problem::Refusal;
@@ -60,7 +60,7 @@ pub fn handlers() -> Handlers {
 
 async fn list_exports(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
     let snapshot = app.snapshot()?;
-    let manifest = aside(&app.exports, ExportDirectory::manifest).await?.ok_or(NOT_MADE_YET)?;
+    let manifest = aside(&app, ExportDirectory::manifest).await?.unwrap_or_default();
     // Of all of them, so it is kept by nobody as if it followed from the snapshot alone.
     let datasets: Vec<Dataset> = Dataset::all().collect();
     let made_at: Vec<_> = manifest.datasets.iter().map(|entry| (&entry.name, entry.generated_at)).collect();
@@ -95,14 +95,12 @@ fn body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m> {
     ExportsBody { data: manifest.datasets.iter().map(entry).collect(), total: manifest.datasets.len() }
 }
 
-const NOT_MADE_YET: Refusal = Refusal(Problem::NeverLoaded { dataset: "export" });
-
-/// Asks the disk where nobody else waits for it.
+/// Asks the disk where nobody else waits for it. Where there is no directory, there is nothing.
 async fn aside<T: Send + 'static>(
-    exports: &Option<Arc<ExportDirectory>>,
-    ask: impl FnOnce(&ExportDirectory) -> Result<T, ExportError> + Send + 'static,
-) -> Result<T, Refusal> {
-    let exports = exports.clone().ok_or(NOT_MADE_YET)?;
+    app: &App,
+    ask: impl FnOnce(&ExportDirectory) -> Result<Option<T>, ExportError> + Send + 'static,
+) -> Result<Option<T>, Refusal> {
+    let Some(exports) = app.exports.clone() else { return Ok(None) };
     let asked = tokio::task::spawn_blocking(move || ask(&exports)).await;
     let failed = match asked {
         Ok(Ok(answer)) => return Ok(answer),
@@ -120,14 +118,7 @@ async fn get_export(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let Path(name) = name.map_err(|_| Problem::NoSuchExport)?;
-    let opened = aside(&app.exports, move |exports| {
-        let is_made = exports.manifest()?.is_some();
-        Ok((is_made, exports.open(&name)?))
-    });
-    let (is_made, opened) = opened.await?;
-    if !is_made {
-        return Err(NOT_MADE_YET);
-    }
+    let opened = aside(&app, move |exports| exports.open(&name)).await?;
     let (entry, file, opened) = opened.ok_or(Problem::NoSuchExport)?;
     send(&caller, &headers, &entry, &file, opened).await
 }
