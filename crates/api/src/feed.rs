@@ -29,6 +29,8 @@ pub struct Reach {
 pub struct Feed {
     reach: watch::Sender<Reach>,
     held: RwLock<Held>,
+    /// One at a time reads on, so that nothing is held twice.
+    reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,7 @@ impl Feed {
 
     /// Reads what was published since it was last called.
     pub async fn refresh(&self, store: &Store) -> Result<()> {
+        let _reading = self.reading.lock().await;
         let ends = store.feed_ends().await?;
         let known = self.reach.borrow().last.filter(|known| *known <= ends.last);
         // At the start, or where the database is another one, the newest are enough.

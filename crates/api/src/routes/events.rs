@@ -49,13 +49,18 @@ struct Asked {
 async fn list_events(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
     let (after, kinds) = (query.value("after")?, kinds(&query)?);
     let (limit, wait) = (query.limit(MOST_EVENTS)?, query.wait()?);
-    let reach = *app.feed.watch().borrow();
+    let cursor = after.filter(|after| *after != "latest").map(position).transpose()?;
+    let mut reach = *app.feed.watch().borrow();
+    // Another replica may have told of more than this one has heard of.
+    if reach.last.is_none_or(|last| cursor.is_some_and(|cursor| cursor > last)) {
+        app.feed.refresh(&app.store).await?;
+        reach = *app.feed.watch().borrow();
+    }
     let last = reach.last.ok_or(Problem::DependencyAway)?;
-    let after = match after {
-        None => reach.forgotten,
-        Some("latest") => last,
-        Some(text) => position(text, last)?,
-    };
+    if cursor.is_some_and(|cursor| cursor > last) {
+        return Ok(not_a_cursor()?);
+    }
+    let after = cursor.unwrap_or(if after.is_some() { last } else { reach.forgotten });
     if after < reach.forgotten {
         return Err(Refusal(Problem::CursorExpired));
     }
@@ -84,15 +89,16 @@ fn kinds(query: &Query) -> Result<Option<Vec<&'static str>>, Problem> {
 }
 
 /// A cursor is a position that we gave.
-fn position(text: &str, last: i64) -> Result<i64, Problem> {
+fn position(text: &str) -> Result<i64, Problem> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse::<i64>() {
-        Ok(position) if is_number && position <= last => Ok(position),
-        _ => refuse(
-            "after",
-            Text::new("be a cursor that we gave, or `latest`", "ser um cursor dado por nós, ou `latest`"),
-        ),
+    match text.parse() {
+        Ok(position) if is_number => Ok(position),
+        _ => not_a_cursor(),
     }
+}
+
+fn not_a_cursor<T>() -> Result<T, Problem> {
+    refuse("after", Text::new("be a cursor that we gave, or `latest`", "ser um cursor dado por nós, ou `latest`"))
 }
 
 /// What there is now: from memory, or for who is far behind from Postgres.

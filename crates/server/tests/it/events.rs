@@ -141,6 +141,15 @@ async fn events_are_read_on_from_a_cursor_in_one_order_and_by_type() -> Outcome 
     let none = read(&replica, &key, &format!("after={beginning}&types=fx.published,company.updated")).await?;
     assert_eq!((&none["data"], &none["cursor"]), (&json!([]), &json!(cursor)));
 
+    // As if another replica had told of it: whoever has a cursor is not refused because this one has not heard yet.
+    for turn in 0..10 {
+        note(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-01-31"})).await?;
+        assert_eq!(replica.publish_events().await?, 1);
+        let last = replica.store()?.feed_ends().await?.last;
+        let body = read(&replica, &key, &format!("after={last}")).await?;
+        assert_eq!((&body["data"], &body["cursor"]), (&json!([]), &json!(last.to_string())), "turn {turn}");
+    }
+
     for query in ["after=abc", "after=-1", "after=99999999", "after=", "types=nothing", "types=", "wait=x", "limit=0"] {
         let answer = replica.get_with(&format!("{EVENTS}?{query}"), &key).await?;
         assert_eq!(answer.status(), 400, "{query}");
