@@ -119,6 +119,31 @@ exports FILINGS="300000":
     cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-export
     checks/with-engines checks/exports target/release/vintem {{FILINGS}}
 
+# One new filing for very many webhooks, by one worker to loopback receivers; also beside a receiver that is dead
+fan-out SUBSCRIPTIONS="10000":
+    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin webhook-trials
+    checks/with-engines target/release/webhook-trials fan-out --vintem target/release/vintem --subscriptions {{SUBSCRIPTIONS}} --most-p99-ratio 1.1
+
+# Loads killed at random moments: never a value without its event, nor an event without its value
+outbox TRIALS="1000":
+    cargo build --release -p vintem-testkit --bin webhook-trials
+    checks/with-engines target/release/webhook-trials outbox --trials {{TRIALS}}
+
+# 5,000 events for 20 webhooks while workers are killed 50 times and PostgreSQL four times: none lost
+deliveries KILLS="50":
+    VINTEM_DELIVERY_KILLS={{KILLS}} checks/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture deliveries::
+
+# Where webhooks may lead, in a network of its own in which every address arrives at a canary (as root)
+address-guard:
+    cargo nextest run --cargo-profile ci --no-run
+    checks/address-guard target/ci/vintem
+
+# Run the examples of the guides
+guides:
+    cargo nextest run --cargo-profile ci --no-run
+    checks/guides --install
+    checks/with-engines checks/guides target/ci/vintem
+
 # Open CSV for Brazilian spreadsheets in LibreOffice and look at the cells
 spreadsheet:
     cargo nextest run --cargo-profile ci --no-run

@@ -6,9 +6,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use vintem_domain::Pair;
 use vintem_domain::dates::sao_paulo_day;
 use vintem_domain::decimal::parse_exact;
-use vintem_domain::event::EventKind;
+use vintem_domain::event::{EventKind, WEBHOOK_TEST};
+use vintem_domain::webhook::Topic;
 use vintem_snapshot::Snapshot;
-use vintem_store::events::UnpublishedEvent;
+use vintem_store::events::{Publication, UnpublishedEvent};
 
 use crate::number::Number;
 use crate::routes::companies::CompanyBody;
@@ -45,6 +46,11 @@ enum Told {
 }
 
 #[derive(Serialize)]
+struct TestData<'t> {
+    webhook_id: &'t str,
+}
+
+#[derive(Serialize)]
 struct RevisedBody {
     series: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,8 +79,9 @@ impl Told {
 }
 
 /// The event as callers get it, from a snapshot that has what it tells of.
-pub fn event_body(snapshot: &Snapshot, event: &UnpublishedEvent) -> String {
-    let subject = serde_json::from_str(&event.subject).ok();
+pub fn publication(snapshot: &Snapshot, event: &UnpublishedEvent) -> Publication {
+    let subject: Option<Subject> = serde_json::from_str(&event.subject).ok();
+    let topic = subject.as_ref().map(|subject| topic(snapshot, subject)).unwrap_or_default();
     let told = subject.and_then(|subject| data(snapshot, event, subject));
     // What is gone again since is told of as it was noted.
     let noted = || RawValue::from_string(event.subject.clone()).ok();
@@ -83,6 +90,30 @@ pub fn event_body(snapshot: &Snapshot, event: &UnpublishedEvent) -> String {
         r#type: &event.kind,
         timestamp: instant(event.occurred_at),
         data: told.or_else(noted).unwrap_or_default(),
+    };
+    let body = serde_json::to_string(&body).expect("bodies have text keys only");
+    Publication { sequence: event.sequence, body, topic }
+}
+
+fn topic(snapshot: &Snapshot, subject: &Subject) -> Topic {
+    let filings = snapshot.filings().zip(subject.filing.as_deref());
+    let filing = filings.and_then(|(filings, id)| Some(filings.get(filings.by_id(id)?).filing));
+    let company = subject.company.or_else(|| filing.as_ref().map(|filing| filing.company_id));
+    Topic {
+        company: company.map(|company| company.to_string()),
+        category: filing.map(|filing| filing.category.to_owned()),
+        series: subject.series.clone(),
+        pair: subject.pair.clone(),
+    }
+}
+
+/// What a webhook is sent when its owner tries it.
+pub fn test_body(event: &str, webhook: &str, now: DateTime<Utc>) -> String {
+    let body = EventBody {
+        id: event,
+        r#type: WEBHOOK_TEST,
+        timestamp: instant(now),
+        data: raw(&TestData { webhook_id: webhook }).unwrap_or_default(),
     };
     serde_json::to_string(&body).expect("bodies have text keys only")
 }

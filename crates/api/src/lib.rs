@@ -38,6 +38,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, Predicate};
 use vintem_deliver::export::ExportDirectory;
+use vintem_deliver::webhook::{AddressGuard, SecretBox};
 use vintem_domain::Clock;
 use vintem_domain::plan::Limits;
 use vintem_domain::route::route;
@@ -65,6 +66,10 @@ pub struct ApiSettings {
     pub most_in_flight: usize,
     /// Where the files of the bulk export are, if anywhere.
     pub export_directory: Option<PathBuf>,
+    /// Where webhooks may lead.
+    pub webhook_guard: AddressGuard,
+    /// What their secrets are sealed with.
+    pub webhook_secrets: SecretBox,
 }
 
 /// Everything that answering needs.

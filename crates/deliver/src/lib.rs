@@ -1,6 +1,8 @@
-//! What is handed out as a whole: tables as CSV, NDJSON and Parquet, and the files of the bulk export.
+//! What leaves the house: tables as CSV, NDJSON and Parquet, the files of the bulk export, and webhooks.
 //!
-//! It knows no SQL and no HTTP. What the rows are is said by whoever has them; here is how they are written and kept.
+//! It knows no SQL and answers no request. What the rows and the events are is said by whoever has them; here is how they
+//! are written, kept and sent.
 
 pub mod export;
 pub mod table;
+pub mod webhook;

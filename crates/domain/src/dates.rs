@@ -1,6 +1,7 @@
 //! Dates as they are asked for and served: ranges, São Paulo's day, months.
 
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Offset, TimeZone, Utc};
 use chrono_tz::America::Sao_Paulo;
@@ -80,6 +81,15 @@ pub fn month_end(day: NaiveDate) -> NaiveDate {
     month_start(day) + Months::new(1) - Days::new(1)
 }
 
+/// What a `Retry-After` asks for: seconds, or a date.
+pub fn retry_after(text: &str, now: DateTime<Utc>) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = DateTime::parse_from_rfc2822(text.trim()).ok()?;
+    Some((at.to_utc() - now).to_std().unwrap_or(Duration::ZERO))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +144,14 @@ mod tests {
     fn months_end() {
         assert_eq!(month_end(day("2024-02-01")), day("2024-02-29"));
         assert_eq!(month_end(day("2026-12-01")), day("2026-12-31"));
+    }
+
+    #[test]
+    fn a_wait_is_read_in_seconds_and_as_a_date() {
+        let now = DateTime::parse_from_rfc3339("2026-11-13T18:00:00Z").unwrap().to_utc();
+        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("Fri, 13 Nov 2026 18:00:09 GMT", now), Some(Duration::from_secs(9)));
+        assert_eq!(retry_after("Fri, 13 Nov 2026 17:00:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon", now), None);
     }
 }

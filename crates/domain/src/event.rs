@@ -1,6 +1,8 @@
 //! What there is to tell of: the kinds of events.
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+use crate::webhook::Filter;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
     FilingPublished,
     CompanyUpdated,
@@ -8,6 +10,9 @@ pub enum EventKind {
     FxPublished,
     SeriesRevised,
 }
+
+/// What a webhook is sent when its owner asks to try it; never published.
+pub const WEBHOOK_TEST: &str = "webhook.test";
 
 impl EventKind {
     pub const ALL: [Self; 5] =
@@ -26,5 +31,16 @@ impl EventKind {
 
     pub fn from_id(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.id() == id)
+    }
+
+    /// Whether events of this kind have what this filter looks at.
+    pub const fn has(self, filter: Filter) -> bool {
+        match self {
+            Self::FilingPublished => matches!(filter, Filter::Companies | Filter::Categories),
+            Self::CompanyUpdated => matches!(filter, Filter::Companies),
+            Self::RatePublished => matches!(filter, Filter::Series),
+            Self::FxPublished => matches!(filter, Filter::Pairs),
+            Self::SeriesRevised => matches!(filter, Filter::Series | Filter::Pairs),
+        }
     }
 }

@@ -26,6 +26,7 @@ pub mod route;
 pub mod series;
 pub mod text;
 pub mod usage;
+pub mod webhook;
 
 pub use address::AddressBucket;
 pub use calendar::Calendar;

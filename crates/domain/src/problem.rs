@@ -4,6 +4,7 @@
 
 use crate::lang::{Lang, Text};
 use crate::plan::Plan;
+use crate::webhook::MOST_WEBHOOKS;
 
 /// The closed list of `error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -119,6 +120,11 @@ pub enum Problem {
     NoSuchFiling,
     NoSuchSeries,
     NoSuchExport,
+    NoSuchWebhook,
+    NoSuchDelivery,
+    TooManyWebhooks,
+    /// Nothing is sent to a webhook that is paused or disabled.
+    WebhookNotActive,
     /// A part of a file that lies behind its end.
     NoSuchRange {
         bytes: u64,
@@ -159,6 +165,8 @@ impl Problem {
             | Self::UnknownPair { .. }
             | Self::AddressTooLong
             | Self::NoSuchRange { .. }
+            | Self::TooManyWebhooks
+            | Self::WebhookNotActive
             | Self::TwoKeys => Code::BadRequest,
             Self::KeyRequired => Code::Unauthorized,
             Self::InvalidKey => Code::InvalidApiKey,
@@ -168,6 +176,8 @@ impl Problem {
             | Self::NoSuchFiling
             | Self::NoSuchSeries
             | Self::NoSuchExport
+            | Self::NoSuchWebhook
+            | Self::NoSuchDelivery
             | Self::NothingUntil { .. } => Code::NotFound,
             Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::CursorExpired => Code::CursorExpired,
@@ -239,6 +249,10 @@ impl Problem {
             Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
             Self::NothingUntil { first } => format!("There is no value on or before this day; the first is of {first}."),
             Self::NoSuchExport => "There is no file of this name. /api/v1/export lists those that there are.".into(),
+            Self::NoSuchWebhook => "Your key has no webhook of this id. /api/v1/webhooks lists those that it has.".into(),
+            Self::NoSuchDelivery => "This webhook has no delivery of this id; they are kept for 30 days. Its path with /deliveries lists them.".into(),
+            Self::TooManyWebhooks => format!("A key has at most {MOST_WEBHOOKS} webhooks. Delete one that you do not need."),
+            Self::WebhookNotActive => "Nothing is sent to this webhook: it is paused or disabled. Set its status to active first.".into(),
             Self::NoSuchRange { bytes } => format!("The file has {bytes} bytes: nothing of it lies within the range asked for."),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
@@ -288,6 +302,10 @@ impl Problem {
             Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
             Self::NothingUntil { first } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first}."),
             Self::NoSuchExport => "Não há arquivo com este nome. /api/v1/export lista os que existem.".into(),
+            Self::NoSuchWebhook => "Sua chave não tem webhook com este id. /api/v1/webhooks lista os que ela tem.".into(),
+            Self::NoSuchDelivery => "Este webhook não tem entrega com este id; elas são guardadas por 30 dias. O caminho dele com /deliveries as lista.".into(),
+            Self::TooManyWebhooks => format!("Uma chave tem no máximo {MOST_WEBHOOKS} webhooks. Apague um de que não precise."),
+            Self::WebhookNotActive => "Nada é enviado a este webhook: ele está pausado ou desativado. Antes, mude o status para active.".into(),
             Self::NoSuchRange { bytes } => format!("O arquivo tem {bytes} bytes: nada dele está no intervalo pedido."),
             Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),

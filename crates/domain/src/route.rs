@@ -48,11 +48,12 @@ pub enum Feature {
     Export,
     Csv,
     Events,
+    Webhooks,
 }
 
 impl Feature {
     /// In the order in which they are listed.
-    pub const SOLD: [Self; 9] = [
+    pub const SOLD: [Self; 10] = [
         Self::Market,
         Self::Calendar,
         Self::Companies,
@@ -62,6 +63,7 @@ impl Feature {
         Self::Export,
         Self::Csv,
         Self::Events,
+        Self::Webhooks,
     ];
 
     pub const fn sentence(self) -> Text {
@@ -97,6 +99,10 @@ impl Feature {
                 "Events: what is new, in order, to be read on from where one was",
                 "Eventos: o que é novo, em ordem, para continuar de onde se parou",
             ),
+            Self::Webhooks => Text::new(
+                "Webhooks: signed, filtered, tried again for more than a day, with a log and replay",
+                "Webhooks: assinados, com filtros, repetidos por mais de um dia, com registro e reenvio",
+            ),
             Self::Csv => Text::new(
                 "Every list as CSV, also as Brazilian spreadsheets read it; up to 1,000,000 filings at once",
                 "Todas as listas em CSV, também como as planilhas brasileiras o leem; até 1.000.000 de documentos de uma vez",
@@ -116,6 +122,7 @@ impl Feature {
             Self::Export => Text::new("No bulk export", "Sem exportação em massa"),
             Self::Csv => Text::new("No CSV of lists", "Sem CSV das listas"),
             Self::Events => Text::new("No events", "Sem eventos"),
+            Self::Webhooks => Text::new("No webhooks", "Sem webhooks"),
         }
     }
 
@@ -148,6 +155,11 @@ const fn get(operation: &'static str, path: &'static str, plan: Plan, feature: F
 
 const fn post(operation: &'static str, path: &'static str, plan: Plan, feature: Feature) -> Route {
     Route { operation, method: Method::Post, path, plan, charge: Charge::Quota, feature }
+}
+
+/// What the owner of a webhook does with it.
+const fn webhook(operation: &'static str, method: Method, path: &'static str) -> Route {
+    Route { operation, method, path, plan: Plan::Platinum, charge: Charge::Quota, feature: Feature::Webhooks }
 }
 
 /// What the owner of a key does with it: with a key of any plan.
@@ -207,6 +219,15 @@ pub const ROUTES: &[Route] = &[
     get("list_exports", "/api/v1/export", Plan::Gold, Feature::Export),
     get("get_export", "/api/v1/export/{file}", Plan::Gold, Feature::Export),
     get("list_events", "/api/v1/events", Plan::Platinum, Feature::Events),
+    webhook("create_webhook", Method::Post, "/api/v1/webhooks"),
+    webhook("list_webhooks", Method::Get, "/api/v1/webhooks"),
+    webhook("get_webhook", Method::Get, "/api/v1/webhooks/{id}"),
+    webhook("update_webhook", Method::Patch, "/api/v1/webhooks/{id}"),
+    webhook("delete_webhook", Method::Delete, "/api/v1/webhooks/{id}"),
+    webhook("test_webhook", Method::Post, "/api/v1/webhooks/{id}/test"),
+    webhook("rotate_webhook", Method::Post, "/api/v1/webhooks/{id}/rotate"),
+    webhook("list_deliveries", Method::Get, "/api/v1/webhooks/{id}/deliveries"),
+    webhook("replay_delivery", Method::Post, "/api/v1/webhooks/{id}/deliveries/{delivery}/replay"),
     get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service),
     post("register_key", "/api/v1/plans/register", Plan::Free, Feature::Service),
     get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service),
@@ -390,7 +411,8 @@ mod tests {
                 "No historical data (from Gold on)",
                 "No bulk export (from Gold on)",
                 "No CSV of lists (from Platinum on)",
-                "No events (from Platinum on)"
+                "No events (from Platinum on)",
+                "No webhooks (from Platinum on)"
             ]
         );
         assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 4);

@@ -60,6 +60,7 @@ pub enum RouteGroup {
     Search,
     Export,
     Events,
+    Webhooks,
     Plans,
     Keys,
     Status,
@@ -68,7 +69,7 @@ pub enum RouteGroup {
 }
 
 impl RouteGroup {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Market,
         Self::Calendar,
         Self::Companies,
@@ -76,6 +77,7 @@ impl RouteGroup {
         Self::Search,
         Self::Export,
         Self::Events,
+        Self::Webhooks,
         Self::Plans,
         Self::Keys,
         Self::Status,
@@ -91,6 +93,7 @@ impl RouteGroup {
             Self::Search => "search",
             Self::Export => "export",
             Self::Events => "events",
+            Self::Webhooks => "webhooks",
             Self::Plans => "plans",
             Self::Keys => "keys",
             Self::Status => "status",

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use vintem_domain::VERSION;
+use vintem_domain::dates::retry_after;
 use vintem_store::load::{Fetch, RawBody, Received};
 
 /// Connecting to a host that is there takes a second at most.
@@ -242,15 +243,6 @@ pub fn archived(bytes: &[u8]) -> RawBody {
     RawBody { sha256: Sha256::digest(bytes).into(), size: bytes.len(), compressed }
 }
 
-/// Seconds, or a date.
-fn retry_after(text: &str, now: DateTime<Utc>) -> Option<Duration> {
-    if let Ok(seconds) = text.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = DateTime::parse_from_rfc2822(text.trim()).ok()?;
-    Some((at.to_utc() - now).to_std().unwrap_or(Duration::ZERO))
-}
-
 /// An error with its causes, without the address, which is said already.
 fn described(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() { "does not answer in time".to_owned() } else { "cannot be read".to_owned() };
@@ -265,15 +257,6 @@ fn described(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_wait_is_read_in_seconds_and_as_a_date() {
-        let now = DateTime::parse_from_rfc3339("2026-11-13T18:00:00Z").unwrap().to_utc();
-        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("Fri, 13 Nov 2026 18:00:09 GMT", now), Some(Duration::from_secs(9)));
-        assert_eq!(retry_after("Fri, 13 Nov 2026 17:00:00 GMT", now), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", now), None);
-    }
 
     #[test]
     fn what_is_archived_can_be_read_again() {

@@ -18,7 +18,7 @@ enum Command {
     Up(serve::UpCommand),
     /// Serve the API and the pages
     Serve(serve::ServeCommand),
-    /// Make the files of the bulk export, and publish events
+    /// Make the files of the bulk export, publish events, and deliver them to webhooks
     Work(work::WorkCommand),
     /// Bring the database to this version's schema
     Migrate(migrate::MigrateCommand),

@@ -34,6 +34,7 @@ pub struct Bells {
     keys: Notify,
     generations: Notify,
     events: Notify,
+    pub deliveries: Notify,
 }
 
 /// Rings when Postgres notifies.
@@ -45,10 +46,12 @@ pub async fn listen(store: Store, bells: Arc<Bells>) {
                     Ok(Notice::Keys) => bells.keys.notify_one(),
                     Ok(Notice::Generation) => bells.generations.notify_one(),
                     Ok(Notice::Events) => bells.events.notify_one(),
+                    Ok(Notice::Deliveries) => bells.deliveries.notify_one(),
                     Ok(Notice::Reconnected) => {
                         bells.keys.notify_one();
                         bells.generations.notify_one();
                         bells.events.notify_one();
+                        bells.deliveries.notify_one();
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the channel to Postgres was cut");

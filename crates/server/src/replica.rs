@@ -33,6 +33,7 @@ pub struct Replica {
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
     app: Arc<App>,
+    bells: Arc<follow::Bells>,
     stop: watch::Sender<bool>,
     server: JoinHandle<()>,
     operator: JoinHandle<()>,
@@ -58,7 +59,7 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
     let admin_listener = listen(settings.admin_listen).await?;
     let (address, admin_address) = (listener.local_addr()?, admin_listener.local_addr()?);
 
-    let api = settings.api(address);
+    let api = settings.api(address)?;
     let public_url = api.public_url.clone();
     let snapshot = match &settings.directories.data_dir {
         Some(directory) => LiveSnapshot::with_copy(directory.join(COPY_DIRECTORY)),
@@ -84,13 +85,13 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
         tokio::spawn(follow::listen(app.store.clone(), bells.clone())),
         tokio::spawn(follow::keys(app.clone(), bells.clone())),
         tokio::spawn(follow::events(app.clone(), bells.clone())),
-        tokio::spawn(follow::snapshot(app.store.clone(), app.snapshot.clone(), bells)),
+        tokio::spawn(follow::snapshot(app.store.clone(), app.snapshot.clone(), bells.clone())),
         tokio::spawn(follow::compact(app.snapshot.clone())),
         tokio::spawn(follow::save_copy(app.snapshot.clone())),
         tokio::spawn(follow::drain_usage(app.clone())),
         tokio::spawn(operator::keep_metrics_small(operator::metrics_handle())),
     ];
-    Ok(Replica { address, admin_address, app, stop, server, operator, followers })
+    Ok(Replica { address, admin_address, app, bells, stop, server, operator, followers })
 }
 
 impl Replica {
@@ -105,6 +106,11 @@ impl Replica {
 
     pub fn snapshot(&self) -> Arc<LiveSnapshot> {
         self.app.snapshot.clone()
+    }
+
+    /// What rings when Postgres notifies.
+    pub fn bells(&self) -> Arc<follow::Bells> {
+        self.bells.clone()
     }
 
     pub fn is_ready(&self) -> bool {

@@ -11,6 +11,7 @@ use clap::Args;
 use ipnet::IpNet;
 use tracing_subscriber::EnvFilter;
 use vintem_api::{ApiSettings, Pepper};
+use vintem_deliver::webhook::{AddressGuard, SecretBox};
 use vintem_domain::Plan;
 use vintem_domain::plan::Limits;
 use vintem_ingest::fetch::UpstreamAddresses;
@@ -66,6 +67,29 @@ pub struct PepperSettings {
     /// The secret under which keys are stored, at least 32 characters. A lost pepper makes every key invalid.
     #[arg(long, env = "VINTEM_KEY_PEPPER", hide_env_values = true)]
     pub key_pepper: Secret,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct WebhookSettings {
+    /// The secret under which the secrets of webhooks are sealed, at least 32 characters. A lost one makes every webhook
+    /// fail until its secret is rotated
+    #[arg(long, env = "VINTEM_SECRET_KEY", hide_env_values = true)]
+    pub secret_key: Secret,
+
+    /// Networks that webhooks may lead to although they are not public, also without encryption, comma-separated
+    #[arg(long, env = "VINTEM_WEBHOOK_ALLOW", default_value = "", hide_default_value = true)]
+    pub webhook_allow: Networks,
+}
+
+impl WebhookSettings {
+    pub fn secrets(&self) -> anyhow::Result<SecretBox> {
+        SecretBox::new(self.secret_key.reveal())
+            .with_context(|| format!("VINTEM_SECRET_KEY must have at least {} characters", SecretBox::SHORTEST))
+    }
+
+    pub fn guard(&self) -> AddressGuard {
+        AddressGuard::new(self.webhook_allow.0.clone())
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -179,6 +203,9 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub directories: DirectorySettings,
 
+    #[command(flatten)]
+    pub webhooks: WebhookSettings,
+
     /// The window of the rate limit in seconds; anything but 60 is for tests
     #[arg(long, env = "VINTEM_LIMIT_WINDOW_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub limit_window_seconds: u32,
@@ -267,15 +294,17 @@ impl ServeSettings {
     }
 
     /// `bound` is where it really listens, which port 0 leaves open.
-    pub fn api(&self, bound: SocketAddr) -> ApiSettings {
+    pub fn api(&self, bound: SocketAddr) -> anyhow::Result<ApiSettings> {
         let public_url = if self.public_url.is_empty() { format!("http://{bound}") } else { self.public_url.clone() };
-        ApiSettings {
+        Ok(ApiSettings {
             limits: self.limits(),
             public_url: public_url.trim_end_matches('/').to_owned(),
             trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
             most_in_flight: self.max_in_flight as usize,
             export_directory: self.directories.exports(),
-        }
+            webhook_guard: self.webhooks.guard(),
+            webhook_secrets: self.webhooks.secrets()?,
+        })
     }
 }

@@ -1,18 +1,23 @@
-//! What `vintem work` does: it makes the files of the bulk export, and publishes events.
+//! What `vintem work` does: it makes the files of the bulk export, publishes events, and delivers them to webhooks.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use tokio::sync::watch;
 use tokio::time::sleep;
-use vintem_api::events::event_body;
+use vintem_api::events::publication;
 use vintem_api::exports::exported;
 use vintem_deliver::export::{self, Built};
+use vintem_deliver::webhook::{Dispatcher, Sender};
 use vintem_domain::Clock;
 use vintem_domain::dates::sao_paulo_day;
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
+
+use crate::follow::Bells;
+use crate::settings::WebhookSettings;
 
 /// Between two looks at whether anything changed.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
@@ -20,8 +25,16 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 const WHILE_SOMETHING_WAITS: Duration = Duration::from_secs(60);
 /// Between two looks at whether there are events to publish.
 const BETWEEN_PUBLISHINGS: Duration = Duration::from_millis(500);
-/// So many events are published at once.
-const EVENTS_AT_ONCE: i64 = 500;
+/// So many events are published at once, …
+const MOST_EVENTS: u64 = 500;
+/// … or fewer, so that no more than so many deliveries are written with them.
+const MOST_DELIVERIES: u64 = 20_000;
+/// Between two looks at whether something is to be delivered, if nothing is heard of it.
+const BETWEEN_DELIVERIES: Duration = Duration::from_millis(250);
+/// A round takes up what came to its end meanwhile: many in one go.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(5);
+/// What is on its way when the process is to end may take so long.
+const LAST_DELIVERIES: Duration = Duration::from_secs(10);
 /// A full disk is not written to the brim again and again.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(300);
 
@@ -61,9 +74,9 @@ pub async fn keep_exports(live: Arc<LiveSnapshot>, directory: PathBuf, clock: Ar
 }
 
 /// Publishes events as loads write them, for ever.
-pub async fn keep_publishing(store: Store, live: Arc<LiveSnapshot>) {
+pub async fn keep_publishing(store: Store, live: Arc<LiveSnapshot>, clock: Arc<dyn Clock>) {
     loop {
-        match publish(&store, &live).await {
+        match publish(&store, &live, clock.now()).await {
             // There may be more.
             Ok(published) if published > 0 => continue,
             Ok(_) => {}
@@ -74,8 +87,9 @@ pub async fn keep_publishing(store: Store, live: Arc<LiveSnapshot>) {
 }
 
 /// Publishes some of the events whose rows are served, and says how many.
-pub async fn publish(store: &Store, live: &LiveSnapshot) -> vintem_store::Result<u64> {
-    let events = store.unpublished_events(EVENTS_AT_ONCE).await?;
+pub async fn publish(store: &Store, live: &LiveSnapshot, now: DateTime<Utc>) -> vintem_store::Result<u64> {
+    let at_once = (MOST_DELIVERIES / store.active_webhooks().await?.max(1)).clamp(1, MOST_EVENTS);
+    let events = store.unpublished_events(at_once.cast_signed()).await?;
     if events.is_empty() {
         return Ok(0);
     }
@@ -85,9 +99,40 @@ pub async fn publish(store: &Store, live: &LiveSnapshot) -> vintem_store::Result
     if states.iter().any(|(dataset, state)| snapshot.generation(*dataset) < state.generation) {
         return Ok(0);
     }
-    let bodies: Vec<(i64, String)> =
-        events.iter().map(|event| (event.sequence, event_body(&snapshot, event))).collect();
-    store.publish_events(&bodies).await
+    let publications: Vec<_> = events.iter().map(|event| publication(&snapshot, event)).collect();
+    store.publish_events(&publications, now).await
+}
+
+/// What delivers to webhooks, from its settings.
+pub fn dispatcher(store: Store, settings: &WebhookSettings, clock: Arc<dyn Clock>) -> anyhow::Result<Dispatcher> {
+    Ok(Dispatcher::new(store, Sender::new(settings.guard())?, settings.secrets()?, clock))
+}
+
+/// Delivers what was published until it is to stop.
+pub async fn keep_delivering(mut dispatcher: Dispatcher, bells: Arc<Bells>, mut stop: watch::Receiver<bool>) {
+    let mut is_away = false;
+    while !*stop.borrow() {
+        let round = dispatcher.round().await;
+        if let Err(error) = &round
+            && !is_away
+        {
+            tracing::warn!(%error, "deliveries wait for Postgres");
+        }
+        is_away = round.is_err();
+        if is_away {
+            sleep(BETWEEN_DELIVERIES).await;
+            continue;
+        }
+        tokio::select! {
+            () = bells.deliveries.notified() => {}
+            () = dispatcher.attempt_ended() => sleep(BETWEEN_ROUNDS).await,
+            () = sleep(BETWEEN_DELIVERIES) => {}
+            _ = stop.changed() => {}
+        }
+    }
+    if let Err(error) = dispatcher.finish(LAST_DELIVERIES).await {
+        tracing::warn!(%error, "the last deliveries could not be noted: they will be made again");
+    }
 }
 
 /// Makes the files of what changed since they were made; blocks.

@@ -2,6 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
+use vintem_domain::text::fold;
+use vintem_domain::webhook::Topic;
 
 use crate::{FOLLOW_BUDGET, Result, Store, within};
 
@@ -14,6 +16,16 @@ pub struct UnpublishedEvent {
     pub occurred_at: DateTime<Utc>,
     /// What it tells of, as JSON: where to look it up, or all that there is to say.
     pub subject: String,
+}
+
+/// An event as it is to be published.
+#[derive(Debug, Clone)]
+pub struct Publication {
+    pub sequence: i64,
+    /// As callers are to get it.
+    pub body: String,
+    /// What webhooks may choose it by.
+    pub topic: Topic,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,37 +74,74 @@ impl Store {
         .await
     }
 
-    /// Gives events, by their sequence, the next positions and their bodies; those that have one keep it. Says how many
-    /// it were. Whoever sees an event of it sees all that have a lower position.
-    pub async fn publish_events(&self, events: &[(i64, String)]) -> Result<u64> {
+    /// How many webhooks may want to hear of an event.
+    pub async fn active_webhooks(&self) -> Result<u64> {
+        within(FOLLOW_BUDGET, async {
+            let count: i64 = sqlx::query_scalar("select count(*) from webhook where status = 'active'")
+                .fetch_one(&self.pool)
+                .await?;
+            Ok(count.unsigned_abs())
+        })
+        .await
+    }
+
+    /// Gives events, by their sequence, the next positions and their bodies, and has them delivered to the webhooks that
+    /// want them; those that have a position keep it. Says how many it were. Whoever sees an event of it sees all that
+    /// have a lower position.
+    pub async fn publish_events(&self, events: &[Publication], now: DateTime<Utc>) -> Result<u64> {
         within(FOLLOW_BUDGET, async {
             let mut transaction = self.pool.begin().await?;
             sqlx::query("select pg_advisory_xact_lock($1)").bind(PUBLISHING).execute(&mut *transaction).await?;
-            let (sequences, bodies): (Vec<i64>, Vec<&str>) =
-                events.iter().map(|(sequence, body)| (*sequence, body.as_str())).unzip();
-            let published = sqlx::query(
+            let topics = |part: fn(&Topic) -> Option<String>| -> Vec<Option<String>> {
+                events.iter().map(|event| part(&event.topic)).collect()
+            };
+            let published: i64 = sqlx::query_scalar(
                 "with given as (
-                     select event.sequence, given.body, row_number() over (order by event.sequence) as place
-                     from unnest($1::bigint[], $2::text[]) as given (sequence, body)
+                     select given.*, row_number() over (order by event.sequence) as place
+                     from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+                          as given (sequence, body, company, category, series, pair)
                      join event on event.sequence = given.sequence
                      where event.position is null
                  ), feed as (
                      update event_feed
                      set last_position = last_position + (select count(*) from given)
                      returning last_position - (select count(*) from given) as before
+                 ), published as (
+                     update event
+                     set position = feed.before + given.place, body = given.body
+                     from given, feed
+                     where event.sequence = given.sequence
+                     returning event.sequence, event.position, event.id, event.type
+                 ), told as (
+                     insert into delivery (webhook, event, event_id, type, next_attempt_at, created_at)
+                     select webhook.number, sequence, published.id, published.type, $7, $7
+                     from published
+                     join given using (sequence)
+                     join webhook on (webhook.types = '{}' or published.type = any(webhook.types))
+                                 and (webhook.companies = '{}' or given.company = any(webhook.companies))
+                                 and (webhook.folded_categories = '{}' or given.category = any(webhook.folded_categories))
+                                 and (webhook.series = '{}' or given.series = any(webhook.series))
+                                 and (webhook.pairs = '{}' or given.pair = any(webhook.pairs))
+                     join api_key key on key.id = webhook.key_id
+                     where webhook.status = 'active' and key.plan = 'platinum' and key.revoked_at is null
+                       and (key.expires_at is null or key.expires_at > $7)
+                     order by published.position, webhook.number
                  )
-                 update event
-                 set position = feed.before + given.place, body = given.body
-                 from given, feed
-                 where event.sequence = given.sequence",
+                 select count(*) from published",
             )
-            .bind(sequences)
-            .bind(bodies)
-            .execute(&mut *transaction)
+            .bind(events.iter().map(|event| event.sequence).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| event.body.as_str()).collect::<Vec<_>>())
+            .bind(topics(|topic| topic.company.clone()))
+            .bind(topics(|topic| topic.category.as_deref().map(fold)))
+            .bind(topics(|topic| topic.series.clone()))
+            .bind(topics(|topic| topic.pair.clone()))
+            .bind(now)
+            .fetch_one(&mut *transaction)
             .await?;
             sqlx::query("notify vintem_events").execute(&mut *transaction).await?;
+            sqlx::query("notify vintem_deliveries").execute(&mut *transaction).await?;
             transaction.commit().await?;
-            Ok(published.rows_affected())
+            Ok(published.unsigned_abs())
         })
         .await
     }
@@ -138,7 +187,7 @@ impl Store {
         .await
     }
 
-    /// Forgets some of the events that are older than 30 days.
+    /// Forgets some of the events that are older than 30 days, their deliveries with them, and tests of webhooks.
     pub async fn prune_events(&self) -> Result<u64> {
         within(FOLLOW_BUDGET, async {
             let mut transaction = self.pool.begin().await?;
@@ -155,6 +204,9 @@ impl Store {
             )
             .fetch_all(&mut *transaction)
             .await?;
+            sqlx::query("delete from delivery where event is null and created_at < now() - interval '30 days'")
+                .execute(&mut *transaction)
+                .await?;
             let positions = pruned.iter().map(|row| row.try_get::<Option<i64>, _>("position"));
             let last = positions.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().max();
             if let Some(last) = last {

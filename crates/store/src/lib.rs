@@ -12,6 +12,7 @@ pub mod load;
 pub mod read;
 pub mod sources;
 pub mod usage;
+pub mod webhooks;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -132,7 +133,7 @@ async fn take_all_time_here(transaction: &mut PgConnection) -> Result<()> {
 }
 
 /// The migrations in the order in which they are applied. Append only: an applied file never changes.
-const MIGRATIONS: [(i64, &str, &str); 8] = [
+const MIGRATIONS: [(i64, &str, &str); 9] = [
     (1, "data", include_str!("../migrations/0001_data.sql")),
     (2, "keys and usage", include_str!("../migrations/0002_keys_and_usage.sql")),
     (3, "ingestion", include_str!("../migrations/0003_ingestion.sql")),
@@ -141,6 +142,7 @@ const MIGRATIONS: [(i64, &str, &str); 8] = [
     (6, "usage by route", include_str!("../migrations/0006_usage_by_route.sql")),
     (7, "keys", include_str!("../migrations/0007_keys.sql")),
     (8, "events", include_str!("../migrations/0008_events.sql")),
+    (9, "webhooks", include_str!("../migrations/0009_webhooks.sql")),
 ];
 
 fn migrator() -> Migrator {

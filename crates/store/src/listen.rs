@@ -1,4 +1,5 @@
-//! Notifications: that a dataset has a new generation, that a key changed, or that events were published.
+//! Notifications: that a dataset has a new generation, that a key changed, that events were published, or that there is something to
+//! deliver.
 
 use sqlx::postgres::PgListener;
 
@@ -9,6 +10,7 @@ pub enum Notice {
     Generation,
     Keys,
     Events,
+    Deliveries,
     /// The channel was cut and is open again: anything may have happened meanwhile.
     Reconnected,
 }
@@ -19,7 +21,7 @@ pub struct Listener(PgListener);
 impl Store {
     pub async fn listen(&self) -> Result<Listener> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
-        listener.listen_all(["vintem_generation", "vintem_keys", "vintem_events"]).await?;
+        listener.listen_all(["vintem_generation", "vintem_keys", "vintem_events", "vintem_deliveries"]).await?;
         Ok(Listener(listener))
     }
 }
@@ -31,6 +33,7 @@ impl Listener {
         Ok(match notification.channel() {
             "vintem_keys" => Notice::Keys,
             "vintem_events" => Notice::Events,
+            "vintem_deliveries" => Notice::Deliveries,
             _ => Notice::Generation,
         })
     }

@@ -12,19 +12,22 @@ pub mod pace;
 mod process;
 pub mod processor;
 mod raw;
+pub mod receiver;
 mod replica;
 pub mod sliding;
 pub mod stillness;
 pub mod upstreams;
+pub mod webhooks;
 
 pub use database::TestDatabase;
 pub use description::{Description, Operation, Seen};
 pub use engines::{OwnPostgres, Wire, free_port, postgres_url, redis_url};
 pub use own_redis::OwnRedis;
-pub use process::{ServedProcess, make_key, run_vintem};
+pub use process::{ServedProcess, WorkerProcess, make_key, run_vintem};
 pub use raw::{RawAnswer, exchange};
 pub use replica::{
-    PEPPER, ROOMY, TestReplica, TestReplicaOptions, USUAL_POSTGRES_BUDGET, create_key, redis_prefix, settings,
+    PEPPER, ROOMY, SECRET_KEY, TestReplica, TestReplicaOptions, USUAL_POSTGRES_BUDGET, create_key, redis_prefix,
+    settings,
 };
 
 use std::time::{Duration, Instant};

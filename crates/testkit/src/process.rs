@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::engines::signal;
-use crate::replica::{PATIENT_BUDGET_MS, PEPPER};
+use crate::replica::{PATIENT_BUDGET_MS, PEPPER, SECRET_KEY};
 
 /// Runs a command of `vintem` to its end and returns what it printed.
 pub async fn run_vintem(
@@ -19,6 +19,7 @@ pub async fn run_vintem(
 ) -> anyhow::Result<(ExitStatus, String, String)> {
     let mut command = Command::new(binary);
     command.args(arguments).env("VINTEM_DATABASE_URL", database_url).env("VINTEM_KEY_PEPPER", PEPPER);
+    command.env("VINTEM_SECRET_KEY", SECRET_KEY);
     // Aside, so that what the test itself has under way goes on: the command may wait for it.
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -92,6 +93,7 @@ impl ServedProcess {
             .env("VINTEM_DATABASE_URL", database_url)
             .env("VINTEM_REDIS_URL", redis_url)
             .env("VINTEM_KEY_PEPPER", PEPPER)
+            .env("VINTEM_SECRET_KEY", SECRET_KEY)
             .env("VINTEM_REDIS_BUDGET_MS", PATIENT_BUDGET_MS)
             .env("VINTEM_LOG", "warn,vintem_server=info")
             .envs(environment.iter().copied())
@@ -180,5 +182,39 @@ impl Drop for ServedProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A `vintem work` of its own; killed with the test if it still runs.
+#[derive(Debug)]
+pub struct WorkerProcess(Child);
+
+impl WorkerProcess {
+    pub fn start(binary: &Path, database_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        let child = Command::new(binary)
+            .arg("work")
+            .args(flags)
+            .env("VINTEM_DATABASE_URL", database_url)
+            .env("VINTEM_SECRET_KEY", SECRET_KEY)
+            .env("VINTEM_LOG", "error")
+            .spawn()?;
+        Ok(Self(child))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        let _ = self.kill();
     }
 }

@@ -9,10 +9,11 @@ use chrono::{DateTime, Utc};
 use clap::Parser;
 use vintem_api::{Pepper, new_key};
 use vintem_deliver::export::Built;
+use vintem_deliver::webhook::Dispatcher;
 use vintem_domain::{Clock, ManualClock, Plan};
 use vintem_server::replica::{Replica, start};
-use vintem_server::settings::ServeSettings;
-use vintem_server::work::{make_exports, publish};
+use vintem_server::settings::{ServeSettings, WebhookSettings};
+use vintem_server::work::{dispatcher, make_exports, publish};
 use vintem_store::keys::NewKey;
 use vintem_store::{Deadlines, Store};
 
@@ -23,6 +24,9 @@ use crate::eventually;
 
 /// The pepper of all tests.
 pub const PEPPER: &str = "a pepper for tests, long enough to be taken";
+
+/// What the secrets of webhooks are sealed under in all tests.
+pub const SECRET_KEY: &str = "a secret key for tests, long enough to be taken";
 
 /// What a request of a test waits for an engine, unless the test is about just that.
 pub const PATIENT_BUDGET_MS: &str = "5000";
@@ -47,13 +51,18 @@ struct Settings {
 
 /// The settings of a replica on free ports, as if these flags had been given.
 pub fn settings(database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<ServeSettings> {
-    let mut line = vec!["test", "--database-url", database_url, "--redis-url", redis_url, "--key-pepper", PEPPER];
+    let mut line = vec!["test", "--database-url", database_url, "--redis-url", redis_url];
+    line.extend(["--key-pepper", PEPPER, "--secret-key", SECRET_KEY]);
     line.extend(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
     // Many tests at once keep the engines waiting for the processor: that is no reason to go on without them.
     for budget in ["--redis-budget-ms", "--postgres-budget-ms"] {
         if !flags.contains(&budget) {
             line.extend([budget, PATIENT_BUDGET_MS]);
         }
+    }
+    // Receivers of webhooks are on loopback.
+    if !flags.contains(&"--webhook-allow") {
+        line.extend(["--webhook-allow", "127.0.0.0/8"]);
     }
     line.extend(flags);
     Ok(Settings::try_parse_from(line)?.serve)
@@ -77,6 +86,7 @@ pub struct TestReplica {
     database_url: String,
     redis_prefix: String,
     description: Description,
+    webhooks: WebhookSettings,
 }
 
 impl Drop for TestReplica {
@@ -158,7 +168,8 @@ impl TestReplica {
         eventually("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;
         let http = crate::http_client().build()?;
         let description = Description::of_the_project()?;
-        Ok(Self { replica, exports, clock, http, database_url: database.url(), redis_prefix: prefix, description })
+        let (database_url, webhooks) = (database.url(), settings.webhooks);
+        Ok(Self { replica, exports, clock, http, database_url, redis_prefix: prefix, description, webhooks })
     }
 
     /// Makes the files of the bulk export of what is served now, as `vintem work` does.
@@ -171,11 +182,16 @@ impl TestReplica {
     pub async fn publish_events(&self) -> anyhow::Result<u64> {
         let (store, live, mut published) = (self.replica.store(), self.replica.snapshot(), 0);
         loop {
-            match publish(&store, &live).await? {
+            match publish(&store, &live, self.clock.now()).await? {
                 0 => return Ok(published),
                 more => published += more,
             }
         }
+    }
+
+    /// What delivers to webhooks, as `vintem work` does, by the clock of the test.
+    pub fn dispatcher(&self) -> anyhow::Result<Dispatcher> {
+        dispatcher(self.store()?, &self.webhooks, self.clock.clone())
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -38,8 +38,9 @@ struct UpdateBody {
     label: Option<Value>,
 }
 
+/// How long what is rotated away is still to be good for.
 #[derive(Deserialize, Default)]
-struct RotateBody {
+pub struct RotateBody {
     /// `null` is not a number: it is told from a field that is not there.
     #[serde(default, deserialize_with = "given")]
     grace_seconds: Option<Value>,
@@ -93,14 +94,8 @@ async fn revoke_key(caller: Caller, State(app): AppState) -> Result<Response, Re
 
 async fn rotate_key(caller: Caller, State(app): AppState, headers: HeaderMap, body: Body) -> Result<Response, Refusal> {
     let id = caller.required_key()?;
-    let expected = Text::new(
-        "The body must be empty, or one JSON object with the field grace_seconds, at most once.",
-        "O corpo deve ser vazio, ou um objeto JSON com o campo grace_seconds, no máximo uma vez.",
-    );
-    let body: RotateBody = read_optional_object(&headers, body, expected).await?;
-    let grace_seconds = read_grace(body.grace_seconds.as_ref())?;
-    let now = app.clock.now();
-    let ends_at = now + TimeDelta::seconds(grace_seconds.into());
+    let (now, grace) = (app.clock.now(), RotateBody::read(&headers, body).await?);
+    let ends_at = now + grace;
     let (key, pepper) = (new_key(), app.keyring.pepper());
     let secret = NewSecret { hmac: pepper.hmac(key.reveal()), pepper_id: &pepper.id(), shown: key.shown() };
     let rows = done(app.store.rotate_key(id, &secret, now, ends_at).await?)?;
@@ -117,6 +112,17 @@ async fn rotate_key(caller: Caller, State(app): AppState, headers: HeaderMap, bo
         previous_key_ends_at: instant(ends_at),
     };
     Ok(answer::uncached(StatusCode::OK, &body))
+}
+
+impl RotateBody {
+    pub async fn read(headers: &HeaderMap, body: Body) -> Result<TimeDelta, Problem> {
+        let expected = Text::new(
+            "The body must be empty, or one JSON object with the field grace_seconds, at most once.",
+            "O corpo deve ser vazio, ou um objeto JSON com o campo grace_seconds, no máximo uma vez.",
+        );
+        let body: Self = read_optional_object(headers, body, expected).await?;
+        Ok(TimeDelta::seconds(read_grace(body.grace_seconds.as_ref())?.into()))
+    }
 }
 
 async fn show(app: &App, caller: &Caller, key: KeyId) -> Result<Response, Refusal> {
@@ -156,7 +162,8 @@ fn read_label(label: Option<&Value>) -> Result<&str, Problem> {
     })
 }
 
-fn given<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
+/// A field that is there, whatever its value.
+pub fn given<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(field).map(Some)
 }
 

@@ -14,6 +14,7 @@ pub mod provenance;
 mod search;
 pub mod status;
 mod usage;
+mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
@@ -42,6 +43,7 @@ pub fn handlers() -> Handlers {
         search::handlers(),
         status::handlers(),
         usage::handlers(),
+        webhooks::handlers(),
     ];
     files.into_iter().flatten().collect()
 }

@@ -36,6 +36,7 @@ impl DoctorCommand {
             }
         };
         say("VINTEM_KEY_PEPPER", settings.pepper.pepper().map(|pepper| format!("id {}", pepper.id())));
+        say("VINTEM_SECRET_KEY", settings.webhooks.secrets().map(|_| "long enough".to_owned()));
         say("VINTEM_DATABASE_URL", self.look_at_postgres().await);
         say("VINTEM_REDIS_URL", self.look_at_redis().await);
         say(

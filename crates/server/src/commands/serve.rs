@@ -12,7 +12,7 @@ use vintem_ingest::watch::watch as keep_watching;
 
 use crate::replica::{self, REDIS_PREFIX};
 use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
-use crate::work::{keep_exports, keep_publishing};
+use crate::work::{dispatcher, keep_delivering, keep_exports, keep_publishing};
 
 #[derive(Debug, Args)]
 pub struct ServeCommand {
@@ -73,9 +73,14 @@ impl ServeCommand {
     async fn serve(self, mut signals: Signals, works: bool) -> anyhow::Result<()> {
         let mut replica = replica::start(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
         let exports = self.settings.directories.exports().filter(|_| works);
-        let mut work = Vec::new();
+        let (mut work, mut deliveries) = (Vec::new(), None);
+        let (stop, stopping) = watch::channel(false);
         if works {
-            work.push(tokio::spawn(keep_publishing(replica.store(), replica.snapshot())));
+            // What nobody waits for may wait longer for Postgres than a request.
+            let (store, clock) = (self.settings.database.open()?, Arc::new(SystemClock));
+            let dispatcher = dispatcher(store.clone(), &self.settings.webhooks, clock.clone())?;
+            work.push(tokio::spawn(keep_publishing(store, replica.snapshot(), clock)));
+            deliveries = Some(tokio::spawn(keep_delivering(dispatcher, replica.bells(), stopping)));
         }
         if let Some(directory) = exports {
             work.push(tokio::spawn(keep_exports(replica.snapshot(), directory, Arc::new(SystemClock))));
@@ -89,7 +94,11 @@ impl ServeCommand {
         signals.stop().await;
         tracing::info!("stopping");
         work.iter().for_each(tokio::task::JoinHandle::abort);
+        stop.send_replace(true);
         replica.stop().await;
+        if let Some(deliveries) = deliveries {
+            deliveries.await.context("delivering ended badly")?;
+        }
         Ok(())
     }
 }

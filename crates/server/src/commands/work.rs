@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
+use tokio::sync::watch;
 use vintem_domain::{Clock, SystemClock};
 use vintem_snapshot::LiveSnapshot;
 
 use super::serve::Signals;
 use crate::follow;
-use crate::settings::{DatabaseSettings, DirectorySettings, LogSettings};
-use crate::work::{keep_exports, keep_publishing, make_exports};
+use crate::settings::{DatabaseSettings, DirectorySettings, LogSettings, WebhookSettings};
+use crate::work::{dispatcher, keep_delivering, keep_exports, keep_publishing, make_exports};
 
 #[derive(Debug, Args)]
 pub struct WorkCommand {
@@ -21,9 +22,12 @@ pub struct WorkCommand {
     directories: DirectorySettings,
 
     #[command(flatten)]
+    webhooks: WebhookSettings,
+
+    #[command(flatten)]
     log: LogSettings,
 
-    /// Make what is to be made now, and end
+    /// Make the files of the bulk export as they are to be now, and end
     #[arg(long)]
     once: bool,
 }
@@ -44,15 +48,18 @@ impl WorkCommand {
             println!("files made of {} datasets, {} changed within the hour and wait", made.made.len(), made.waiting);
             return Ok(());
         }
-        let bells = Arc::new(follow::Bells::default());
+        let (bells, clock) = (Arc::new(follow::Bells::default()), Arc::new(SystemClock));
+        let dispatcher = dispatcher(store.clone(), &self.webhooks, clock.clone())?;
+        let (stop, stopping) = watch::channel(false);
+        let deliveries = tokio::spawn(keep_delivering(dispatcher, bells.clone(), stopping));
         let mut tasks = vec![
             tokio::spawn(follow::listen(store.clone(), bells.clone())),
             tokio::spawn(follow::snapshot(store.clone(), live.clone(), bells)),
             tokio::spawn(follow::compact(live.clone())),
-            tokio::spawn(keep_publishing(store.clone(), live.clone())),
+            tokio::spawn(keep_publishing(store.clone(), live.clone(), clock.clone())),
         ];
         match directory {
-            Some(directory) => tasks.push(tokio::spawn(keep_exports(live, directory, Arc::new(SystemClock)))),
+            Some(directory) => tasks.push(tokio::spawn(keep_exports(live, directory, clock))),
             None => {
                 tracing::info!("no files of the export are made: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
             }
@@ -61,6 +68,8 @@ impl WorkCommand {
         signals.stop().await;
         tracing::info!("stopping");
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        stop.send_replace(true);
+        deliveries.await.context("delivering ended badly")?;
         store.close().await;
         Ok(())
     }

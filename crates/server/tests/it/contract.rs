@@ -110,7 +110,7 @@ fn statuses(route: &Route) -> BTreeSet<u16> {
     statuses.insert(success(route.operation));
     if route.operation == "list_events" {
         statuses.insert(410);
-    } else if route.feature != Feature::Service {
+    } else if ![Feature::Service, Feature::Webhooks].contains(&route.feature) {
         statuses.insert(304);
     }
     if route.plan > Plan::Free || !gated(route.operation).is_empty() {
@@ -134,8 +134,9 @@ fn statuses(route: &Route) -> BTreeSet<u16> {
 /// What an operation answers when all is well.
 fn success(operation: &str) -> u16 {
     match operation {
-        "register_key" => 201,
-        "revoke_key" => 204,
+        "register_key" | "create_webhook" => 201,
+        "test_webhook" | "replay_delivery" => 202,
+        "revoke_key" | "delete_webhook" => 204,
         _ => 200,
     }
 }
@@ -167,6 +168,7 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
         let path = ids.iter().fold(operation.path.clone(), |path, (place, id)| {
             if operation.path.starts_with(place) { path.replace("{id}", id).replace("{file}", id) } else { path }
         });
+        let path = of_webhook(&replica, operation, path, &best).await?;
         // What must be given.
         let given = match operation.id.as_str() {
             "resolve_company" => "name=companhia",
@@ -252,11 +254,40 @@ async fn identities(replica: &TestReplica) -> anyhow::Result<Vec<Identity>> {
 /// The same identity, with another key where the operation takes its own away.
 async fn own(replica: &TestReplica, operation: &Operation, identity: &Identity) -> anyhow::Result<Identity> {
     let mut own = identity.clone();
-    if let (Some(plan), Some(_), "revoke_key" | "rotate_key") = (identity.plan, &identity.key, operation.id.as_str()) {
+    // A key has few webhooks.
+    let takes_away = ["revoke_key", "rotate_key", "create_webhook"].contains(&operation.id.as_str());
+    if let (Some(plan), Some(_), true) = (identity.plan, &identity.key, takes_away) {
         own.key = Some(replica.create_key(plan).await?.1);
     }
     Ok(own)
 }
+
+/// The path with the id of a webhook, a new one for each operation: one of them deletes it; and of a delivery of it.
+async fn of_webhook(
+    replica: &TestReplica,
+    operation: &Operation,
+    path: String,
+    owner: &Identity,
+) -> anyhow::Result<String> {
+    if !path.starts_with("/api/v1/webhooks/") {
+        return Ok(path);
+    }
+    let key = owner.key.as_deref().unwrap_or_default();
+    let post = async |path: &str, body: Value| -> anyhow::Result<String> {
+        let request = replica.http.post(replica.url(path)).header("X-API-Key", key).json(&body);
+        let made: Value = replica.send(request).await?.json().await?;
+        Ok(made["id"].as_str().unwrap_or_default().to_owned())
+    };
+    let id = post("/api/v1/webhooks", json!({"url": RECEIVER})).await?;
+    let path = path.replace("{id}", &id);
+    if operation.id != "replay_delivery" {
+        return Ok(path);
+    }
+    Ok(path.replace("{delivery}", &post(&format!("/api/v1/webhooks/{id}/test"), json!({})).await?))
+}
+
+/// Nothing is sent there: there is no worker.
+const RECEIVER: &str = "http://127.0.0.1:9/";
 
 /// Real ids, by the beginning of the paths that take them.
 async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 4]> {
@@ -277,6 +308,8 @@ fn request(replica: &TestReplica, operation: &Operation, path: &str, identity: &
     request = match operation.id.as_str() {
         "register_key" => request.json(&json!({"name": "Ana", "email": "ana@example.com"})),
         "update_key" => request.json(&json!({"label": "nightly report"})),
+        "create_webhook" => request.json(&json!({"url": RECEIVER})),
+        "update_webhook" => request.json(&json!({"types": ["filing.published"]})),
         _ => request,
     };
     if let Some(key) = &identity.key {

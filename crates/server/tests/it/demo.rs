@@ -72,10 +72,14 @@ async fn keys_are_created_listed_moved_and_revoked() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_short_pepper_is_refused_at_start() -> Outcome {
+async fn a_short_pepper_or_secret_key_is_refused_at_start() -> Outcome {
     let serve = ["serve", "--key-pepper", "short", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     let (status, _, error) = run_vintem(binary(), "postgres://127.0.0.1/none", &serve).await?;
     assert!(!status.success() && error.contains("VINTEM_KEY_PEPPER"), "{error}");
     assert!(!error.contains("short"), "the pepper is not repeated");
+    let serve = ["serve", "--secret-key", "short", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let (status, _, error) = run_vintem(binary(), "postgres://127.0.0.1/none", &serve).await?;
+    assert!(!status.success() && error.contains("VINTEM_SECRET_KEY"), "{error}");
+    assert!(!error.contains("short"), "the key is not repeated");
     Ok(())
 }

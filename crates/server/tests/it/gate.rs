@@ -77,6 +77,11 @@ const OPTION_SPELLINGS: [OptionSpelling; 11] = [
     ("limit={name}={value}", |_| false),
 ];
 
+/// A path with something in the place of its parameters.
+fn filled(path: &str, id: &str) -> String {
+    path.replace("{id}", id).replace("{file}", "selic.csv.gz").replace("{delivery}", "1")
+}
+
 /// The same with its first letter encoded.
 fn encoded(text: &str) -> String {
     format!("%{:02x}{}", text.as_bytes()[0], &text[1..])
@@ -124,7 +129,7 @@ async fn who_prefers_csv_takes_the_plan_of_csv() -> Outcome {
     let csv = OPTIONS.iter().find(|option| option.value == Some("csv")).expect("an option");
     let mut mismatches = Vec::new();
     for route in ROUTES.iter().filter(|route| route.method == Method::Get && route.charge == Charge::Quota) {
-        let path = route.path.replace("{id}", "ipca").replace("{file}", "selic.csv.gz");
+        let path = filled(route.path, "ipca");
         let has_csv = csv.operations.contains(&route.operation);
         for (plan, key) in identities(&replica).await? {
             for (query, accept, is_asked) in [
@@ -168,7 +173,7 @@ async fn no_spelling_leads_round_the_gate() -> Outcome {
     let identities = identities(&replica).await?;
     let (mut cases, mut mismatches) = (0, Vec::new());
     for route in ROUTES.iter().filter(|route| route.charge == Charge::Quota) {
-        let path = route.path.replace("{id}", "99999999").replace("{file}", "selic.csv.gz");
+        let path = filled(route.path, "99999999");
         for (plan, key) in &identities {
             for method in ["GET", "HEAD", "POST", "PATCH", "DELETE"] {
                 for (spelling, write, is_the_path) in SPELLINGS {

@@ -19,7 +19,7 @@ const DIRECTION: [(&str, &[&str]); 10] = [
     ("meter", &["domain"]),
     ("ingest", &["domain", "store"]),
     ("snapshot", &["domain", "store"]),
-    ("deliver", &["domain"]),
+    ("deliver", &["domain", "store"]),
     ("api", &["domain", "store", "meter", "snapshot", "deliver"]),
     ("pages", &["domain"]),
     ("server", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "pages"]),

@@ -9,6 +9,7 @@ mod contract;
 mod csv;
 mod data;
 mod decisions;
+mod deliveries;
 mod demo;
 mod engines_away;
 mod events;
@@ -35,6 +36,7 @@ mod slow_clients;
 mod snapshot;
 mod store;
 mod usage;
+mod webhooks;
 
 use std::path::Path;
 

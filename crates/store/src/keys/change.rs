@@ -259,8 +259,8 @@ impl Store {
         .await
     }
 
-    /// Forgets who registered with this address, whatever its case: name, address and label are gone from every table,
-    /// the keys revoked. What they used stays under their numbers. The numbers of the keys.
+    /// Forgets who registered with this address, whatever its case: name, address, label and webhooks are gone from
+    /// every table, the keys revoked. What they used stays under their numbers. The numbers of the keys.
     pub async fn erase_keys(&self, email: &str) -> Result<Vec<KeyId>> {
         let mut transaction = self.begin_key_change().await?;
         // In order, so that two who lock the same rows wait for each other and do not deadlock.
@@ -297,6 +297,7 @@ impl Store {
         .bind(&ids)
         .execute(&mut *transaction)
         .await?;
+        sqlx::query("delete from webhook where key_id = any($1)").bind(&ids).execute(&mut *transaction).await?;
         transaction.commit().await?;
         Ok(ids)
     }

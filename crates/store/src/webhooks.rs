@@ -1,0 +1,383 @@
+//! Webhooks and their deliveries: what owners see and change of them here, how they are delivered in [`dispatch`].
+
+pub mod dispatch;
+
+use chrono::{DateTime, Utc};
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, Row, Transaction};
+use vintem_domain::KeyId;
+use vintem_domain::event::EventKind;
+use vintem_domain::text::fold;
+use vintem_domain::webhook::{DeliveryState, Interest, MOST_WEBHOOKS, WebhookStatus};
+
+use crate::{Result, Store, StoreError, within};
+
+#[derive(Debug, Clone)]
+pub struct WebhookRow {
+    pub id: String,
+    pub url: String,
+    pub interest: Interest,
+    pub status: WebhookStatus,
+    pub created_at: DateTime<Utc>,
+    pub last_success_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug)]
+pub struct NewWebhook<'a> {
+    pub id: &'a str,
+    pub url: &'a str,
+    pub interest: &'a Interest,
+    /// Sealed.
+    pub secret: &'a [u8],
+    pub now: DateTime<Utc>,
+}
+
+/// What is to become of a webhook; what is `None` stays.
+#[derive(Debug, Default)]
+pub struct WebhookChange<'a> {
+    pub url: Option<&'a str>,
+    pub interest: Option<&'a Interest>,
+    pub status: Option<WebhookStatus>,
+}
+
+#[derive(Debug, Clone)]
+pub struct DeliveryRow {
+    pub id: i64,
+    pub event_id: String,
+    pub kind: String,
+    pub state: DeliveryState,
+    pub created_at: DateTime<Utc>,
+    /// While it waits.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub delivered_at: Option<DateTime<Utc>>,
+    /// A list as JSON: what came of each attempt, the oldest first.
+    pub attempts: String,
+}
+
+/// What a webhook is sent when its owner tries it.
+#[derive(Debug)]
+pub struct TestEvent<'a> {
+    pub id: &'a str,
+    pub kind: &'a str,
+    pub body: &'a str,
+}
+
+/// What became of a wish to try a webhook.
+#[derive(Debug)]
+pub enum Tested {
+    Noted(DeliveryRow),
+    NoSuchWebhook,
+    /// Paused or disabled: nothing is sent to it.
+    NotActive,
+}
+
+const WEBHOOK: &str = "id, url, types, companies, categories, series, pairs, status, disabled_reason, created_at, \
+                       last_success_at";
+const DELIVERY: &str = "delivery.id, event_id, type, state, delivery.created_at, next_attempt_at, delivered_at, \
+                        attempts::text as attempts";
+
+impl Store {
+    /// `None` where the key has as many as it may.
+    pub async fn create_webhook(&self, key: KeyId, webhook: &NewWebhook<'_>) -> Result<Option<WebhookRow>> {
+        within(self.deadlines.answer, async {
+            let mut transaction = self.pool.begin().await?;
+            // Two at once are counted one after the other.
+            sqlx::query("select from api_key where id = $1 for no key update")
+                .bind(key)
+                .execute(&mut *transaction)
+                .await?;
+            let held: i64 = sqlx::query_scalar("select count(*) from webhook where key_id = $1")
+                .bind(key)
+                .fetch_one(&mut *transaction)
+                .await?;
+            if held >= MOST_WEBHOOKS as i64 {
+                return Ok(None);
+            }
+            let statement = format!(
+                "insert into webhook (key_id, id, url, types, companies, categories, folded_categories, series, pairs, secret,
+                                      created_at)
+                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                 returning {WEBHOOK}"
+            );
+            let interest = webhook.interest;
+            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+                .bind(key)
+                .bind(webhook.id)
+                .bind(webhook.url)
+                .bind(kind_ids(interest))
+                .bind(&interest.companies)
+                .bind(&interest.categories)
+                .bind(folded_categories(interest))
+                .bind(&interest.series)
+                .bind(&interest.pairs)
+                .bind(webhook.secret)
+                .bind(webhook.now)
+                .fetch_one(&mut *transaction)
+                .await?;
+            transaction.commit().await?;
+            Ok(Some(webhook_row(&row)?))
+        })
+        .await
+    }
+
+    /// Those of a key, the oldest first.
+    pub async fn webhooks(&self, key: KeyId) -> Result<Vec<WebhookRow>> {
+        within(self.deadlines.answer, async {
+            let statement = format!("select {WEBHOOK} from webhook where key_id = $1 order by number");
+            let rows = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(key).fetch_all(&self.pool).await?;
+            rows.iter().map(webhook_row).collect()
+        })
+        .await
+    }
+
+    pub async fn webhook(&self, key: KeyId, id: &str) -> Result<Option<WebhookRow>> {
+        within(self.deadlines.answer, async {
+            let statement = format!("select {WEBHOOK} from webhook where key_id = $1 and id = $2");
+            let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(key).bind(id).fetch_optional(&self.pool).await?;
+            row.as_ref().map(webhook_row).transpose()
+        })
+        .await
+    }
+
+    /// `None` where the key has no such webhook. One that is made active begins anew: it has not failed yet.
+    pub async fn change_webhook(&self, key: KeyId, id: &str, change: &WebhookChange<'_>) -> Result<Option<WebhookRow>> {
+        within(self.deadlines.answer, async {
+            let mut transaction = self.pool.begin().await?;
+            let statement = format!(
+                "update webhook
+                 set url = coalesce($3, url),
+                     types = coalesce($4, types),
+                     companies = coalesce($5, companies),
+                     categories = coalesce($6, categories),
+                     folded_categories = coalesce($7, folded_categories),
+                     series = coalesce($8, series),
+                     pairs = coalesce($9, pairs),
+                     status = coalesce($10, status),
+                     disabled_reason = case when $10 is null then disabled_reason end,
+                     failing_since = case when $3 is null and $10 is distinct from 'active' then failing_since end
+                 where key_id = $1 and id = $2
+                 returning {WEBHOOK}"
+            );
+            let interest = change.interest;
+            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+                .bind(key)
+                .bind(id)
+                .bind(change.url)
+                .bind(interest.map(kind_ids))
+                .bind(interest.map(|interest| &interest.companies))
+                .bind(interest.map(|interest| &interest.categories))
+                .bind(interest.map(folded_categories))
+                .bind(interest.map(|interest| &interest.series))
+                .bind(interest.map(|interest| &interest.pairs))
+                .bind(change.status.map(WebhookStatus::id))
+                .fetch_optional(&mut *transaction)
+                .await?;
+            ring(&mut transaction).await?;
+            transaction.commit().await?;
+            row.as_ref().map(webhook_row).transpose()
+        })
+        .await
+    }
+
+    /// With all of its deliveries. False where the key has no such webhook.
+    pub async fn delete_webhook(&self, key: KeyId, id: &str) -> Result<bool> {
+        within(self.deadlines.history, async {
+            let deleted = sqlx::query("delete from webhook where key_id = $1 and id = $2")
+                .bind(key)
+                .bind(id)
+                .execute(&self.pool)
+                .await?;
+            Ok(deleted.rows_affected() > 0)
+        })
+        .await
+    }
+
+    /// Gives a webhook a new secret. The one that it had signs as well until `ends_at`; one before that no more. False
+    /// where the key has no such webhook.
+    pub async fn rotate_webhook(&self, key: KeyId, id: &str, sealed: &[u8], ends_at: DateTime<Utc>) -> Result<bool> {
+        within(self.deadlines.answer, async {
+            let rotated = sqlx::query(
+                "update webhook
+                 set former_secret = secret, former_secret_ends_at = $4, secret = $3
+                 where key_id = $1 and id = $2",
+            )
+            .bind(key)
+            .bind(id)
+            .bind(sealed)
+            .bind(ends_at)
+            .execute(&self.pool)
+            .await?;
+            Ok(rotated.rows_affected() > 0)
+        })
+        .await
+    }
+
+    /// Has this sent to a webhook like an event.
+    pub async fn test_webhook(
+        &self,
+        key: KeyId,
+        id: &str,
+        event: &TestEvent<'_>,
+        now: DateTime<Utc>,
+    ) -> Result<Tested> {
+        within(self.deadlines.answer, async {
+            let mut transaction = self.pool.begin().await?;
+            let row: Option<(i64, String)> =
+                sqlx::query_as("select number, status from webhook where key_id = $1 and id = $2 for key share")
+                    .bind(key)
+                    .bind(id)
+                    .fetch_optional(&mut *transaction)
+                    .await?;
+            let Some((number, status)) = row else { return Ok(Tested::NoSuchWebhook) };
+            if status != WebhookStatus::Active.id() {
+                return Ok(Tested::NotActive);
+            }
+            let statement = format!(
+                "insert into delivery (webhook, event_id, type, body, next_attempt_at, created_at)
+                 values ($1, $2, $3, $4, $5, $5)
+                 returning {DELIVERY}"
+            );
+            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+                .bind(number)
+                .bind(event.id)
+                .bind(event.kind)
+                .bind(event.body)
+                .bind(now)
+                .fetch_one(&mut *transaction)
+                .await?;
+            ring(&mut transaction).await?;
+            transaction.commit().await?;
+            Ok(Tested::Noted(delivery_row(&row)?))
+        })
+        .await
+    }
+
+    /// A page of the deliveries of a webhook, the newest first, with how many there are; `None` where the key has no
+    /// such webhook.
+    pub async fn deliveries(
+        &self,
+        key: KeyId,
+        id: &str,
+        state: Option<DeliveryState>,
+        offset: i64,
+        limit: i64,
+    ) -> Result<Option<(Vec<DeliveryRow>, u64)>> {
+        within(self.deadlines.history, async {
+            let number: Option<i64> = sqlx::query_scalar("select number from webhook where key_id = $1 and id = $2")
+                .bind(key)
+                .bind(id)
+                .fetch_optional(&self.pool)
+                .await?;
+            let Some(number) = number else { return Ok(None) };
+            let statement = format!(
+                "select {DELIVERY}
+                 from delivery
+                 where webhook = $1 and ($2 is null or state = $2)
+                 order by id desc
+                 offset $3
+                 limit $4"
+            );
+            let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+                .bind(number)
+                .bind(state.map(DeliveryState::id))
+                .bind(offset)
+                .bind(limit)
+                .fetch_all(&self.pool)
+                .await?;
+            let total: i64 =
+                sqlx::query_scalar("select count(*) from delivery where webhook = $1 and ($2 is null or state = $2)")
+                    .bind(number)
+                    .bind(state.map(DeliveryState::id))
+                    .fetch_one(&self.pool)
+                    .await?;
+            Ok(Some((rows.iter().map(delivery_row).collect::<Result<_>>()?, total.unsigned_abs())))
+        })
+        .await
+    }
+
+    /// Has a delivery sent anew, whatever became of it: at once, and if need be by the whole schedule. One that is under
+    /// way just now is left to it. `None` where the webhook of the key has no such delivery.
+    pub async fn replay_delivery(
+        &self,
+        key: KeyId,
+        id: &str,
+        delivery: i64,
+        now: DateTime<Utc>,
+    ) -> Result<Option<DeliveryRow>> {
+        within(self.deadlines.answer, async {
+            let mut transaction = self.pool.begin().await?;
+            let statement = format!(
+                "update delivery
+                 set state = case when state = 'sending' then state else 'waiting' end,
+                     failures = case when state = 'sending' then failures else 0 end,
+                     next_attempt_at = case when state = 'sending' then next_attempt_at else $4 end
+                 from webhook
+                 where delivery.id = $3 and webhook.number = delivery.webhook and webhook.key_id = $1
+                   and webhook.id = $2
+                 returning {DELIVERY}"
+            );
+            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+                .bind(key)
+                .bind(id)
+                .bind(delivery)
+                .bind(now)
+                .fetch_optional(&mut *transaction)
+                .await?;
+            ring(&mut transaction).await?;
+            transaction.commit().await?;
+            row.as_ref().map(delivery_row).transpose()
+        })
+        .await
+    }
+}
+
+/// Tells whoever delivers that there may be something to do.
+async fn ring(transaction: &mut Transaction<'_, Postgres>) -> Result<()> {
+    sqlx::query("notify vintem_deliveries").execute(&mut **transaction).await?;
+    Ok(())
+}
+
+fn folded_categories(interest: &Interest) -> Vec<String> {
+    interest.categories.iter().map(|category| fold(category)).collect()
+}
+
+fn kind_ids(interest: &Interest) -> Vec<&'static str> {
+    interest.kinds.iter().map(|kind| kind.id()).collect()
+}
+
+fn webhook_row(row: &PgRow) -> Result<WebhookRow> {
+    let (status, reason): (&str, Option<&str>) = (row.try_get("status")?, row.try_get("disabled_reason")?);
+    let kinds: Vec<String> = row.try_get("types")?;
+    let kind = |id: &String| EventKind::from_id(id).ok_or_else(|| StoreError::Foreign(format!("events of type {id}")));
+    Ok(WebhookRow {
+        id: row.try_get("id")?,
+        url: row.try_get("url")?,
+        interest: Interest {
+            kinds: kinds.iter().map(kind).collect::<Result<_>>()?,
+            companies: row.try_get("companies")?,
+            categories: row.try_get("categories")?,
+            series: row.try_get("series")?,
+            pairs: row.try_get("pairs")?,
+        },
+        status: WebhookStatus::from_ids(status, reason)
+            .ok_or_else(|| StoreError::Foreign(format!("a webhook that is {status}")))?,
+        created_at: row.try_get("created_at")?,
+        last_success_at: row.try_get("last_success_at")?,
+    })
+}
+
+fn delivery_row(row: &PgRow) -> Result<DeliveryRow> {
+    let id: &str = row.try_get("state")?;
+    let state = DeliveryState::from_id(id).ok_or_else(|| StoreError::Foreign(format!("a delivery that is {id}")))?;
+    let next_attempt_at: DateTime<Utc> = row.try_get("next_attempt_at")?;
+    Ok(DeliveryRow {
+        id: row.try_get("id")?,
+        event_id: row.try_get("event_id")?,
+        kind: row.try_get("type")?,
+        state,
+        created_at: row.try_get("created_at")?,
+        next_attempt_at: (state == DeliveryState::Waiting).then_some(next_attempt_at),
+        delivered_at: row.try_get("delivered_at")?,
+        attempts: row.try_get("attempts")?,
+    })
+}

@@ -1,0 +1,293 @@
+//! How deliveries are taken up and what became of them. One worker at a time delivers, by a lock that its connection
+//! holds: it takes deliveries up on that very connection, so that whoever has lost the lock takes up nothing more. What
+//! it had under way when it was lost is taken up anew, and so may arrive twice.
+
+use chrono::{DateTime, Utc};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{Connection, Row};
+use vintem_domain::webhook::DISABLED_AFTER;
+
+use crate::{FOLLOW_BUDGET, Result, Store, within};
+
+/// An arbitrary number that no other lock has.
+const DELIVERING: i64 = 0x7669_6e74_656d_0004;
+/// So many attempts of a delivery are kept; replays add to them.
+const ATTEMPTS_KEPT: i32 = 20;
+
+/// The right to deliver, as long as its connection lives.
+#[derive(Debug)]
+pub struct DeliveryLead(PgConnection);
+
+/// A delivery to be made now.
+#[derive(Debug, Clone)]
+pub struct DueDelivery {
+    pub id: i64,
+    /// Of the webhook, and where it wants it.
+    pub webhook: i64,
+    pub webhook_id: String,
+    pub url: String,
+    /// Sealed.
+    pub secret: Vec<u8>,
+    /// Sealed, and until when it signs too.
+    pub former_secret: Option<(Vec<u8>, DateTime<Utc>)>,
+    pub event_id: String,
+    pub body: String,
+    /// In the feed of events; a test has none.
+    pub position: Option<i64>,
+    pub failures: i16,
+}
+
+/// How a receiver keeps up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    Prompt,
+    /// Its last attempt failed, or took long. It has fewer under way at a time.
+    Lagging,
+}
+
+/// Of which deliveries some are to be taken up.
+#[derive(Debug)]
+pub struct Demand<'a> {
+    pub now: DateTime<Utc>,
+    pub class: Class,
+    /// Webhooks that come after this one are looked at.
+    pub after: i64,
+    /// Webhooks that have enough under way.
+    pub but: &'a [i64],
+    pub most: i64,
+    /// Of one webhook: of a slow one half of it, of a failing one a single one.
+    pub most_of_one: i64,
+}
+
+/// What became of one attempt.
+#[derive(Debug, Clone)]
+pub struct Attempted {
+    pub delivery: i64,
+    pub webhook: i64,
+    pub url: String,
+    /// How often it had failed before: tells this attempt from a later one.
+    pub failures_before: i16,
+    pub at: DateTime<Utc>,
+    pub verdict: Verdict,
+    pub is_slow: bool,
+    /// The attempt as JSON, for its owner.
+    pub shown: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Delivered,
+    /// To be tried again then.
+    Again(DateTime<Utc>),
+    /// It was the last attempt.
+    Dead,
+    /// The receiver wants nothing any more; the delivery is dead.
+    Gone,
+}
+
+impl Verdict {
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Again(_) => "again",
+            Self::Dead => "dead",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl Store {
+    /// The right to deliver, unless another worker has it. Deliveries that another one had under way wait again; `mine`
+    /// are under way here.
+    pub async fn lead_deliveries(&self, mine: &[i64]) -> Result<Option<DeliveryLead>> {
+        within(FOLLOW_BUDGET, async {
+            let mut connection = self.pool.acquire().await?.detach();
+            let is_mine: bool = sqlx::query_scalar("select pg_try_advisory_lock($1)")
+                .bind(DELIVERING)
+                .fetch_one(&mut connection)
+                .await?;
+            if !is_mine {
+                connection.close().await?;
+                return Ok(None);
+            }
+            // A worker whose machine is gone must not hold the lock for hours.
+            sqlx::raw_sql("set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3")
+                .execute(&mut connection)
+                .await?;
+            sqlx::query("update delivery set state = 'waiting' where state = 'sending' and id <> all($1)")
+                .bind(mine)
+                .execute(&mut connection)
+                .await?;
+            Ok(Some(DeliveryLead(connection)))
+        })
+        .await
+    }
+
+    /// Notes what became of attempts, of deliveries and of their webhooks. Whatever is noted twice counts once.
+    pub async fn note_attempts(&self, attempts: &[Attempted]) -> Result<()> {
+        within(FOLLOW_BUDGET, async {
+            let mut transaction = self.pool.begin().await?;
+            let of = |attempt: &Attempted| match attempt.verdict {
+                Verdict::Delivered => ("delivered", None),
+                Verdict::Again(at) => ("waiting", Some(at)),
+                Verdict::Dead | Verdict::Gone => ("dead", None),
+            };
+            let (states, next): (Vec<&str>, Vec<Option<DateTime<Utc>>>) = attempts.iter().map(of).unzip();
+            sqlx::query(
+                "with attempted as (
+                     select *
+                     from unnest($1::bigint[], $2::smallint[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[])
+                          as attempted (id, failures_before, state, next_attempt_at, at, shown)
+                 )
+                 update delivery
+                 set state = attempted.state,
+                     failures = failures + case when attempted.state = 'delivered' then 0 else 1 end,
+                     next_attempt_at = coalesce(attempted.next_attempt_at, delivery.next_attempt_at),
+                     delivered_at = case when attempted.state = 'delivered' then attempted.at else delivered_at end,
+                     attempts = case when jsonb_array_length(attempts) >= $7 then attempts - 0 else attempts end
+                                || attempted.shown::jsonb
+                 from attempted
+                 where delivery.id = attempted.id and delivery.state = 'sending'
+                   and delivery.failures = attempted.failures_before",
+            )
+            .bind(attempts.iter().map(|attempt| attempt.delivery).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.failures_before).collect::<Vec<_>>())
+            .bind(states)
+            .bind(next)
+            .bind(attempts.iter().map(|attempt| attempt.at).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.shown.as_str()).collect::<Vec<_>>())
+            .bind(ATTEMPTS_KEPT)
+            .execute(&mut *transaction)
+            .await?;
+            // What was sent to an address that it had before says nothing of the webhook as it is now.
+            sqlx::query(
+                "with attempted as (
+                     select *
+                     from unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::boolean[], $6::timestamptz[])
+                          as attempted (webhook, url, is_delivered, is_gone, is_slow, at)
+                 ), by_webhook as (
+                     select attempted.webhook, max(at) as until, bool_or(is_gone) as is_gone,
+                            bool_or(attempted.is_slow) as is_slow,
+                            max(at) filter (where is_delivered) as last_success_at
+                     from attempted
+                     join webhook on webhook.number = attempted.webhook and webhook.url = attempted.url
+                     group by attempted.webhook
+                 ), stood as (
+                     select by_webhook.*, failing.since
+                     from by_webhook
+                     join webhook on webhook.number = by_webhook.webhook
+                     cross join lateral (
+                         select case when by_webhook.last_success_at is null
+                                     then least(webhook.failing_since, min(at)) else min(at) end as since
+                         from attempted
+                         where attempted.webhook = by_webhook.webhook and not is_delivered
+                           and (by_webhook.last_success_at is null or at > by_webhook.last_success_at)
+                     ) failing
+                 )
+                 update webhook
+                 set last_success_at = greatest(webhook.last_success_at, stood.last_success_at),
+                     failing_since = stood.since,
+                     is_slow = stood.is_slow,
+                     status = case when is_given_up then 'disabled' else status end,
+                     disabled_reason = case when is_given_up then case when is_gone then 'gone' else 'failing' end
+                                            else disabled_reason end
+                 from stood
+                 cross join lateral (
+                     select is_gone or coalesce(stood.until - stood.since >= $7::interval, false) as is_given_up
+                 ) given_up
+                 where webhook.number = stood.webhook and webhook.status <> 'disabled'",
+            )
+            .bind(attempts.iter().map(|attempt| attempt.webhook).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.url.as_str()).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.verdict == Verdict::Delivered).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.verdict == Verdict::Gone).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.is_slow).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.at).collect::<Vec<_>>())
+            .bind(format!("{} seconds", DISABLED_AFTER.num_seconds()))
+            .execute(&mut *transaction)
+            .await?;
+            transaction.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl DeliveryLead {
+    /// Takes deliveries up that are due, a few of each webhook, so that none waits behind another's. Only of active
+    /// webhooks whose key is valid and of the plan that has them.
+    pub async fn take_up(&mut self, demand: &Demand<'_>) -> Result<Vec<DueDelivery>> {
+        within(FOLLOW_BUDGET, async {
+            let rows = sqlx::query(
+                "with recursive lane as (
+                     (select webhook from delivery where state = 'waiting' and webhook > $2 order by webhook limit 1)
+                     union all
+                     select next.webhook
+                     from lane
+                     cross join lateral (
+                         select webhook
+                         from delivery
+                         where state = 'waiting' and webhook > lane.webhook
+                         order by webhook
+                         limit 1
+                     ) next
+                 ), due as (
+                     select first.id, webhook.number, webhook.id as webhook_id, url, secret, former_secret,
+                            former_secret_ends_at
+                     from lane
+                     join webhook on webhook.number = lane.webhook
+                     join api_key key on key.id = webhook.key_id
+                     cross join lateral (
+                         select id
+                         from delivery
+                         where webhook = lane.webhook and state = 'waiting' and next_attempt_at <= $1
+                         order by next_attempt_at, id
+                         limit case when failing_since is not null then 1 when is_slow then $6 / 2 else $6 end
+                     ) first
+                     where webhook.status = 'active' and key.plan = 'platinum' and key.revoked_at is null
+                       and (key.expires_at is null or key.expires_at > $1)
+                       and lane.webhook <> all($3) and (failing_since is not null or is_slow) = $4
+                     limit $5
+                 ), taken as (
+                     update delivery
+                     set state = 'sending', first_attempt_at = coalesce(first_attempt_at, $1)
+                     from due
+                     where delivery.id = due.id
+                     returning due.*, delivery.event, delivery.event_id, delivery.body, delivery.failures
+                 )
+                 select taken.id, number, webhook_id, url, secret, former_secret, former_secret_ends_at,
+                        event_id, coalesce(taken.body, event.body) as body, position, failures
+                 from taken
+                 left join event on event.sequence = taken.event
+                 order by taken.id",
+            )
+            .bind(demand.now)
+            .bind(demand.after)
+            .bind(demand.but)
+            .bind(demand.class == Class::Lagging)
+            .bind(demand.most)
+            .bind(demand.most_of_one)
+            .fetch_all(&mut self.0)
+            .await?;
+            rows.iter().map(due_delivery).collect()
+        })
+        .await
+    }
+}
+
+fn due_delivery(row: &PgRow) -> Result<DueDelivery> {
+    let former: (Option<Vec<u8>>, Option<DateTime<Utc>>) =
+        (row.try_get("former_secret")?, row.try_get("former_secret_ends_at")?);
+    Ok(DueDelivery {
+        id: row.try_get("id")?,
+        webhook: row.try_get("number")?,
+        webhook_id: row.try_get("webhook_id")?,
+        url: row.try_get("url")?,
+        secret: row.try_get("secret")?,
+        former_secret: former.0.zip(former.1),
+        event_id: row.try_get("event_id")?,
+        body: row.try_get("body")?,
+        position: row.try_get("position")?,
+        failures: row.try_get("failures")?,
+    })
+}
