@@ -1,7 +1,8 @@
 """What checks/schemathesis has Schemathesis load: a request that changes or ends the key it is sent with is sent with a
 key of its own, registered for it a moment before. With the key of the run, the first DELETE /api/v1/keys/me would make
-401 of everything that comes after it, and the second rotation too; and labels would meet their cap of a day. All else of
-the request stays as it was made up, and a request that does not carry the run's key is left alone."""
+401 of everything that comes after it, and the second rotation too; and labels would meet their cap of a day. Likewise the
+webhook that other operations need is not deleted: another one is in its place. All else of the request stays as it was
+made up, and a request that does not carry the run's key is left alone."""
 
 import os
 from urllib.parse import urlsplit
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 import requests
 import schemathesis
 
-RUN_KEY = os.environ["SCHEMATHESIS_RUN_KEY"]
+RUN_KEY, RUN_WEBHOOK = os.environ["SCHEMATHESIS_RUN_KEY"], os.environ["SCHEMATHESIS_WEBHOOK"]
 CHANGE_THEIR_KEY = {
     ("PATCH", "/api/v1/keys/me"),
     ("DELETE", "/api/v1/keys/me"),
@@ -23,7 +24,17 @@ class OwnKey(requests.auth.AuthBase):
         if (request.method, address.path) in CHANGE_THEIR_KEY and request.headers.get("X-API-Key") == RUN_KEY:
             key = registered(f"{address.scheme}://{address.netloc}")
             request.headers.update({"X-API-Key": key, "Authorization": f"Bearer {key}"})
+        if request.method == "DELETE" and address.path == f"/api/v1/webhooks/{RUN_WEBHOOK}":
+            request.url = request.url.replace(RUN_WEBHOOK, other_webhook(f"{address.scheme}://{address.netloc}"))
         return request
+
+
+def other_webhook(url):
+    """One that may be deleted; where the key has as many as it may, one that there is not."""
+    made = requests.post(
+        f"{url}/api/v1/webhooks", headers={"X-API-Key": RUN_KEY}, json={"url": "http://127.0.0.1:9/"}, timeout=30
+    )
+    return made.json().get("id", "whk_" + 32 * "0")
 
 
 def registered(url):

@@ -11,9 +11,14 @@ const MOST_LONG_TABLES: usize = 2;
 /// Of calls that wait for something to happen a key has so many at once.
 const MOST_WAITING_CALLS: usize = 8;
 
+/// Of names that are looked up, which may take seconds, a key has so many at once.
+const MOST_LOOKED_UP: usize = 4;
+
 static LONG_TABLES: LazyLock<Few> = LazyLock::new(|| Few::new(MOST_LONG_TABLES));
 
 static WAITING_CALLS: LazyLock<Few> = LazyLock::new(|| Few::new(MOST_WAITING_CALLS));
+
+static LOOKED_UP: LazyLock<Few> = LazyLock::new(|| Few::new(MOST_LOOKED_UP));
 
 #[derive(Debug)]
 struct Few {
@@ -36,6 +41,11 @@ pub fn long_table(key: Option<KeyId>) -> Result<OneOfFew, Problem> {
 /// A place to wait in, if there is one.
 pub fn waiting_call(key: KeyId) -> Option<OneOfFew> {
     WAITING_CALLS.enter(key)
+}
+
+/// A place to look a name up in.
+pub fn looked_up(key: KeyId) -> Result<OneOfFew, Problem> {
+    LOOKED_UP.enter(key).ok_or(Problem::Overloaded)
 }
 
 impl Few {

@@ -6,3 +6,8 @@
 pub mod export;
 pub mod table;
 pub mod webhook;
+
+/// The Rust of the guide is compiled and run as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/webhooks.md")]
+struct GuideToWebhooks;

@@ -26,9 +26,9 @@ const WHILE_SOMETHING_WAITS: Duration = Duration::from_secs(60);
 /// Between two looks at whether there are events to publish.
 const BETWEEN_PUBLISHINGS: Duration = Duration::from_millis(500);
 /// So many events are published at once, …
-const MOST_EVENTS: u64 = 500;
+const MOST_EVENTS: usize = 500;
 /// … or fewer, so that no more than so many deliveries are written with them.
-const MOST_DELIVERIES: u64 = 20_000;
+const MOST_DELIVERIES: usize = 20_000;
 /// Between two looks at whether something is to be delivered, if nothing is heard of it.
 const BETWEEN_DELIVERIES: Duration = Duration::from_millis(250);
 /// A round takes up what came to its end meanwhile: many in one go.
@@ -88,11 +88,11 @@ pub async fn keep_publishing(store: Store, live: Arc<LiveSnapshot>, clock: Arc<d
 
 /// Publishes some of the events whose rows are served, and says how many.
 pub async fn publish(store: &Store, live: &LiveSnapshot, now: DateTime<Utc>) -> vintem_store::Result<u64> {
-    let at_once = (MOST_DELIVERIES / store.active_webhooks().await?.max(1)).clamp(1, MOST_EVENTS);
-    let events = store.unpublished_events(at_once.cast_signed()).await?;
+    let mut events = store.unpublished_events(MOST_EVENTS as i64).await?;
     if events.is_empty() {
         return Ok(0);
     }
+    events.truncate((MOST_DELIVERIES / store.active_webhooks().await?.max(1)).max(1));
     // Read after the events, so it is as new as they are.
     let states = store.dataset_states().await?;
     let Some(snapshot) = live.get() else { return Ok(0) };

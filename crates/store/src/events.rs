@@ -75,12 +75,12 @@ impl Store {
     }
 
     /// How many webhooks may want to hear of an event.
-    pub async fn active_webhooks(&self) -> Result<u64> {
+    pub async fn active_webhooks(&self) -> Result<usize> {
         within(FOLLOW_BUDGET, async {
             let count: i64 = sqlx::query_scalar("select count(*) from webhook where status = 'active'")
                 .fetch_one(&self.pool)
                 .await?;
-            Ok(count.unsigned_abs())
+            Ok(usize::try_from(count).unwrap_or(usize::MAX))
         })
         .await
     }

@@ -71,6 +71,9 @@ pub enum Tested {
     NotActive,
 }
 
+/// Deliveries that are deleted with their webhook.
+const DELETED_AT_ONCE: i64 = 5_000;
+
 const WEBHOOK: &str = "id, url, types, companies, categories, series, pairs, status, disabled_reason, created_at, \
                        last_success_at";
 const DELIVERY: &str = "delivery.id, event_id, type, state, delivery.created_at, next_attempt_at, delivered_at, \
@@ -179,15 +182,44 @@ impl Store {
         .await
     }
 
-    /// With all of its deliveries. False where the key has no such webhook.
+    /// With all of its deliveries, some at a time: there may be very many. From the first moment on nothing is sent to it.
+    /// False where the key has no such webhook.
     pub async fn delete_webhook(&self, key: KeyId, id: &str) -> Result<bool> {
+        let pause = WebhookChange { status: Some(WebhookStatus::Paused), ..WebhookChange::default() };
+        if self.change_webhook(key, id, &pause).await?.is_none() {
+            return Ok(false);
+        }
+        while self.delete_deliveries(key, id).await? {}
         within(self.deadlines.history, async {
-            let deleted = sqlx::query("delete from webhook where key_id = $1 and id = $2")
+            sqlx::query("delete from webhook where key_id = $1 and id = $2")
                 .bind(key)
                 .bind(id)
                 .execute(&self.pool)
                 .await?;
-            Ok(deleted.rows_affected() > 0)
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Whether there may be further ones.
+    async fn delete_deliveries(&self, key: KeyId, id: &str) -> Result<bool> {
+        within(self.deadlines.history, async {
+            let deleted = sqlx::query(
+                "delete from delivery
+                 where id in (
+                     select delivery.id
+                     from delivery
+                     join webhook on webhook.number = delivery.webhook
+                     where webhook.key_id = $1 and webhook.id = $2
+                     limit $3
+                 )",
+            )
+            .bind(key)
+            .bind(id)
+            .bind(DELETED_AT_ONCE)
+            .execute(&self.pool)
+            .await?;
+            Ok(deleted.rows_affected() == DELETED_AT_ONCE.unsigned_abs())
         })
         .await
     }

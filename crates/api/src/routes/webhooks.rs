@@ -14,7 +14,7 @@ use vintem_domain::event::{EventKind, WEBHOOK_TEST};
 use vintem_domain::series::SERIES;
 use vintem_domain::text::fold;
 use vintem_domain::webhook::{DeliveryState, Interest, WebhookStatus};
-use vintem_domain::{Dataset, Pair, Problem, Text};
+use vintem_domain::{Dataset, KeyId, Pair, Problem, Text};
 use vintem_snapshot::Snapshot;
 use vintem_store::webhooks::{DeliveryRow, NewWebhook, TestEvent, Tested, WebhookChange, WebhookRow};
 
@@ -26,6 +26,7 @@ use crate::answer::{self, with_links};
 use crate::body::read_object;
 use crate::caller::Caller;
 use crate::events::test_body;
+use crate::few::looked_up;
 use crate::params::{MOST_ROWS, Query, refuse};
 use crate::problem::Refusal;
 
@@ -128,7 +129,7 @@ async fn create_webhook(
     let key = caller.required_key()?;
     let sent = read_body(&headers, body).await?;
     let interest = read_interest(&app, &sent, Interest::default())?;
-    let url = read_url(&app, sent.url.as_ref()).await?;
+    let url = read_url(&app, key, sent.url.as_ref()).await?;
     let id = new_id(ID_BEGINNING);
     let secret = WebhookSecret::random();
     let sealed = app.settings.webhook_secrets.seal(&id, &secret);
@@ -160,13 +161,15 @@ async fn update_webhook(
     let (key, id) = (caller.required_key()?, read_id(id)?);
     let sent = read_body(&headers, body).await?;
     let held = app.store.webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
-    let interest = read_interest(&app, &sent, held.interest.clone())?;
+    let changes_interest = sent.types.is_some() || sent.filters.is_some();
+    let interest = read_interest(&app, &sent, held.interest)?;
     let status = sent.status.as_ref().map(read_status).transpose()?;
     let url = match &sent.url {
-        Some(url) => Some(read_url(&app, Some(url)).await?),
+        Some(url) => Some(read_url(&app, key, Some(url)).await?),
         None => None,
     };
-    let change = WebhookChange { url: url.as_deref(), interest: Some(&interest), status };
+    let interest = changes_interest.then_some(&interest);
+    let change = WebhookChange { url: url.as_deref(), interest, status };
     let row = app.store.change_webhook(key, &id, &change).await?.ok_or(Problem::NoSuchWebhook)?;
     Ok(answer::uncached(StatusCode::OK, &WebhookBody::from(row)))
 }
@@ -265,15 +268,15 @@ async fn read_body(headers: &HeaderMap, body: Body) -> Read<SentBody> {
     read_object(headers, body, expected).await
 }
 
-async fn read_url(app: &App, url: Option<&Value>) -> Read<String> {
-    let Some(text) = url.and_then(Value::as_str) else { return bad_url(AddressRefused::NotAnAddress) };
-    match app.settings.webhook_guard.check(text).await {
-        Ok(url) => Ok(url.into()),
-        Err(refused) => bad_url(refused),
-    }
+async fn read_url(app: &App, key: KeyId, url: Option<&Value>) -> Read<String> {
+    let (guard, text) = (&app.settings.webhook_guard, url.and_then(Value::as_str).unwrap_or_default());
+    let url = guard.read(text).map_err(bad_url)?;
+    let _place = url.domain().map(|_| looked_up(key)).transpose()?;
+    guard.check(text).await.map_err(bad_url)?;
+    Ok(url.into())
 }
 
-fn bad_url<T>(refused: AddressRefused) -> Read<T> {
+fn bad_url(refused: AddressRefused) -> Problem {
     let must = match refused {
         AddressRefused::NotAnAddress => Text::new(
             "be an address of the form https://host/path of at most 2000 characters",
@@ -291,7 +294,7 @@ fn bad_url<T>(refused: AddressRefused) -> Read<T> {
             "indicar um host que possa ser encontrado: o nome não leva a lugar nenhum",
         ),
     };
-    Err(Problem::BadField { name: "url", must })
+    Problem::BadField { name: "url", must }
 }
 
 fn read_status(status: &Value) -> Read<WebhookStatus> {

@@ -179,6 +179,8 @@ fn is_public(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -270,6 +272,45 @@ mod tests {
             );
         }
         assert!(guard.read(&format!("https://example.com/{}", "a".repeat(LONGEST_URL))).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn an_address_is_judged_by_itself_whatever_its_spelling(number: u32, v6: u128, is_embedded: bool) {
+            let guard = AddressGuard::default();
+            let (v4, [a, b, c, d]) = (Ipv4Addr::from(number), number.to_be_bytes());
+            for host in [
+                format!("{v4}"),
+                format!("{number}"),
+                format!("{number:#x}"),
+                format!("0{number:o}"),
+                format!("{a:#x}.0{b:o}.{c}.{d:#x}."),
+                format!("{a}.{b}.{}", u16::from_be_bytes([c, d])),
+                format!("{a}。{b}．{c}｡{d}"),
+            ] {
+                let written = format!("https://{host}/");
+                prop_assert_eq!(guard.read(&written).is_ok(), is_public(v4.into()), "{}", host);
+            }
+            let mapped = format!("https://[{}]/", v4.to_ipv6_mapped());
+            prop_assert!(guard.read(&mapped).is_err());
+            // By chance alone hardly any would be of the networks that embed another address.
+            let v6 = if is_embedded { (0x2002 << 112) | (u128::from(number) << 80) | (v6 & 0xffff) } else { v6 };
+            let v6 = Ipv6Addr::from(v6);
+            let written = format!("https://[{v6}]/");
+            prop_assert_eq!(guard.read(&written).is_ok(), is_public(v6.into()));
+            prop_assert!(!is_embedded || !is_public(v6.into()));
+        }
+
+        #[test]
+        fn no_text_is_too_strange_to_be_judged(text: String, host in "[0-9a-fx.:@%\\[\\]\\\\/#?-]{0,40}") {
+            for text in [text, format!("https://{host}/"), format!("https:{host}")] {
+                if let Ok(url) = AddressGuard::default().read(&text) {
+                    prop_assert_eq!(url.scheme(), "https");
+                    prop_assert!(literal(&url).is_none_or(is_public));
+                }
+            }
+        }
     }
 
     #[test]

@@ -14,6 +14,11 @@ const DELIVERING: i64 = 0x7669_6e74_656d_0004;
 /// So many attempts of a delivery are kept; replays add to them.
 const ATTEMPTS_KEPT: i32 = 20;
 
+/// The queue is read by its indexes. Its size changes from nothing to very much within a moment, and a plan that was made
+/// for an empty table reads all of a full one each time.
+const BY_INDEX: &str =
+    "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off";
+
 /// The right to deliver, as long as its connection lives.
 #[derive(Debug)]
 pub struct DeliveryLead(PgConnection);
@@ -127,6 +132,7 @@ impl Store {
     pub async fn note_attempts(&self, attempts: &[Attempted]) -> Result<()> {
         within(FOLLOW_BUDGET, async {
             let mut transaction = self.pool.begin().await?;
+            sqlx::raw_sql(BY_INDEX).execute(&mut *transaction).await?;
             let of = |attempt: &Attempted| match attempt.verdict {
                 Verdict::Delivered => ("delivered", None),
                 Verdict::Again(at) => ("waiting", Some(at)),
@@ -157,6 +163,7 @@ impl Store {
             .bind(attempts.iter().map(|attempt| attempt.at).collect::<Vec<_>>())
             .bind(attempts.iter().map(|attempt| attempt.shown.as_str()).collect::<Vec<_>>())
             .bind(ATTEMPTS_KEPT)
+            .persistent(false)
             .execute(&mut *transaction)
             .await?;
             // What was sent to an address that it had before says nothing of the webhook as it is now.
@@ -204,6 +211,7 @@ impl Store {
             .bind(attempts.iter().map(|attempt| attempt.is_slow).collect::<Vec<_>>())
             .bind(attempts.iter().map(|attempt| attempt.at).collect::<Vec<_>>())
             .bind(format!("{} seconds", DISABLED_AFTER.num_seconds()))
+            .persistent(false)
             .execute(&mut *transaction)
             .await?;
             transaction.commit().await?;
@@ -218,6 +226,8 @@ impl DeliveryLead {
     /// webhooks whose key is valid and of the plan that has them.
     pub async fn take_up(&mut self, demand: &Demand<'_>) -> Result<Vec<DueDelivery>> {
         within(FOLLOW_BUDGET, async {
+            let mut transaction = self.0.begin().await?;
+            sqlx::raw_sql(BY_INDEX).execute(&mut *transaction).await?;
             let rows = sqlx::query(
                 "with recursive lane as (
                      (select webhook from delivery where state = 'waiting' and webhook > $2 order by webhook limit 1)
@@ -232,21 +242,26 @@ impl DeliveryLead {
                          limit 1
                      ) next
                  ), due as (
-                     select first.id, webhook.number, webhook.id as webhook_id, url, secret, former_secret,
-                            former_secret_ends_at
+                     select first.id, owner.*
                      from lane
-                     join webhook on webhook.number = lane.webhook
-                     join api_key key on key.id = webhook.key_id
+                     -- One lane after the other, and none beyond what is wanted: `offset 0` keeps the order of the joins.
+                     cross join lateral (
+                         select webhook.number, webhook.id as webhook_id, url, secret, former_secret, former_secret_ends_at,
+                                case when failing_since is not null then 1 when is_slow then $6 / 2 else $6 end as most
+                         from webhook
+                         join api_key key on key.id = webhook.key_id
+                         where webhook.number = lane.webhook and webhook.number <> all($3) and webhook.status = 'active'
+                           and (failing_since is not null or is_slow) = $4 and key.plan = 'platinum'
+                           and key.revoked_at is null and (key.expires_at is null or key.expires_at > $1)
+                         offset 0
+                     ) owner
                      cross join lateral (
                          select id
                          from delivery
                          where webhook = lane.webhook and state = 'waiting' and next_attempt_at <= $1
                          order by next_attempt_at, id
-                         limit case when failing_since is not null then 1 when is_slow then $6 / 2 else $6 end
+                         limit owner.most
                      ) first
-                     where webhook.status = 'active' and key.plan = 'platinum' and key.revoked_at is null
-                       and (key.expires_at is null or key.expires_at > $1)
-                       and lane.webhook <> all($3) and (failing_since is not null or is_slow) = $4
                      limit $5
                  ), taken as (
                      update delivery
@@ -267,8 +282,10 @@ impl DeliveryLead {
             .bind(demand.class == Class::Lagging)
             .bind(demand.most)
             .bind(demand.most_of_one)
-            .fetch_all(&mut self.0)
+            .persistent(false)
+            .fetch_all(&mut *transaction)
             .await?;
+            transaction.commit().await?;
             rows.iter().map(due_delivery).collect()
         })
         .await

@@ -82,8 +82,8 @@ async fn outbox(trials: u32) -> anyhow::Result<()> {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        // It needs some milliseconds to begin; then a load follows the other.
-        tokio::time::sleep(Duration::from_micros(rand::random_range(5_000..60_000))).await;
+        // It needs some milliseconds to begin; then a load follows the other, each of some fifty.
+        tokio::time::sleep(Duration::from_micros(rand::random_range(30_000..250_000))).await;
         killed += u32::from(child.try_wait()?.is_none());
         child.kill()?;
         child.wait()?;
