@@ -7,19 +7,12 @@ use sqlx::PgConnection;
 use vintem_domain::Plan;
 use vintem_testkit::{TestDatabase, TestReplica, eventually};
 
-use crate::{Outcome, friday};
+use crate::{Outcome, friday, note_event};
 
 const EVENTS: &str = "/api/v1/events";
 
-/// Writes an event as a load does.
 async fn note(connection: &mut PgConnection, kind: &str, subject: &Value) -> anyhow::Result<()> {
-    sqlx::query("insert into event (type, occurred_at, subject) values ($1, $2, $3::jsonb)")
-        .bind(kind)
-        .bind(friday())
-        .bind(subject.to_string())
-        .execute(connection)
-        .await?;
-    Ok(())
+    note_event(connection, kind, subject, friday()).await
 }
 
 /// Publishes what was noted, and waits until the replica has heard of it.

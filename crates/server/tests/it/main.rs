@@ -41,12 +41,30 @@ mod webhooks;
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::PgConnection;
 
 type Outcome = anyhow::Result<()>;
 
 /// A Friday afternoon in São Paulo; demo data reaches up to this day.
 fn friday() -> DateTime<Utc> {
     "2026-11-13T18:00:00Z".parse().expect("an instant")
+}
+
+/// Writes an event as a load does.
+async fn note_event(
+    connection: &mut PgConnection,
+    kind: &str,
+    subject: &Value,
+    occurred_at: DateTime<Utc>,
+) -> anyhow::Result<()> {
+    sqlx::query("insert into event (type, occurred_at, subject) values ($1, $2, $3::jsonb)")
+        .bind(kind)
+        .bind(occurred_at)
+        .bind(subject.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 fn binary() -> &'static Path {

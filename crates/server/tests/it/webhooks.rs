@@ -4,17 +4,16 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{TimeDelta, Utc};
 use reqwest::Method;
 use serde_json::{Value, json};
-use sqlx::PgConnection;
 use vintem_deliver::webhook::Dispatcher;
 use vintem_domain::text::hex;
 use vintem_domain::{Clock, Plan};
 use vintem_testkit::receiver::{Manner, Received, Receiver};
 use vintem_testkit::{TestDatabase, TestReplica, eventually};
 
-use crate::{Outcome, friday};
+use crate::{Outcome, friday, note_event};
 
 const WEBHOOKS: &str = "/api/v1/webhooks";
 
@@ -54,7 +53,7 @@ impl Stage {
     async fn publish(&self, series: &str, date: &str) -> anyhow::Result<()> {
         let mut connection = self.database.connect().await?;
         let subject = json!({"series": series, "date": date, "old": "1.0", "new": "2.00"});
-        note(&mut connection, "series.revised", &subject, self.replica.clock.now()).await?;
+        note_event(&mut connection, "series.revised", &subject, self.replica.clock.now()).await?;
         anyhow::ensure!(self.replica.publish_events().await? == 1, "not published");
         Ok(())
     }
@@ -102,16 +101,6 @@ async fn ask_as(
     let status = answer.status().as_u16();
     let text = answer.text().await?;
     Ok((status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? }))
-}
-
-async fn note(connection: &mut PgConnection, kind: &str, subject: &Value, at: DateTime<Utc>) -> anyhow::Result<()> {
-    sqlx::query("insert into event (type, occurred_at, subject) values ($1, $2, $3::jsonb)")
-        .bind(kind)
-        .bind(at)
-        .bind(subject.to_string())
-        .execute(connection)
-        .await?;
-    Ok(())
 }
 
 /// By the standard's own crate. It compares the time with the real one, so the clock of such a test is the real one.
@@ -263,8 +252,8 @@ async fn an_event_reaches_those_who_want_it_signed_and_as_the_feed_has_it() -> O
 
     let mut connection = stage.database.connect().await?;
     let now = stage.replica.clock.now();
-    note(&mut connection, "filing.published", &json!({"filing": filing["id"]}), now).await?;
-    note(
+    note_event(&mut connection, "filing.published", &json!({"filing": filing["id"]}), now).await?;
+    note_event(
         &mut connection,
         "series.revised",
         &json!({"series": "selic", "date": "2026-11-12", "old": "1.0", "new": "2.00"}),
@@ -272,7 +261,7 @@ async fn an_event_reaches_those_who_want_it_signed_and_as_the_feed_has_it() -> O
     )
     .await?;
     let quote = json!({"buy": "5.40", "sell": "5.50"});
-    note(
+    note_event(
         &mut connection,
         "series.revised",
         &json!({"series": "fx", "pair": "USD/BRL", "date": "2026-11-12", "old": quote, "new": quote}),
@@ -551,8 +540,16 @@ async fn a_key_that_leaves_platinum_expires_or_is_revoked_is_sent_nothing_more()
     })
     .await;
 
-    // Back on Platinum what waited goes on; what was published meanwhile was not for it.
+    // Back on Platinum it is still paused, for its owner to see. Made active, what waited goes on; what was published
+    // meanwhile was not for it.
     store.set_key_plan(stage.key_id, Plan::Platinum).await?;
+    eventually("the gate knows the plan again", Duration::from_secs(5), || async {
+        stage.status(&webhook).await.is_ok_and(|(status, _)| status == "paused")
+    })
+    .await;
+    stage.deliver().await?;
+    assert!(stage.receiver.all_received().is_empty(), "sent while paused");
+    stage.ask(Method::PATCH, &webhook.path, Some(json!({"status": "active"}))).await?;
     stage.deliver().await?;
     let received = stage.receiver.only("/hook")?;
     assert!(String::from_utf8_lossy(&received.body).contains("2026-11-10"));

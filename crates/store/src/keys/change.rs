@@ -4,6 +4,7 @@
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use sqlx::{Postgres, Row, Transaction};
+use vintem_domain::route::Feature;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
 use super::{KeyRow, key_row};
@@ -86,7 +87,7 @@ impl Store {
         .await
     }
 
-    /// False where no key has this id.
+    /// Below the plan that has webhooks those of the key are paused. False where no key has this id.
     pub async fn set_key_plan(&self, id: KeyId, plan: Plan) -> Result<bool> {
         let mut transaction = self.begin_key_change().await?;
         let row = sqlx::query("select plan from api_key where id = $1 for no key update")
@@ -103,6 +104,13 @@ impl Store {
             .bind(plan.id())
             .execute(&mut *transaction)
             .await?;
+        // They stay so when the key comes back: its owner is to see that something was missed.
+        if plan < Feature::Webhooks.plan() {
+            sqlx::query("update webhook set status = 'paused' where key_id = $1 and status = 'active'")
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+        }
         let (was, became) = (Some(was.id().to_owned()), Some(plan.id().to_owned()));
         note(&mut transaction, id, KeyChange::Plan, KeyActor::Operator, was, became).await?;
         transaction.commit().await?;
