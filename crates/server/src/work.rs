@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use tokio::sync::watch;
@@ -31,6 +31,8 @@ const MOST_EVENTS: usize = 500;
 const MOST_DELIVERIES: usize = 20_000;
 /// Between two looks at whether something is to be delivered, if nothing is heard of it.
 const BETWEEN_DELIVERIES: Duration = Duration::from_millis(250);
+/// Where very many deliveries wait to be tried again a look takes long: most of the time is left to others.
+const REST_AFTER_A_ROUND: u32 = 4;
 /// A round takes up what came to its end meanwhile: many in one go.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(5);
 /// What is on its way when the process is to end may take so long.
@@ -49,7 +51,7 @@ pub async fn keep_exports(live: Arc<LiveSnapshot>, directory: PathBuf, clock: Ar
         if made_of == made_now {
             continue;
         }
-        let (began, to) = (std::time::Instant::now(), directory.clone());
+        let (began, to) = (Instant::now(), directory.clone());
         let built = tokio::task::spawn_blocking(move || make_exports(&snapshot, &to, now)).await;
         match built.map_err(anyhow::Error::from).and_then(|built| built.map_err(anyhow::Error::from)) {
             Ok(Built { made, failed, waiting, is_elsewhere }) => {
@@ -112,7 +114,9 @@ pub fn dispatcher(store: Store, settings: &WebhookSettings, clock: Arc<dyn Clock
 pub async fn keep_delivering(mut dispatcher: Dispatcher, bells: Arc<Bells>, mut stop: watch::Receiver<bool>) {
     let mut is_away = false;
     while !*stop.borrow() {
+        let began = Instant::now();
         let round = dispatcher.round().await;
+        let rest = BETWEEN_DELIVERIES.max(REST_AFTER_A_ROUND * began.elapsed());
         if let Err(error) = &round
             && !is_away
         {
@@ -126,7 +130,7 @@ pub async fn keep_delivering(mut dispatcher: Dispatcher, bells: Arc<Bells>, mut 
         tokio::select! {
             () = bells.deliveries.notified() => {}
             () = dispatcher.attempt_ended() => sleep(BETWEEN_ROUNDS).await,
-            () = sleep(BETWEEN_DELIVERIES) => {}
+            () = sleep(rest) => {}
             _ = stop.changed() => {}
         }
     }

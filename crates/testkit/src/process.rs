@@ -94,7 +94,9 @@ impl ServedProcess {
             .env("VINTEM_REDIS_URL", redis_url)
             .env("VINTEM_KEY_PEPPER", PEPPER)
             .env("VINTEM_SECRET_KEY", SECRET_KEY)
+            // As for replicas within a test: a machine that stands still for a moment is no engine that is away.
             .env("VINTEM_REDIS_BUDGET_MS", PATIENT_BUDGET_MS)
+            .env("VINTEM_POSTGRES_BUDGET_MS", PATIENT_BUDGET_MS)
             .env("VINTEM_LOG", "warn,vintem_server=info")
             .envs(environment.iter().copied())
             .stderr(Stdio::piped())

@@ -209,7 +209,8 @@ impl Stage {
         let redis = format!("redis://127.0.0.1:{}", self.redis_wire.port());
         let flags: Vec<&str> = self.flags[replica].iter().map(String::as_str).collect();
         // As impatient as it is where it is in earnest: much is then decided and counted twice, and must count once.
-        ServedProcess::start_in(binary(), &database, &redis, &flags, &[("VINTEM_REDIS_BUDGET_MS", "25")])
+        let budgets = [("VINTEM_REDIS_BUDGET_MS", "25"), ("VINTEM_POSTGRES_BUDGET_MS", "500")];
+        ServedProcess::start_in(binary(), &database, &redis, &flags, &budgets)
     }
 
     fn load(&self) -> Load {

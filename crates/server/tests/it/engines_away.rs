@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use vintem_domain::usage::Counts;
 use vintem_testkit::pace::{Shot, percentile, shoot};
-use vintem_testkit::{OwnPostgres, OwnRedis, ServedProcess, TestDatabase, Wire, eventually, run_vintem};
+use vintem_testkit::{
+    OwnPostgres, OwnRedis, ServedProcess, TestDatabase, USUAL_POSTGRES_BUDGET, Wire, eventually, run_vintem,
+};
 
 use crate::{Outcome, binary, friday};
 
@@ -92,6 +94,7 @@ async fn without_postgres_reads_go_on_and_the_rest_says_so_at_once() -> Outcome 
     let key = key["api_key"].as_str().expect("a key");
     let through_wire = format!("postgres://postgres@127.0.0.1:{}/postgres", wire.port());
     let flags = ["--limit-platinum", "10000000", "--limit-free", "1000000", "--register-per-day", "1000000"];
+    let flags = [flags.as_slice(), &USUAL_POSTGRES_BUDGET].concat();
     let process = ServedProcess::start(binary(), &through_wire, &redis.url(), &flags)?;
     let http = vintem_testkit::http_client().build()?;
     let registers = || async {

@@ -30,7 +30,7 @@ use vintem_testkit::load::keyed_get;
 use vintem_testkit::open_load::{Reply, closed_goodput, open_load};
 use vintem_testkit::pace::percentile;
 use vintem_testkit::processor::processor_time;
-use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, create_key};
+use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, USUAL_POSTGRES_BUDGET, create_key};
 
 const LEAST_GOODPUT: f64 = 0.9;
 const MOST_ADMITTED_P99: Duration = Duration::from_millis(250);
@@ -81,6 +81,7 @@ async fn overload(arguments: &Arguments) -> anyhow::Result<()> {
     let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(Utc::now()).await?);
     // Limits stay out of it: what is refused here is refused for the service's own sake.
     let mut flags = vec!["--limit-platinum", "100000000"];
+    flags.extend(USUAL_POSTGRES_BUDGET);
     flags.extend(arguments.flags.iter().map(String::as_str));
     let store = database.store()?;
     let mut keys = Vec::new();
