@@ -72,7 +72,7 @@ pub struct Tag<'a> {
 impl<'a> Tag<'a> {
     /// From the state of the datasets that are read, the request, and what else the answer depends on.
     pub fn new(caller: &'a Caller, app: &'a App, snapshot: &Snapshot, datasets: &[Dataset], more: impl Hash) -> Self {
-        let stale = datasets.iter().any(|dataset| status::is_stale(app, snapshot, *dataset));
+        let stale = datasets.iter().any(|dataset| app.snapshot.is_stale(snapshot, *dataset, app.clock.now()));
         let loaded_at = datasets.iter().filter_map(|dataset| snapshot.state(*dataset)).map(|state| state.loaded_at);
         let as_of = loaded_at.min().and_then(|at| HeaderValue::from_str(&status::instant(at)).ok());
         let mut hasher = DefaultHasher::new();
@@ -189,7 +189,7 @@ pub fn cache_control(caller: &Caller) -> HeaderValue {
 }
 
 /// What a link to a neighbouring page repeats of the request; never what we do not know, such as a key put there.
-const KEPT_IN_LINKS: [&str; 18] = [
+const KEPT_IN_LINKS: [&str; 20] = [
     "from",
     "to",
     "order",
@@ -205,6 +205,8 @@ const KEPT_IN_LINKS: [&str; 18] = [
     "highlight",
     "provenance",
     "updated_since",
+    "as_of",
+    "state",
     "format",
     "locale",
     "download",

@@ -43,8 +43,8 @@ pub fn waiting_call(key: KeyId) -> Option<OneOfFew> {
     WAITING_CALLS.enter(key)
 }
 
-/// A place to look a name up in.
-pub fn looked_up(key: KeyId) -> Result<OneOfFew, Problem> {
+/// A place for looking up where a name leads to.
+pub fn name_lookup(key: KeyId) -> Result<OneOfFew, Problem> {
     LOOKED_UP.enter(key).ok_or(Problem::Overloaded)
 }
 

@@ -26,7 +26,7 @@ use crate::answer::{self, with_links};
 use crate::body::read_object;
 use crate::caller::Caller;
 use crate::events::test_body;
-use crate::few::looked_up;
+use crate::few::name_lookup;
 use crate::params::{MOST_ROWS, Query, refuse};
 use crate::problem::Refusal;
 
@@ -271,7 +271,7 @@ async fn read_body(headers: &HeaderMap, body: Body) -> Read<SentBody> {
 async fn read_url(app: &App, key: KeyId, url: Option<&Value>) -> Read<String> {
     let (guard, text) = (&app.settings.webhook_guard, url.and_then(Value::as_str).unwrap_or_default());
     let url = guard.read(text).map_err(bad_url)?;
-    let _place = url.domain().map(|_| looked_up(key)).transpose()?;
+    let _place = url.domain().map(|_| name_lookup(key)).transpose()?;
     guard.check(text).await.map_err(bad_url)?;
     Ok(url.into())
 }

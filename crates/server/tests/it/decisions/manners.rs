@@ -143,6 +143,31 @@ async fn lists_link_to_the_next_and_the_previous_page() -> Outcome {
     }
 }
 
+/// A page that forgets what was asked for shows other rows: of `as_of` those of today.
+#[tokio::test]
+async fn a_link_to_the_next_page_repeats_all_that_was_asked() -> Outcome {
+    let served = served().await?;
+    let day = "2026-10-01";
+    for path in [
+        format!(
+            "/api/v1/market/series/ipca?limit=1&as_of={day}&from=2020-01-01&to={day}&order=asc&numbers=string&provenance=true"
+        ),
+        format!("/api/v1/market/fx?limit=1&as_of={day}&pair=EUR-BRL&updated_since=2000-01-01"),
+        format!("/api/v1/companies?limit=1&as_of={day}"),
+        format!("/api/v1/filings?limit=1&as_of={day}&from=2003-01-01&to={day}"),
+        "/api/v1/filings/search?limit=1&q=a&facets=true&highlight=true".to_owned(),
+    ] {
+        let answer = served.replica.get_with(&path, &served.platinum).await?;
+        assert_eq!(answer.status(), 200, "{path}");
+        let link = answer.headers()["link"].to_str()?.to_owned();
+        let (_, asked) = path.split_once('?').expect("parameters");
+        for pair in asked.split('&').filter(|pair| !pair.starts_with("limit=")) {
+            assert!(link.contains(pair), "{pair} of {path}: {link}");
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn messages_are_portuguese_for_who_asks_and_codes_stay() -> Outcome {
     let served = served().await?;
