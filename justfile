@@ -144,6 +144,29 @@ guides:
     checks/guides --install
     checks/with-engines checks/guides target/ci/vintem
 
+# Run the snippets of the API reference
+samples:
+    cargo nextest run --cargo-profile ci --no-run
+    checks/samples --install
+    checks/with-engines checks/samples target/ci/vintem
+
+# The pages in a browser: journeys, accessibility, nothing from another host
+pages:
+    cargo nextest run --cargo-profile ci --no-run
+    checks/pages --install
+    checks/with-engines checks/pages target/ci/vintem
+
+# What the pages cost the server at the size of the whole country
+page-times FILINGS="1100000":
+    cargo build --release -p vintem-server
+    checks/with-engines checks/page-times target/release/vintem {{FILINGS}}
+
+# The pictures of docs/screenshots, drawn anew
+screenshots:
+    cargo nextest run --cargo-profile ci --no-run
+    checks/pages --install
+    SCREENSHOTS=few checks/with-engines checks/screenshots target/ci/vintem docs/screenshots
+
 # Open CSV for Brazilian spreadsheets in LibreOffice and look at the cells
 spreadsheet:
     cargo nextest run --cargo-profile ci --no-run

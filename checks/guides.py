@@ -6,18 +6,18 @@ DIRECTORY, which has the packages of JavaScript.
 Each block that can be run has a step here that runs it; a block without one is a failure.
 """
 
-import base64, contextlib, csv, hashlib, http.client, http.server, io, json, os, re, runpy, shutil, socket, sqlite3
-import subprocess, sys, threading, time, traceback, urllib.error, urllib.request
-from datetime import date
+import base64, contextlib, csv, hashlib, http.client, http.server, io, itertools, json, os, re, runpy, shutil, socket
+import sqlite3, subprocess, sys, threading, time, traceback, urllib.error, urllib.request
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 
-guides, home = Path(sys.argv[1]), Path(sys.argv[2])
+checks, guides, home = Path(__file__).parent, Path(sys.argv[1]), Path(sys.argv[2])
 url, gold, platinum = sys.argv[3:]
-RUN, ILLUSTRATIONS, DOCTESTS = ("sh", "python", "js"), ("json", "text"), ("rust",)
+RUN, ILLUSTRATIONS, DOCTESTS = ("sh", "python", "js", "r", "gs", "powerquery"), ("json", "text"), ("rust",)
 SECONDS_TO_WAIT = 60
 compared = 0
 
@@ -29,13 +29,13 @@ class Block:
 
     def file_name(self):
         """As its first line says."""
-        name = re.match(r"(?:#|//) ([a-z_]+\.(?:py|mjs))\n", self.text)
+        name = re.match(r"(?:#|//) ([a-z_]+\.(?:py|mjs|R|gs))\n", self.text)
         assert name, "the first line does not name the file"
         return name[1]
 
 
 class Reader:
-    """Who follows a guide: a directory, and the variables that are set in the terminal."""
+    """Who follows a guide: a directory, and the variables that are set in the terminal. The key may be none."""
 
     def __init__(self, guide, key):
         self.directory = home / guide
@@ -45,8 +45,9 @@ class Reader:
             "HOME": str(self.directory),
             "LANG": "C.UTF-8",
             "VINTEM_URL": url,
-            "VINTEM_API_KEY": key,
         }
+        if key:
+            self.variables["VINTEM_API_KEY"] = key
 
     def path(self, name):
         return self.directory / name
@@ -55,8 +56,9 @@ class Reader:
         """What the block printed. Variables that it exports are there for the next ones."""
         if block.language == "python":
             return self.run_python(block, arguments)
-        if block.language == "js":
-            done = self.start(["node", self.save(block)])
+        programs = {"js": ["node"], "r": ["Rscript", "--vanilla"], "gs": ["node", str(checks / "apps-script.mjs")]}
+        if block.language in programs:
+            done = self.start([*programs[block.language], self.save(block), *arguments])
             said = done.communicate(timeout=SECONDS_TO_WAIT)
         else:
             # `bash -e` as a whole, and no state of one block but its variables goes to the next.
@@ -104,8 +106,10 @@ class Ended(Exception):
 
 
 def call(path, key=platinum, method="GET", body=None, **headers):
-    """Status, headers and body of an answer of the API."""
-    request = urllib.request.Request(url + path, method=method, headers={"X-API-Key": key, **headers})
+    """Status, headers and body of an answer of the API. Without a key if that is None."""
+    request = urllib.request.Request(url + path, method=method, headers=headers)
+    if key is not None:
+        request.add_header("X-API-Key", key)
     if body is not None:
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
@@ -141,6 +145,24 @@ def same(ours, theirs, columns):
         for column in columns:
             assert our[column] == their[column], f"{column} is {our[column]!r} and not {their[column]!r}"
             compared += 1
+
+
+def free_key():
+    """A new one."""
+    asked = {"name": "check", "email": "guides@example.com"}
+    return api("/api/v1/plans/register", method="POST", body=asked)["api_key"]
+
+
+def exact(text):
+    """JSON with decimals."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def agree(ours, theirs):
+    """Values of a guide against those of the API."""
+    global compared
+    assert ours == theirs, f"{ours!r} and not {theirs!r}"
+    compared += 1
 
 
 def wait(what, condition):
@@ -687,7 +709,403 @@ def webhook_delete(reader, block):
     assert call(of_webhook(reader))[0] == 404
 
 
+# quickstart.md
+
+
+def quick_first(reader, block):
+    assert "VINTEM_API_KEY" not in reader.variables
+    agree(exact(reader.run(block)), exact(call("/api/v1/market/selic/current")[2]))
+
+
+def quick_register(reader, block):
+    reader.run(block)
+    key = reader.variables["VINTEM_API_KEY"]
+    assert re.fullmatch("vtm_[0-9A-Za-z]{43}", key), key
+    agree(api("/api/v1/keys/me", key=key)["plan"], "free")
+    assert reader.path("key.json").stat().st_mode & 0o777 == 0o600
+
+
+MONTHS = "/api/v1/market/ipca?limit=12&numbers=string"
+
+
+def quick_with_key(reader, block):
+    agree(exact(reader.run(block)), exact(call("/api/v1/market/ipca?limit=12")[2]))
+    key = reader.variables["VINTEM_API_KEY"]
+    agree(call("/api/v1/keys/me", key=None, Authorization=f"Bearer {key}")[0], 200)
+    agree(call("/api/v1/keys/me?api_key=" + key, key=None)[0], 401)
+
+
+def quick_program(reader, block):
+    """In Python or JavaScript: every digit."""
+    months = api(MONTHS)
+    agree(reader.run(block).splitlines(), [f"{row['date']} {row['value']} % per month" for row in months["data"]])
+    kept = reader.variables["VINTEM_API_KEY"]
+    reader.variables["VINTEM_API_KEY"] = "vtm_nonsense"
+    try:
+        reader.run(block)
+    except Exception as error:
+        assert "not valid" in str(error) or "401" in str(error), error
+    else:
+        raise AssertionError("it goes on where it is refused")
+    reader.variables["VINTEM_API_KEY"] = kept
+
+
+def quick_r(reader, block):
+    rows = re.findall(r"^\d+ +(\d{4}-\d\d-\d\d) +(-?[\d.]+)$", reader.run(block), re.MULTILINE)
+    ours = [(day, Decimal(value)) for day, value in rows]
+    agree(ours, [(row["date"], Decimal(row["value"])) for row in api(MONTHS)["data"]])
+
+
+def quick_sheet(reader, block):
+    def cell(formula):
+        return json.loads(reader.run(block, formula))
+
+    agree(cell('VINTEM("selic")'), api("/api/v1/market/selic/current")["value"])
+    agree(cell('VINTEM("ipca-12m", "")'), api("/api/v1/market/series/ipca-12m/current")["value"])
+    # Midnight in the time zone of the sheet, which elsewhere is the day before: that has another value.
+    year = itertools.pairwise(api("/api/v1/market/cdi?from=2024-01-02&to=2024-12-30&limit=300")["data"])
+    day, value = next((row["date"], row["value"]) for row, before in year if row["value"] != before["value"])
+    agree(cell(f'VINTEM("cdi", new Date("{day}T00:00:00-03:00"))'), value)
+    agree(cell(f'VINTEM("cdi", "{day}")'), value)
+    refusal = 'try { VINTEM("nonsense") } catch (error) { error.message }'
+    agree(cell(refusal), json.loads(call("/api/v1/market/series/nonsense/current")[2])["message"])
+
+
+def parsed_by_power_query(*documents):
+    command = ["node", str(checks / "powerquery.mjs")]
+    return subprocess.run(command, input=json.dumps(documents), capture_output=True, text=True, timeout=SECONDS_TO_WAIT)
+
+
+def quick_excel(reader, block):
+    done = parsed_by_power_query(block.text)
+    assert done.returncode == 0 and not done.stdout, done.stdout + done.stderr
+    wrong = [block.text.replace("\nin\n", "\n"), block.text.replace("Json.Document(", "Json.Document((")]
+    done = parsed_by_power_query(block.text, *wrong)
+    assert done.returncode == 1 and re.findall(r"^\d", done.stdout, re.MULTILINE) == ["1", "2"], done.stdout
+    # What it asks for is there, with the columns that it names.
+    path = re.search(r'RelativePath = "([^"]+)"', block.text)[1]
+    query = re.findall(r'(\w+) = "(\w+)"', re.search(r"Parameters = \[(.+)\]", block.text)[1])
+    answer = api(f"/{path}?" + "&".join("=".join(pair) for pair in query))
+    columns = set(re.findall(r'\{"(\w+)", type', block.text))
+    assert len(answer["data"]) == answer["total"] > 500 and all(set(row) == columns for row in answer["data"]), columns
+
+
+def quick_left(reader, block):
+    said = dict(line.strip().split(": ") for line in reader.run(block).splitlines())
+    assert set(said) == {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}, said
+    agree(said["x-ratelimit-limit"], "30")
+    assert 0 < int(said["x-ratelimit-remaining"]) < 30 and abs(int(said["x-ratelimit-reset"]) - time.time()) < 61, said
+
+
+# series.md
+
+
+def series_cdb(reader, block):
+    said = json.loads(reader.run(block))
+    query = "from=2024-01-02&to=2025-01-02&percent=110&amount=10000&detail=true&numbers=string"
+    answer = api("/api/v1/market/cdi/accumulated?" + query)
+    agree(said.pop("series"), answer["series"]["id"])
+    agree(said.pop("first"), answer["detail"][0])
+    for name, value in said.items():
+        agree(value, answer[name])
+    assert answer["missing"] == [] and answer["business_days"] == len(answer["detail"]) > 250, said
+
+
+def series_by_python(reader, block):
+    lines = reader.run(block).splitlines()
+    answer = json.loads(reader.path("cdb.json").read_text())
+    agree(lines[0], f"as the API says: {answer['factor']} True")
+    right, on_annual, divided, target = (Decimal(line.split()[-1]) for line in [answer["factor"], *lines[1:]])
+    assert on_annual < right < divided < target, lines
+    # As the guide says of a day and a year.
+    daily, annual = reader.globals["of_a_day"](Decimal("13.65")), Decimal("13.65") / 252
+    agree((str(daily), str(round(annual, 6))), ("0.050788", "0.054167"))
+
+
+def series_derived(reader, block):
+    agree(reader.run(block), "2024-05-02\n")
+    of_day = api("/api/v1/market/cdi/current?on=2024-05-02")
+    assert of_day["date"] == "2024-05-02" and of_day["derived"] is True, of_day
+
+
+def series_catalogue(reader, block):
+    catalogue = api("/api/v1/market/series")["data"]
+    newest = [f"until {row['last_date']}, next on {row['next_expected_on']}, stale: false" for row in catalogue]
+    agree(reader.run(block).splitlines(), [f"{row['id']}: {newest}" for row, newest in zip(catalogue, newest)])
+    # The table of the guide.
+    table = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+|–) \| ([^|]+) \|", text_of("series"), re.MULTILINE)
+    codes = [row["code"] if row["source"] == "BCB SGS" else "–" for row in catalogue]
+    agree(sorted(table), sorted((row["id"], code, row["unit"]) for row, code in zip(catalogue, codes)))
+
+
+# limits.md
+
+
+def limit_headers(reader, block):
+    said = dict(line.strip().split(": ") for line in reader.run(block).splitlines())
+    seconds = said.pop("x-ratelimit-reset")
+    assert 0 <= int(seconds) - time.time() <= 61, seconds
+    assert said.pop("x-request-id") and re.fullmatch(r'"free";r=29;t=\d+', said.pop("ratelimit")), said
+    expected = {"x-ratelimit-limit": "30", "x-ratelimit-remaining": "29", "x-plan": "free"}
+    agree(said, expected | {"ratelimit-policy": '"free";q=30;w=60'})
+    # The whole limit and no more; what is refused is not counted, and pages take nothing.
+    key, statuses = free_key(), []
+    for path in ("/health", "/pricing", "/docs") * 2:
+        assert call(path, key=key)[1]["X-RateLimit-Remaining"] == "30", path
+    for path in ["/api/v1/market/selic/current", "/api/v1/nothing", "/api/v1/filings"] * 10 + ["/api/v1/plans"] * 5:
+        status, headers, body = call(path, key=key)
+        statuses.append(status)
+    agree(statuses, [200, 404, 403] * 10 + [429] * 5)
+    assert headers["Retry-After"] == str(json.loads(body)["retry_after"]) and 1 <= int(headers["Retry-After"]) <= 60
+    assert headers["X-RateLimit-Remaining"] == "0" and headers["RateLimit"].endswith(f"t={headers['Retry-After']}")
+    agree(call("/pricing", key=key)[0], 200)
+    # The list of the guide is that of the other documents.
+    listed = r"^\| (\d+) \| `([a-z_]+)` \|"
+    design = (guides / ".." / "api-design.md").read_text()
+    agree(re.findall(listed, text_of("limits"), re.MULTILINE), re.findall(listed, design, re.MULTILINE))
+
+
+def limit_order(reader, block):
+    agree(json.loads(reader.run(block)), {"error": "upgrade_required", "required_plan": "gold"})
+    free = reader.variables["VINTEM_API_KEY"]
+    verdicts = [
+        (call("/api/v1/nothing", "vtm_nonsense"), 401, "invalid_api_key"),
+        (call("/api/v1/nothing", Authorization="Bearer vtm_other"), 400, "bad_request"),
+        (call("/api/v1/plans/usage", None), 401, "unauthorized"),
+        (call("/api/v1/nothing"), 404, "not_found"),
+        (call("/api/v1/filings", free, method="POST"), 405, "method_not_allowed"),
+        (call("/api/v1/filings/nothing?as_of=x", free), 403, "upgrade_required"),
+        (call("/api/v1/filings/nothing?as_of=x"), 400, "bad_request"),
+        (call("/api/v1/filings/nothing"), 404, "not_found"),
+    ]
+    for (status, headers, body), expected, code in verdicts:
+        problem = json.loads(body)
+        agree((status, problem["error"]), (expected, code))
+        assert problem["message"] and problem["request_id"] == headers["X-Request-Id"], problem
+    agree(verdicts[4][0][1]["Allow"], "GET, HEAD")
+
+
+class Refuser:
+    """Before the API: refuses so often, with a status and a time to wait, and then hands on what is asked for."""
+
+    def __init__(self, reader, refusals):
+        self.asked_at, self.reader = [], reader
+        refuser, refusals = self, list(refusals)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                refuser.asked_at.append(time.monotonic())
+                if refusals:
+                    status, wait = refusals.pop(0)
+                    headers, body = {"Retry-After": wait}, json.dumps({"error": f"code_{status}"}).encode()
+                else:
+                    status, headers, body = call(self.path, key=self.headers["X-API-Key"])
+                    headers = {"Content-Type": headers["Content-Type"]}
+                self.send_response(status)
+                for name, value in (headers | {"Content-Length": len(body)}).items():
+                    if value is not None:
+                        self.send_header(name, str(value))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        self.reader.variables["VINTEM_URL"] = f"http://127.0.0.1:{self.server.server_address[1]}"
+        return self
+
+    def __exit__(self, *_):
+        self.reader.variables["VINTEM_URL"] = url
+        self.server.shutdown()
+
+    def waits(self):
+        return [later - earlier for earlier, later in itertools.pairwise(self.asked_at)]
+
+
+def limit_patience(reader, block):
+    """It waits as it is told, and gives up where that does not help."""
+    value = api("/api/v1/market/selic/current?on=2024-06-28&numbers=string")["value"]
+    with Refuser(reader, []) as refuser:
+        agree(reader.run(block).strip(), value)
+    with Refuser(reader, [(429, 2), (503, 1)]) as refuser:
+        agree(reader.run(block).strip(), value)
+    first, second = refuser.waits()
+    assert 2 <= first < 5 and 1 <= second < 4, (first, second)
+    for status, wait, times in ((503, 1, 5), (429, 86400, 1), (400, None, 1), (500, None, 1)):
+        with Refuser(reader, [(status, wait)] * 9) as refuser:
+            try:
+                reader.run(block)
+            except Exception as error:
+                assert f"code_{status}" in str(error), error
+            else:
+                raise AssertionError(f"it does not say that it was refused with {status}")
+        agree(len(refuser.asked_at), times)
+
+
+def limit_etag(reader, block):
+    agree(reader.run(block), "200\n304\n")
+    agree(exact(reader.path("ipca.json").read_text()), exact(call("/api/v1/market/ipca?limit=12")[2]))
+
+
+def limit_usage(reader, block):
+    said = json.loads(reader.run(block))
+    usage = api("/api/v1/plans/usage", key=reader.variables["VINTEM_API_KEY"])
+    agree((said["plan"], said["rate_limit"]), (usage["plan"], usage["rate_limit"]))
+    ours, theirs = said["last_day"], usage["data"][0]
+    # The check itself has asked since then. At midnight another day begins.
+    if ours["date"] == theirs["date"]:
+        agree((ours["requests"] + 1, ours["client_errors"]), (theirs["requests"], theirs["client_errors"]))
+    assert ours["client_errors"] > 0 and len(usage["data"]) == 30, ours
+
+
+# point-in-time.md
+
+
+def known_as_of(path, day):
+    """The newest row that could be known on a day."""
+    rows = api(f"/api/v1/{path}{'&' if '?' in path else '?'}as_of={day}&limit=1&numbers=string", key=gold)["data"]
+    return rows[0] if rows else None
+
+
+def time_as_of(reader, block):
+    rows = [exact(line) for line in reader.run(block).splitlines()]
+    dated = {row["date"]: Decimal(row["value"]) for row in all_rows("/api/v1/market/ipca?limit=20000")}
+    for row, day in zip(rows, ("2024-05-01", "2024-06-01"), strict=True):
+        agree(row, {"date": day, "value": dated[day], "known": "estimated"})
+    # The table of the guide, on the Friday before a Monday.
+    for series, day, newest in (
+        ("selic", "2024-06-28", "2024-06-28"),
+        ("cdi", "2024-06-28", "2024-06-27"),
+        ("selic-daily", "2024-06-30", "2024-06-27"),
+        ("selic-daily", "2024-07-01", "2024-06-28"),
+        ("ipca-12m", "2024-07-15", "2024-06-01"),
+    ):
+        agree(known_as_of(f"market/series/{series}", day)["date"], newest)
+    agree(known_as_of("market/fx", "2024-06-28")["date"], "2024-06-28")
+    filing = api("/api/v1/filings?limit=1&to=2025-06-30", key=gold)["data"][0]
+    day = date.fromisoformat(filing["date"][:10])
+    for as_of, status in ((day, 200), (day - timedelta(days=1), 404)):
+        agree(call(f"/api/v1/filings/{filing['id']}?as_of={as_of}", key=gold)[0], status)
+    for path in ("market/ipca?", "companies?", "filings?"):
+        row = api(f"/api/v1/{path}as_of=2024-06-28&limit=1", key=gold)["data"][0]
+        assert row["known"] in ("observed", "estimated"), row
+        assert call(f"/api/v1/{path}as_of=2024-06-28", key=free_key())[0] == 403, path
+    # What does not know the parameter ignores it.
+    market = ("cdi/accumulated?from=2024-01-02", "fx/latest?", "compare?ids=cdi")
+    for path in ["filings/search?q=a", *("market/" + path for path in market)]:
+        agree(call(f"/api/v1/{path}&as_of=2024-06-28", key=gold)[2], call(f"/api/v1/{path}", key=gold)[2])
+
+
+def time_hindsight(reader, block):
+    lines, free = [], free_key()
+    for month in range(2, 13):
+        day = date(2024, month, 1) - timedelta(days=1)
+        known = api(f"/api/v1/market/series/ipca-12m/current?as_of={day}&numbers=string", key=gold)
+        dated = api(f"/api/v1/market/series/ipca-12m/current?on={day}&numbers=string", key=free)
+        assert known["date"] < dated["date"] == str(day.replace(day=1)), (known, dated)
+        known, dated = (f"{row['value']} of {row['date']}" for row in (known, dated))
+        lines.append(f"{day}: {known} was known, {dated} was ahead")
+    agree(reader.run(block).splitlines(), lines)
+
+
+def time_revisions(reader, block):
+    (said,) = reader.run(block).splitlines()
+    (revised,) = api("/api/v1/market/series/ipca/revisions?numbers=string", key=gold)["data"]
+    assert revised["date"] == "2024-03-01" and Decimal(revised["new"]) - Decimal(revised["old"]) == Decimal("0.01")
+    pattern = r"(.+): (.+) became (.+), known at (.+)"
+    day, old, new, known_at = re.fullmatch(pattern, said).groups()
+    theirs = (revised["date"], Decimal(revised["old"]), Decimal(revised["new"]), revised["known_at"])
+    agree((day, Decimal(old), Decimal(new), known_at), theirs)
+    for as_of, value, known in (("2024-04-15", "old", "estimated"), ("2199-12-31", "new", "observed")):
+        row = known_as_of("market/ipca?to=2024-03-01", as_of)
+        agree((row["date"], row["value"], row["known"]), ("2024-03-01", revised[value], known))
+    assert api("/api/v1/market/series/ipca-ytd/revisions", key=gold)["total"] == 0
+
+
+def time_versions(reader, block):
+    rows = [json.loads(line) for line in reader.run(block).splitlines()]
+    filings = [row for row in all_rows("/api/v1/filings?limit=100")[:1000] if row["version"] > 1]
+    agree(reader.path("later.txt").read_text().split(), [row["id"] for row in filings])
+    versions = api(f"/api/v1/filings/{filings[0]['id']}/versions", key=gold)["data"]
+    same(rows, versions, ("id", "version", "is_latest", "date"))
+    assert [row["is_latest"] for row in rows] == [True] + [False] * (len(rows) - 1) and len(rows) > 1, rows
+    later, earlier = versions[:2]
+    day = date.fromisoformat(later["date"][:10]) - timedelta(days=1)
+    agree(call(f"/api/v1/filings/{later['id']}?as_of={day}", key=gold)[0], 404)
+    if earlier["date"] < later["date"]:
+        assert api(f"/api/v1/filings/{earlier['id']}?as_of={day}", key=gold)["is_latest"], earlier
+
+
+def time_updated(reader, block):
+    said = reader.run(block)
+    answer = exact(reader.path("new.json").read_text())
+    agree(answer, exact(call("/api/v1/market/ipca?updated_since=2026-01-01T00:00:00Z&order=asc&limit=20000")[2]))
+    agree(said, f"{answer['total']} values are new, ask again from {answer['as_of']} on\n")
+    # Of what came last nothing is missed, and before it nothing is told again.
+    revised = api("/api/v1/market/series/ipca/revisions", key=gold)["data"][0]
+    again = [row["date"] for row in api(f"/api/v1/market/ipca?updated_since={answer['as_of']}&limit=20000")["data"]]
+    assert "2024-03-01" in again, again
+    newer = api(f"/api/v1/market/ipca?updated_since={revised['known_at'][:19]}Z")["data"]
+    agree([row["date"] for row in newer], ["2024-03-01"])
+
+
+def time_provenance(reader, block):
+    said = exact(reader.run(block))
+    theirs = exact(call("/api/v1/market/series/real-selic/current?provenance=true")[2])
+    agree(said, {name: theirs[name] for name in ("date", "value", "provenance")})
+    assert len(said["provenance"]) == 2, said
+    for row in said["provenance"]:
+        assert list(row) == ["source", "address", "fetched_at", "known_at", "sha256"], row
+
+
+# versioning.md
+
+
+def version_decimals(reader, block):
+    rows = api("/api/v1/market/fx?from=2024-01-02&to=2024-12-30&limit=300&numbers=string")["data"]
+    total = sum(Decimal(row["sell"]) for row in rows)
+    assert len(rows) > 240 and reader.run(block).startswith(f"{total} and not "), total
+
+
+def version_strings(reader, block):
+    text = call("/api/v1/market/cdi/current?on=2024-10-03")[2].decode()
+    value = re.search(r'"value":([\d.]+)', text)[1]
+    agree(reader.run(block).splitlines(), [f"string {value}", f"number {json.loads(value)}"])
+    assert value.endswith("0"), "the example shows no digit that is lost"
+
+
+def version_deprecated(reader, block):
+    agree(reader.run(block), "nothing is deprecated\n")
+
+
+def version_of_software(reader, block):
+    version = api("/health")["version"]
+    agree(reader.run(block), f"{version}\n{version}\n")
+    agree(api("/api/v1/status")["version"], version)
+    assert f"\n  version: {version}\n" in call("/docs/openapi.yaml", None)[2].decode()
+    assert json.loads(reader.path("openapi.json").read_text())["openapi"].startswith("3.0.")
+
+
 STEPS = {
+    "quickstart": [
+        quick_first,
+        quick_register,
+        quick_with_key,
+        quick_program,
+        quick_program,
+        quick_r,
+        quick_sheet,
+        quick_excel,
+        quick_left,
+    ],
+    "series": [series_cdb, series_by_python, series_derived, series_catalogue],
+    "limits": [limit_headers, limit_order, limit_patience, limit_patience, limit_etag, limit_usage],
+    "point-in-time": [time_as_of, time_hindsight, time_revisions, time_versions, time_updated, time_provenance],
+    "versioning": [version_decimals, version_strings, version_deprecated, version_of_software],
     "csv": [csv_of_a_series, csv_by_accept, csv_for_brazil, csv_of_all_filings, csv_by_pandas, csv_by_node],
     "exports": [export_list, export_download, export_once, export_resume, export_sidecar, export_by_python],
     "webhooks": [
@@ -705,9 +1123,24 @@ STEPS = {
 }
 
 
+# Which key the reader of a guide has: a new one of the Free plan, or none yet. The others have Platinum.
+KEYS = {
+    "quickstart": lambda: None,
+    "series": lambda: None,
+    "limits": free_key,
+    "versioning": free_key,
+    "exports": lambda: gold,
+    "point-in-time": lambda: gold,
+}
+
+
+def text_of(guide):
+    return (guides / f"{guide}.md").read_text()
+
+
 def blocks_of(guide):
     language = None
-    for number, line in enumerate((guides / f"{guide}.md").read_text().splitlines(), 1):
+    for number, line in enumerate(text_of(guide).splitlines(), 1):
         if language is None and line.startswith("```"):
             language, begins, lines = line[3:], number, []
         elif line == "```":
@@ -722,9 +1155,13 @@ run = failed = doctests = 0
 try:
     assert sorted(STEPS) == sorted(path.stem for path in guides.glob("*.md")), "a guide without steps"
     for guide, steps in STEPS.items():
-        reader = Reader(guide, gold if guide == "exports" else platinum)
+        reader = Reader(guide, KEYS.get(guide, lambda: platinum)())
         reader.variables["RECEIVER_URL"] = f"http://127.0.0.1:{doorway.port}/hooks/vintem"
         blocks = list(blocks_of(guide))
+        for name in re.findall(r"\]\(([^)#:]+\.md)[)#]", text_of(guide)):
+            if not (guides / name).exists():
+                failed += 1
+                print(f"fails: {guide}.md: there is no {name}")
         for block in blocks:
             if block.language not in RUN + ILLUSTRATIONS + DOCTESTS:
                 failed += 1

@@ -8,12 +8,12 @@ mod shed;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use tower::ServiceExt;
 use vintem_domain::problem::Code;
 use vintem_domain::route::{self, Charge, ROUTES, Route};
@@ -21,7 +21,6 @@ use vintem_domain::usage::{Outcome, RouteGroup};
 use vintem_domain::{AddressBucket, KeyId, Lang, Plan, Problem, address};
 use vintem_meter::{Verdict, Visit, Visitor};
 
-use crate::App;
 use crate::caller::{Caller, CallerDetails};
 use crate::csv::{CSV, prefers_csv};
 use crate::doorway::Doorway;
@@ -31,11 +30,14 @@ use crate::observe::{NO_OPERATION, RouteMetrics};
 use crate::params::Query;
 use crate::problem::{self, Refusal};
 use crate::turns::Turns;
+use crate::{App, ProblemPage};
 pub use kept::Lasting;
 use kept::{KeptAnswers, MadeOf};
 
 /// What an address may read of pages, documents and preflights in one window.
 const PAGES_PER_WINDOW: u32 = 600;
+/// What it may search for on the pages: each costs more than a page, and the API has its own.
+const SEARCHES_PER_WINDOW: u32 = 60;
 /// What is longer is no request that anyone needs.
 const LONGEST_ADDRESS: usize = 8192;
 
@@ -51,6 +53,7 @@ pub struct Front {
     policies: [PlanHeaders; 4],
     doorway: Doorway,
     turns: Turns,
+    problem_page: ProblemPage,
     /// Of requests that no route takes.
     no_metrics: &'static RouteMetrics,
 }
@@ -70,7 +73,7 @@ struct PlanHeaders {
 }
 
 impl Front {
-    pub fn new(app: Arc<App>, routes: Router, compressed: Router) -> Self {
+    pub fn new(app: Arc<App>, routes: Router, compressed: Router, problem_page: ProblemPage) -> Self {
         let mut by_path: HashMap<&'static str, Vec<Served>> = HashMap::new();
         for route in ROUTES {
             let (kept, metrics) = (KeptAnswers::default(), RouteMetrics::of(route.operation));
@@ -80,7 +83,7 @@ impl Front {
         for (path, routes) in by_path {
             paths.insert(path, routes).expect("axum has taken the same paths");
         }
-        let limits = &app.settings.limits;
+        let limits = &app.settings.offer.limits;
         let policy = |plan: Plan| format!("\"{}\";q={};w={}", plan.id(), limits.of(plan), limits.window_seconds);
         let policies = Plan::ALL.map(|plan| PlanHeaders {
             plan: HeaderValue::from_static(plan.id()),
@@ -88,7 +91,8 @@ impl Front {
             policy: for_ever(policy(plan)),
         });
         let (doorway, turns) = (shed::doorway(app.settings.most_in_flight), Turns::new());
-        Self { app, paths, routes, compressed, policies, doorway, turns, no_metrics: RouteMetrics::of(NO_OPERATION) }
+        let no_metrics = RouteMetrics::of(NO_OPERATION);
+        Self { app, paths, routes, compressed, policies, doorway, turns, problem_page, no_metrics }
     }
 
     /// The handler's own answer. Pages cost next to nothing, and of them `/health` must not wait for others.
@@ -135,6 +139,7 @@ impl Front {
         let routes = self.routes(path);
         let served = routes.iter().find(|served| takes(served.route, &method));
         let route = served.map(|served| served.route);
+        let reader = Reader::of(&request);
 
         let identity = identify(app, headers).await;
         let visit = visit(app, &identity, client, preflight, route, path);
@@ -148,7 +153,7 @@ impl Front {
             Err(refused(seconds_up(verdict.wait_us), is_page))
         };
         let place = served.and_then(|served| served.kept.place(served.route, &request, &identity, lang));
-        let mut standing = standing(&verdict);
+        let (mut standing, mut handled_in) = (standing(&verdict), None);
         let kept = place.filter(|_| judged.is_ok()).and_then(|place| place.answer(&app.snapshot, app.clock.now()));
         let response = if let Some(mut response) = kept {
             self.write_standing(response.headers_mut(), identity.plan, &standing, &request_id);
@@ -170,11 +175,14 @@ impl Front {
                         prefers_csv: prefers_csv(request.headers()),
                     };
                     request.extensions_mut().insert(Caller(Arc::new(caller)));
-                    self.handle(request, is_page).await
+                    let began = Instant::now();
+                    let handled = self.handle(request, is_page).await;
+                    handled_in = Some(began.elapsed());
+                    handled
                 }
             };
             if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-                response = problem::write(&problem, lang, request_id.as_str(), &app.settings.public_url);
+                response = self.tell(&problem, reader.as_ref(), lang, &request_id);
                 if problem == Problem::MethodNotAllowed {
                     response.headers_mut().insert(header::ALLOW, allow(routes));
                 }
@@ -183,6 +191,9 @@ impl Front {
                 }
             }
             self.write_headers(response.headers_mut(), &identity, &standing, &request_id);
+            if let Some(handled_in) = handled_in.filter(|_| is_page) {
+                write_timing(response.headers_mut(), handled_in, started.elapsed());
+            }
             if let (Some(place), Some(made_of)) = (place, made_of) {
                 place.keep(made_of, &app.snapshot, app.clock.now(), &mut response);
             }
@@ -209,6 +220,34 @@ impl Front {
     }
 }
 
+/// A person at a browser who asked for something outside of the API, and is told of problems by a page.
+struct Reader {
+    headers: HeaderMap,
+    uri: Uri,
+}
+
+impl Reader {
+    fn of(request: &Request) -> Option<Self> {
+        let accepted = request.headers().get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let is_browser =
+            !request.uri().path().starts_with("/api/") && accepted.flat_map(|list| list.split(',')).any(is_html);
+        is_browser.then(|| Self { headers: request.headers().clone(), uri: request.uri().clone() })
+    }
+}
+
+fn is_html(range: &str) -> bool {
+    range.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
+}
+
+impl Front {
+    fn tell(&self, problem: &Problem, reader: Option<&Reader>, lang: Lang, request_id: &RequestId) -> Response {
+        match reader {
+            Some(reader) => (self.problem_page)(problem, &reader.headers, &reader.uri, request_id.as_str()),
+            None => problem::write(problem, lang, request_id.as_str(), &self.app.settings.public_url),
+        }
+    }
+}
+
 fn language(headers: &HeaderMap) -> Lang {
     let said = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
     said.map_or(Lang::En, Lang::from_accept_language)
@@ -231,16 +270,16 @@ async fn identify(app: &App, headers: &HeaderMap) -> Identity {
 
 fn visit(app: &App, identity: &Identity, client: IpAddr, preflight: bool, route: Option<&Route>, path: &str) -> Visit {
     let address = AddressBucket::of(client);
-    let is_page = preflight || route.is_some_and(|route| route.charge == Charge::Page);
+    let charge = if preflight { Charge::Page } else { route.map_or(Charge::Quota, |route| route.charge) };
     Visit {
         visitor: identity.key.map_or(Visitor::Address(address), Visitor::Key),
-        limit: app.settings.limits.of(identity.plan),
-        charge: if is_page {
-            vintem_meter::Charge::Page { address, limit: PAGES_PER_WINDOW }
-        } else {
-            vintem_meter::Charge::Quota
+        limit: app.settings.offer.limits.of(identity.plan),
+        charge: match charge {
+            Charge::Quota => vintem_meter::Charge::Quota,
+            Charge::Page => vintem_meter::Charge::Page { address, limit: PAGES_PER_WINDOW },
+            Charge::Search => vintem_meter::Charge::Search { address, limit: SEARCHES_PER_WINDOW },
         },
-        counted: RouteGroup::of_path(path).filter(|_| !is_page && identity.key.is_some()),
+        counted: RouteGroup::of_path(path).filter(|_| charge == Charge::Quota && identity.key.is_some()),
     }
 }
 
@@ -342,6 +381,10 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_DATA_SOURCE: HeaderName = HeaderName::from_static("x-data-source");
 const VARY: HeaderValue =
     HeaderValue::from_static("Accept-Encoding, Accept, Accept-Language, X-API-Key, Authorization");
+/// A page is also in the language that its reader chose.
+const VARY_OF_PAGES: HeaderValue =
+    HeaderValue::from_static("Accept-Encoding, Accept, Accept-Language, X-API-Key, Authorization, Cookie");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const NO_CONTENT_OF_OTHERS: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 impl Front {
@@ -354,7 +397,8 @@ impl Front {
         headers.insert(X_PLAN, of_plan.plan.clone());
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
-        headers.insert(header::VARY, VARY);
+        let by_cookie = headers.get_all(header::VARY).iter().any(|value| value == "Cookie");
+        headers.insert(header::VARY, if by_cookie { VARY_OF_PAGES } else { VARY });
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NO_CONTENT_OF_OTHERS);
@@ -379,6 +423,14 @@ impl Front {
         headers.insert(X_RATELIMIT_RESET, value(Digits::of(standing.reset_at_seconds).as_bytes()));
         headers.insert(RATELIMIT, value(&draft[..length]));
         headers.insert(X_REQUEST_ID, value(&request_id.0));
+    }
+}
+
+/// How long a page took: its handler, and all of it with admission.
+fn write_timing(headers: &mut HeaderMap, handler: Duration, total: Duration) {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    if let Ok(value) = HeaderValue::from_str(&format!("handler;dur={:.3}, total;dur={:.3}", ms(handler), ms(total))) {
+        headers.insert(SERVER_TIMING, value);
     }
 }
 

@@ -32,16 +32,16 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::MethodRouter;
-use http::{Extensions, HeaderMap, StatusCode, Version};
+use http::{Extensions, HeaderMap, StatusCode, Uri, Version};
 use ipnet::IpNet;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, Predicate};
 use vintem_deliver::export::ExportDirectory;
 use vintem_deliver::webhook::{AddressGuard, SecretBox};
-use vintem_domain::Clock;
-use vintem_domain::plan::Limits;
+use vintem_domain::plan::Offer;
 use vintem_domain::route::route;
+use vintem_domain::{Clock, Problem};
 use vintem_meter::Meter;
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
@@ -51,11 +51,12 @@ use feed::Feed;
 use front::Front;
 pub use identity::{Credential, client_address, credential};
 pub use keyring::{Keyring, Pepper, new_key};
+pub use routes::search::find;
 
 /// What an operator may set of the API.
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
-    pub limits: Limits,
+    pub offer: Offer,
     /// Where the service is reached from outside, without a slash at the end.
     pub public_url: String,
     /// Proxies whose word on the client's address is taken.
@@ -66,6 +67,8 @@ pub struct ApiSettings {
     pub most_in_flight: usize,
     /// Where the files of the bulk export are, if anywhere.
     pub export_directory: Option<PathBuf>,
+    /// How the highest plan reaches its support, if there is any.
+    pub support: Option<String>,
     /// Where webhooks may lead.
     pub webhook_guard: AddressGuard,
     /// What their secrets are sealed with.
@@ -105,18 +108,22 @@ impl App {
         self.store_answers.store(answers, Ordering::Relaxed);
     }
 
-    fn dependencies_answer(&self) -> bool {
+    /// Whether Postgres and every Redis answered when they were last asked.
+    pub fn dependencies_answer(&self) -> bool {
         self.store_answers.load(Ordering::Relaxed) && self.meter.are_shared().all(|is_shared| is_shared)
     }
 
     /// What is served now. Before the first snapshot stands there is nothing true to say.
     fn snapshot(&self) -> Result<Arc<Snapshot>, problem::Refusal> {
-        self.snapshot.get().ok_or(problem::Refusal(vintem_domain::Problem::DependencyAway))
+        self.snapshot.get().ok_or(problem::Refusal(Problem::DependencyAway))
     }
 }
 
+/// A problem as a page, for who asks as a browser does: of the problem, the request's headers and address, and its number.
+pub type ProblemPage = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
+
 /// The whole service. `pages` are the handlers of the HTML pages.
-pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Service {
+pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>, problem_page: ProblemPage) -> Service {
     let mut router = Router::new();
     let handlers =
         routes::handlers().into_iter().map(|(operation, handler)| (operation, handler.with_state(app.clone())));
@@ -127,7 +134,7 @@ pub fn service(app: Arc<App>, pages: Vec<(&'static str, MethodRouter)>) -> Servi
     let is_to_change = |_: StatusCode, _: Version, _: &HeaderMap, said: &Extensions| said.get::<AsItIs>().is_none();
     let compression = CompressionLayer::new().compress_when(DefaultPredicate::new().and(is_to_change));
     let compressed = router.layer(compression).layer(CatchPanicLayer::custom(problem::panicked));
-    Service(Arc::new(Front::new(app, routes, compressed)))
+    Service(Arc::new(Front::new(app, routes, compressed, problem_page)))
 }
 
 /// Answers requests: judged by the front, then by the handlers of their routes.

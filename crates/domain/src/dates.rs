@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Offset, TimeZone, Utc};
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, Offset, TimeZone, Utc};
 use chrono_tz::America::Sao_Paulo;
 
 /// The first and the last day that a parameter may name.
@@ -44,6 +44,11 @@ pub fn parse_day(text: &str) -> Option<NaiveDate> {
 /// The day in São Paulo at this instant.
 pub fn sao_paulo_day(now: DateTime<Utc>) -> NaiveDate {
     now.with_timezone(&Sao_Paulo).date_naive()
+}
+
+/// What the clocks of São Paulo show at this instant.
+pub fn sao_paulo_time(at: DateTime<Utc>) -> NaiveDateTime {
+    at.with_timezone(&Sao_Paulo).naive_local()
 }
 
 /// The first instant after a day in São Paulo.

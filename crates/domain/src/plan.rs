@@ -60,6 +60,14 @@ impl Plan {
     }
 }
 
+/// What this installation offers, as its operator configured it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Offer {
+    pub limits: Limits,
+    /// Whether there is somebody whom the highest plan may ask first.
+    pub priority_support: bool,
+}
+
 /// How many requests each plan may make in one window, as configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {

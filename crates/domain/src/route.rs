@@ -3,7 +3,7 @@
 //! The gate, the plan list, the pricing page and the marks in `openapi.yaml` are all drawn from it.
 
 use crate::lang::{Lang, Text};
-use crate::plan::{Limits, Plan};
+use crate::plan::{Offer, Plan};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
@@ -32,6 +32,8 @@ pub enum Charge {
     /// Nothing of the quota; only the generous limit of the address, so that a caller who is over its quota
     /// can still read the pricing page.
     Page,
+    /// Like a page, with a limit of its own: a search costs more than a page.
+    Search,
 }
 
 /// What a route is a part of, as the plan list and the pricing page name it.
@@ -49,11 +51,13 @@ pub enum Feature {
     Csv,
     Events,
     Webhooks,
+    /// Somebody to ask. No route: the operator's word.
+    Support,
 }
 
 impl Feature {
     /// In the order in which they are listed.
-    pub const SOLD: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Market,
         Self::Calendar,
         Self::Companies,
@@ -64,7 +68,14 @@ impl Feature {
         Self::Csv,
         Self::Events,
         Self::Webhooks,
+        Self::Support,
     ];
+
+    /// What this installation sells: what is not there is not listed.
+    pub fn sold(offer: &Offer) -> impl Iterator<Item = Self> {
+        let priority_support = offer.priority_support;
+        Self::ALL.into_iter().filter(move |feature| *feature != Self::Support || priority_support)
+    }
 
     pub const fn sentence(self) -> Text {
         match self {
@@ -103,6 +114,7 @@ impl Feature {
                 "Webhooks: signed, filtered, tried again for more than a day, with a log and replay",
                 "Webhooks: assinados, com filtros, repetidos por mais de um dia, com registro e reenvio",
             ),
+            Self::Support => Text::new("Priority support", "Suporte prioritário"),
             Self::Csv => Text::new(
                 "Every list as CSV, also as Brazilian spreadsheets read it; up to 1,000,000 filings at once",
                 "Todas as listas em CSV, também como as planilhas brasileiras o leem; até 1.000.000 de documentos de uma vez",
@@ -123,11 +135,15 @@ impl Feature {
             Self::Csv => Text::new("No CSV of lists", "Sem CSV das listas"),
             Self::Events => Text::new("No events", "Sem eventos"),
             Self::Webhooks => Text::new("No webhooks", "Sem webhooks"),
+            Self::Support => Text::new("No priority support", "Sem suporte prioritário"),
         }
     }
 
     /// The plan from which on it is included: that of its routes, or of its option where it has none.
     pub fn plan(self) -> Plan {
+        if self == Self::Support {
+            return Plan::Platinum;
+        }
         let of_routes = ROUTES.iter().filter(|route| route.feature == self).map(|route| route.plan);
         let of_options = OPTIONS.iter().filter(|option| option.feature == self).map(|option| option.plan);
         of_routes.chain(of_options).next().unwrap_or(Plan::Free)
@@ -172,13 +188,26 @@ pub const ROUTES: &[Route] = &[
     page("show_home", "/"),
     page("show_pricing", "/pricing"),
     page("show_docs", "/docs"),
+    page("show_guides", "/docs/guides"),
+    page("show_guide", "/docs/guides/{guide}"),
+    page("show_dashboard", "/dashboard"),
+    page("show_status", "/status"),
+    page("get_status_feed", "/status.atom"),
+    page("show_series", "/series/{id}"),
+    page("show_company", "/companies/{id}"),
+    Route { charge: Charge::Search, ..page("show_search", "/search") },
+    page("show_terms", "/terms"),
+    page("show_privacy", "/privacy"),
+    page("show_data", "/data"),
+    page("get_robots", "/robots.txt"),
+    page("get_sitemap", "/sitemap.xml"),
+    page("get_security_contact", "/.well-known/security.txt"),
+    page("get_llms", "/llms.txt"),
     page("get_openapi", "/docs/openapi.yaml"),
-    page("get_openapi_json", "/docs/openapi.json"),
-    page("get_docs_script", "/docs/init.js"),
     page("get_docs_bundle", "/docs/scalar.js"),
-    page("get_style", "/assets/vintem.css"),
-    page("get_pricing_script", "/assets/pricing.js"),
+    page("get_asset", "/assets/{file}"),
     page("get_icon", "/favicon.ico"),
+    page("get_openapi_json", "/docs/openapi.json"),
     get("list_selic", "/api/v1/market/selic", Plan::Free, Feature::Market),
     get("get_selic", "/api/v1/market/selic/current", Plan::Free, Feature::Market),
     get("list_cdi", "/api/v1/market/cdi", Plan::Free, Feature::Market),
@@ -326,7 +355,8 @@ pub fn route(operation: &str) -> &'static Route {
 }
 
 /// What a plan includes, as sentences.
-pub fn features(plan: Plan, limits: &Limits, lang: Lang) -> Vec<String> {
+pub fn features(plan: Plan, offer: &Offer, lang: Lang) -> Vec<String> {
+    let limits = &offer.limits;
     let mut sentences = vec![limit_sentence(limits.of(plan), limits.window_seconds, lang)];
     if plan == Plan::Free {
         let text = Text::new(
@@ -335,15 +365,14 @@ pub fn features(plan: Plan, limits: &Limits, lang: Lang) -> Vec<String> {
         );
         sentences.push(text.in_lang(lang).to_owned());
     }
-    let included = Feature::SOLD.into_iter().filter(|feature| feature.plan() <= plan);
+    let included = Feature::sold(offer).filter(|feature| feature.plan() <= plan);
     sentences.extend(included.map(|feature| feature.sentence().in_lang(lang).to_owned()));
     sentences
 }
 
 /// What a plan does not include, with the plan that does.
-pub fn restrictions(plan: Plan, lang: Lang) -> Vec<String> {
-    Feature::SOLD
-        .into_iter()
+pub fn restrictions(plan: Plan, offer: &Offer, lang: Lang) -> Vec<String> {
+    Feature::sold(offer)
         .filter(|feature| feature.plan() > plan)
         .map(|feature| {
             let (missing, needed) = (feature.missing().in_lang(lang), feature.plan().name());
@@ -367,6 +396,18 @@ fn limit_sentence(limit: u32, window_seconds: u32, lang: Lang) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn support_is_listed_only_where_there_is_some() {
+        let offered = Offer { priority_support: true, ..Offer::default() };
+        let last = |offer: &Offer| features(Plan::Platinum, offer, Lang::En).pop().unwrap();
+        assert_eq!(last(&offered), "Priority support");
+        assert!(last(&Offer::default()).starts_with("Webhooks"));
+        assert_eq!(
+            restrictions(Plan::Gold, &offered, Lang::En).pop().unwrap(),
+            "No priority support (from Platinum on)"
+        );
+    }
 
     #[test]
     fn a_feature_has_one_plan() {
@@ -401,9 +442,9 @@ mod tests {
 
     #[test]
     fn platinum_lacks_nothing_and_free_reaches_market_data_only() {
-        assert_eq!(restrictions(Plan::Platinum, Lang::En), Vec::<String>::new());
+        assert_eq!(restrictions(Plan::Platinum, &Offer::default(), Lang::En), Vec::<String>::new());
         assert_eq!(
-            restrictions(Plan::Free, Lang::En),
+            restrictions(Plan::Free, &Offer::default(), Lang::En),
             [
                 "No companies (from Bronze on)",
                 "No search (from Bronze on)",
@@ -415,6 +456,6 @@ mod tests {
                 "No webhooks (from Platinum on)"
             ]
         );
-        assert_eq!(features(Plan::Free, &Limits::default(), Lang::En).len(), 4);
+        assert_eq!(features(Plan::Free, &Offer::default(), Lang::En).len(), 4);
     }
 }

@@ -24,6 +24,8 @@ pub enum Charge {
     Quota,
     /// Nothing of the quota, which is only shown; one of what an address may read of pages.
     Page { address: AddressBucket, limit: u32 },
+    /// The same of searches on the pages.
+    Search { address: AddressBucket, limit: u32 },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,15 +59,19 @@ impl Meter {
             Visitor::Key(id) => Log::Key(id),
             Visitor::Address(address) => Log::Address(address),
         };
-        let Charge::Page { address, limit } = visit.charge else {
-            let counted = match visit.visitor {
-                Visitor::Key(id) => visit.counted.map(|group| (id, group)),
-                Visitor::Address(_) => None,
-            };
-            return verdict(self.ask(Ask { log, limit: visit.limit, takes: true, counted }).await);
+        let (of_pages, limit) = match visit.charge {
+            Charge::Page { address, limit } => (Log::Pages(address), limit),
+            Charge::Search { address, limit } => (Log::Searches(address), limit),
+            Charge::Quota => {
+                let counted = match visit.visitor {
+                    Visitor::Key(id) => visit.counted.map(|group| (id, group)),
+                    Visitor::Address(_) => None,
+                };
+                return verdict(self.ask(Ask { log, limit: visit.limit, takes: true, counted }).await);
+            }
         };
         let (page, quota) = tokio::join!(
-            self.ask(Ask { log: Log::Pages(address), limit, takes: true, counted: None }),
+            self.ask(Ask { log: of_pages, limit, takes: true, counted: None }),
             self.ask(Ask { log, limit: visit.limit, takes: false, counted: None })
         );
         Verdict { admitted: page.standing.admitted, wait_us: page.standing.wait_us, ..verdict(quota) }
@@ -74,12 +80,10 @@ impl Meter {
     async fn ask(&self, ask: Ask) -> Decision {
         let shard = match ask.log {
             Log::Key(id) => self.shard_of_key(id),
-            Log::Address(AddressBucket::V4(address)) | Log::Pages(AddressBucket::V4(address)) => {
-                self.shard_of(u64::from(address.to_bits()))
-            }
-            Log::Address(AddressBucket::V6 { network, .. }) | Log::Pages(AddressBucket::V6 { network, .. }) => {
-                self.shard_of((network.to_bits() >> 64) as u64)
-            }
+            Log::Address(address) | Log::Pages(address) | Log::Searches(address) => match address {
+                AddressBucket::V4(address) => self.shard_of(u64::from(address.to_bits())),
+                AddressBucket::V6 { network, .. } => self.shard_of((network.to_bits() >> 64) as u64),
+            },
         };
         shard.decide(ask).await
     }

@@ -13,6 +13,8 @@ pub enum Log {
     Address(AddressBucket),
     /// The pages that an address read.
     Pages(AddressBucket),
+    /// The searches that an address made on the pages.
+    Searches(AddressBucket),
 }
 
 #[derive(Debug, Clone)]
@@ -33,6 +35,7 @@ impl KeyNames {
             Log::Key(id) => write!(name, "k:{id}"),
             Log::Address(address) => write!(name, "a:{address}"),
             Log::Pages(address) => write!(name, "p:{address}"),
+            Log::Searches(address) => write!(name, "s:{address}"),
         };
         written.expect("a String takes everything");
     }

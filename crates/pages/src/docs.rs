@@ -5,12 +5,13 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Uri, header};
+use http::header;
+use vintem_domain::lang::Text;
 use vintem_domain::route::{Charge, ROUTES, Route};
 
 use crate::Shared;
 use crate::bundle;
-use crate::layout::{Layout, Styles, html_response};
+use crate::layout::{Asked, Head, Layout, Styles, html_response};
 
 #[derive(Template)]
 #[template(path = "docs.html")]
@@ -27,12 +28,17 @@ struct Operation {
     plan: &'static str,
 }
 
-pub(crate) async fn show_docs(State(settings): State<Shared>, headers: HeaderMap, uri: Uri) -> Response {
-    let page = Layout::new(&settings, "/docs", &headers, &uri);
-    let lang = page.lang;
+const TITLE: Text = Text::new("API reference", "Referência da API");
+const DESCRIPTION: Text = Text::new(
+    "Every operation with its parameters, answers and snippets in six languages, to be tried on the page.",
+    "Cada operação com parâmetros, respostas e exemplos em seis linguagens, para testar na própria página.",
+);
+
+pub(crate) async fn show_docs(State(settings): State<Shared>, asked: Asked) -> Response {
+    let page = Layout::new(&settings, &asked, Head::new(asked.lang(), "/docs", TITLE, DESCRIPTION));
     let operations = ROUTES.iter().filter(|route| is_of_the_api(route)).map(operation).collect();
     let docs = DocsPage { page, bundle_version: bundle::version(), operations };
-    html_response(&docs, lang, Styles::FileAndInline)
+    html_response(&docs, &docs.page, Styles::FileAndInline)
 }
 
 pub(crate) async fn get_openapi(State(settings): State<Shared>) -> Response {

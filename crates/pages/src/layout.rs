@@ -1,43 +1,131 @@
 //! What all pages share: the language, the links, the banner over synthetic data, and the headers.
 
+use std::convert::Infallible;
+
 use askama::Template;
+use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use vintem_domain::VERSION;
 use vintem_domain::lang::{Lang, Text};
 
-use crate::PageSettings;
+use crate::{PageSettings, assets};
 
 /// Where scripts and styles may come from: here alone, and never from within the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-     font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+     font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// The API reference writes its own style elements; the other pages need no such leave.
 const POLICY_WITH_INLINE_STYLES: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-     img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
 
 /// A change of plan limits or a switch to real data is to be seen within a minute.
-const PAGE_CACHE: &str = "public, max-age=60";
+const PAGE_CACHE: &str = "private, max-age=60";
+
+/// How long a chosen language is remembered: a year.
+const LANGUAGE_SECONDS: u32 = 365 * 24 * 3600;
+
+/// What a browser asked for, as far as every page reads it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) headers: HeaderMap,
+    pub(crate) uri: Uri,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self { headers: parts.headers.clone(), uri: parts.uri.clone() })
+    }
+}
+
+impl Asked {
+    /// The language that the reader chose by the switch, just now or before; else the browser's.
+    pub(crate) fn lang(&self) -> Lang {
+        let chosen = self.chosen_lang().or_else(|| self.remembered_lang());
+        chosen.unwrap_or_else(|| {
+            let accepted = self.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+            accepted.map_or(Lang::default(), Lang::from_accept_language)
+        })
+    }
+
+    fn chosen_lang(&self) -> Option<Lang> {
+        self.uri.query()?.split('&').find_map(|pair| lang_of(pair.strip_prefix("lang=")?))
+    }
+
+    fn remembered_lang(&self) -> Option<Lang> {
+        let cookies = self.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        cookies.flat_map(|value| value.split(';')).find_map(|pair| lang_of(pair.trim().strip_prefix("lang=")?))
+    }
+}
+
+fn lang_of(text: &str) -> Option<Lang> {
+    match text {
+        "en" => Some(Lang::En),
+        "pt" => Some(Lang::Pt),
+        _ => None,
+    }
+}
+
+/// What a page is called and what it is about, as browsers and search engines show it.
+pub(crate) struct Head {
+    pub(crate) title: String,
+    pub(crate) description: String,
+    /// The page's own path, without a query.
+    pub(crate) path: String,
+    /// Whether search engines are to know it.
+    pub(crate) is_to_be_found: bool,
+}
+
+impl Head {
+    /// Of a page that there is once.
+    pub(crate) fn new(lang: Lang, path: &str, title: Text, description: Text) -> Self {
+        Self::named(path, format!("{} · Vintém", title.in_lang(lang)), description.in_lang(lang).to_owned())
+    }
+
+    pub(crate) fn named(path: &str, title: String, description: String) -> Self {
+        Self { title, description, path: path.to_owned(), is_to_be_found: true }
+    }
+
+    pub(crate) fn not_to_be_found(self) -> Self {
+        Self { is_to_be_found: false, ..self }
+    }
+}
 
 /// What `layout.html` and its children read as `page`.
 pub(crate) struct Layout {
     pub(crate) lang: Lang,
-    /// Whether the reader chose the language by its link; the choice then goes along from page to page.
+    /// Whether the language was chosen with this very request, and is to be remembered.
     chosen: bool,
-    /// The page's own path.
-    path: &'static str,
+    pub(crate) title: String,
+    pub(crate) description: String,
+    pub(crate) path: String,
+    pub(crate) is_to_be_found: bool,
+    /// What follows the path when the language is switched, ready to be followed by `lang=`.
+    kept_query: String,
     pub(crate) synthetic: bool,
+    /// Whether the operator says how to be reached.
+    pub(crate) has_contact: bool,
     pub(crate) public_url: String,
 }
 
 impl Layout {
-    pub(crate) fn new(settings: &PageSettings, path: &'static str, headers: &HeaderMap, uri: &Uri) -> Self {
-        let chosen = lang_of_query(uri.query().unwrap_or(""));
+    pub(crate) fn new(settings: &PageSettings, asked: &Asked, head: Head) -> Self {
+        let query = asked.uri.query().unwrap_or("");
+        let kept = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("lang="));
         Self {
-            lang: chosen.unwrap_or_else(|| lang_of_headers(headers)),
-            chosen: chosen.is_some(),
-            path,
-            synthetic: (settings.synthetic)(),
+            lang: asked.lang(),
+            chosen: asked.chosen_lang().is_some(),
+            title: head.title,
+            description: head.description,
+            path: head.path,
+            is_to_be_found: head.is_to_be_found,
+            kept_query: kept.fold(String::new(), |kept, pair| kept + pair + "&"),
+            synthetic: settings.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()),
+            has_contact: settings.contact.is_some(),
             public_url: settings.public_url.clone(),
         }
     }
@@ -51,24 +139,27 @@ impl Layout {
         self.say("en", "pt-BR")
     }
 
-    /// The address of one of our pages.
-    pub(crate) fn link(&self, path: &str) -> String {
-        if self.chosen { format!("{path}?lang={}", self.say("en", "pt")) } else { path.to_owned() }
-    }
-
     /// This page in the other language.
     pub(crate) fn other_link(&self) -> String {
-        format!("{}?lang={}", self.path, self.say("pt", "en"))
+        format!("{}?{}lang={}", self.path, self.kept_query, self.say("pt", "en"))
     }
 
-    /// `page` for the link to the page that is open, as `aria-current` wants it.
+    /// `page` for the link to the page that is open, as `aria-current` wants it; `true` for what it is a part of.
     pub(crate) fn current(&self, path: &str) -> &'static str {
-        if path == self.path { "page" } else { "false" }
+        match self.path.strip_prefix(path) {
+            Some("") => "page",
+            Some(rest) if path == "/docs/guides" && rest.starts_with('/') => "true",
+            _ => "false",
+        }
     }
 
-    /// In the address of style and script, so that a new version never meets the old ones in a cache.
+    /// The address of one of our files, which changes when the file does.
+    pub(crate) fn asset(&self, name: &str) -> String {
+        assets::address(name)
+    }
+
     pub(crate) fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
+        VERSION
     }
 }
 
@@ -79,7 +170,8 @@ pub(crate) enum Styles {
     FileAndInline,
 }
 
-pub(crate) fn html_response(template: &impl Template, lang: Lang, styles: Styles) -> Response {
+/// The page, with the headers that all pages carry.
+pub(crate) fn html_response(template: &impl Template, page: &Layout, styles: Styles) -> Response {
     let Ok(html) = template.render() else {
         // Our templates only write to memory, so this is never seen; still no reason to panic.
         return (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be written.\n").into_response();
@@ -90,64 +182,49 @@ pub(crate) fn html_response(template: &impl Template, lang: Lang, styles: Styles
     };
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_LANGUAGE, Text::new("en", "pt-BR").in_lang(lang)),
         (header::CONTENT_SECURITY_POLICY, policy),
+        (header::CONTENT_LANGUAGE, page.html_lang()),
         (header::CACHE_CONTROL, PAGE_CACHE),
+        // Beside what every answer depends on.
+        (header::VARY, "Cookie"),
     ];
-    (headers, html).into_response()
-}
-
-/// `2000` → `2,000`, in Portuguese `2.000`.
-pub(crate) fn grouped(number: u32, lang: Lang) -> String {
-    let separator = match lang {
-        Lang::En => ',',
-        Lang::Pt => '.',
-    };
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(separator);
+    let mut response = (headers, html).into_response();
+    if page.chosen {
+        let secure = if page.public_url.starts_with("https://") { "; Secure" } else { "" };
+        let lang = page.say("en", "pt");
+        let cookie = format!("lang={lang}; Path=/; Max-Age={LANGUAGE_SECONDS}; SameSite=Lax{secure}");
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
         }
-        text.push(digit);
     }
-    text
-}
-
-fn lang_of_query(query: &str) -> Option<Lang> {
-    let value = query.split('&').find_map(|pair| pair.strip_prefix("lang="))?;
-    match value {
-        "en" => Some(Lang::En),
-        "pt" => Some(Lang::Pt),
-        _ => None,
-    }
-}
-
-fn lang_of_headers(headers: &HeaderMap) -> Lang {
-    let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-    accepted.map_or(Lang::default(), Lang::from_accept_language)
+    response
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn numbers_are_grouped_as_the_language_does() {
-        for (number, en, pt) in
-            [(30, "30", "30"), (500, "500", "500"), (2000, "2,000", "2.000"), (1234567, "1,234,567", "1.234.567")]
-        {
-            assert_eq!(grouped(number, Lang::En), en);
-            assert_eq!(grouped(number, Lang::Pt), pt);
-        }
+    fn asked(address: &str, cookie: &'static str, accepted: &'static str) -> Asked {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, HeaderValue::from_static(cookie));
+        headers.insert(header::ACCEPT_LANGUAGE, HeaderValue::from_static(accepted));
+        Asked { headers, uri: address.parse().unwrap() }
     }
 
     #[test]
-    fn only_our_two_languages_can_be_asked_for() {
-        assert_eq!(lang_of_query("lang=pt"), Some(Lang::Pt));
-        assert_eq!(lang_of_query("a=1&lang=en"), Some(Lang::En));
-        assert_eq!(lang_of_query("lang=de"), None);
-        assert_eq!(lang_of_query("slang=pt"), None);
-        assert_eq!(lang_of_query(""), None);
+    fn the_address_decides_before_the_cookie_and_that_before_the_browser() {
+        for (address, cookie, accepted, lang) in [
+            ("/", "", "", Lang::En),
+            ("/", "", "pt-BR,pt;q=0.9", Lang::Pt),
+            ("/", "a=b; lang=en", "pt-BR", Lang::En),
+            ("/", "lang=pt", "en", Lang::Pt),
+            ("/", "lang=de; slang=pt", "en", Lang::En),
+            ("/?lang=en", "lang=pt", "pt-BR", Lang::En),
+            ("/?a=1&lang=pt", "", "en", Lang::Pt),
+            ("/?lang=de", "", "pt", Lang::Pt),
+            ("/?slang=pt", "", "", Lang::En),
+        ] {
+            assert_eq!(asked(address, cookie, accepted).lang(), lang, "{address} {cookie} {accepted}");
+        }
     }
 }

@@ -42,10 +42,10 @@ pub struct Replica {
 
 /// Binds, wires and starts; returns while the first snapshot is still being built.
 pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn Clock>) -> anyhow::Result<Replica> {
-    let limits = settings.limits();
-    if limits.window_seconds != 60 {
+    let offer = settings.offer();
+    if offer.limits.window_seconds != 60 {
         tracing::warn!(
-            seconds = limits.window_seconds,
+            seconds = offer.limits.window_seconds,
             "the window of the rate limit is not the minute that plans promise"
         );
     }
@@ -65,16 +65,21 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
         Some(directory) => LiveSnapshot::with_copy(directory.join(COPY_DIRECTORY)),
         None => LiveSnapshot::default(),
     };
-    let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock));
-    let shown = app.clone();
-    let pages = vintem_pages::handlers(PageSettings {
-        limits,
+    let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock.clone()));
+    let (looked_at, searched) = (app.clone(), app.clone());
+    let pages = PageSettings {
+        offer,
         public_url,
+        contact: settings.contact.shown(),
         openapi_yaml: OPENAPI,
-        synthetic: Arc::new(move || shown.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic())),
-    });
+        snapshot: app.snapshot.clone(),
+        clock,
+        engines_answer: Arc::new(move || looked_at.dependencies_answer()),
+        search: Arc::new(move |q, limit| Box::pin(vintem_api::find(searched.clone(), q, limit))),
+    };
     let (stop, stopping) = watch::channel(false);
-    let service = vintem_api::service(app.clone(), pages);
+    let service =
+        vintem_api::service(app.clone(), vintem_pages::handlers(pages.clone()), vintem_pages::problem_page(pages));
     let operator = operator::router(app.clone(), stopping.clone(), operator::metrics_handle());
     let server = tokio::spawn(http::serve(listener, service, stopping));
     // The operator's port is never drained: probes see until the end that the replica is not ready any more.

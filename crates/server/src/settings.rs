@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 use vintem_api::{ApiSettings, Pepper};
 use vintem_deliver::webhook::{AddressGuard, SecretBox};
 use vintem_domain::Plan;
-use vintem_domain::plan::Limits;
+use vintem_domain::plan::{Limits, Offer};
 use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_meter::{Meter, MeterSettings};
 use vintem_store::{Deadlines, Store};
@@ -127,10 +127,21 @@ pub struct UpstreamSettings {
     /// The regulator's files
     #[arg(long, env = "VINTEM_CVM_URL", default_value = "https://dados.cvm.gov.br")]
     pub cvm_url: String,
+}
 
-    /// Where the publishers can reach you: an address of a page or an e-mail, sent to them as part of the User-Agent
+#[derive(Debug, Clone, Args)]
+pub struct ContactSettings {
+    /// Where you are reached: an e-mail or the address of a page. Sent to the publishers as part of the User-Agent; on
+    /// the pages who asks for a plan, for help or for erasure is led there
     #[arg(long, env = "VINTEM_CONTACT", default_value = "", hide_default_value = true)]
     pub contact: String,
+}
+
+impl ContactSettings {
+    /// As the pages show it.
+    pub fn shown(&self) -> Option<String> {
+        Some(self.contact.trim().to_owned()).filter(|contact| !contact.is_empty())
+    }
 }
 
 impl UpstreamSettings {
@@ -206,6 +217,14 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub webhooks: WebhookSettings,
 
+    #[command(flatten)]
+    pub contact: ContactSettings,
+
+    /// How keys of the Platinum plan reach your support: an e-mail, an address, a telephone number. Without it priority
+    /// support is not offered
+    #[arg(long, env = "VINTEM_SUPPORT", default_value = "", hide_default_value = true)]
+    pub support: String,
+
     /// The window of the rate limit in seconds; anything but 60 is for tests
     #[arg(long, env = "VINTEM_LIMIT_WINDOW_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub limit_window_seconds: u32,
@@ -267,11 +286,17 @@ impl ServeSettings {
         self.database.open_with(Deadlines::of_requests(budget))
     }
 
-    pub fn limits(&self) -> Limits {
-        Limits {
+    /// What this installation offers.
+    pub fn offer(&self) -> Offer {
+        let limits = Limits {
             window_seconds: self.limit_window_seconds,
             by_rank: [self.limit_free, self.limit_bronze, self.limit_gold, self.limit_platinum],
-        }
+        };
+        Offer { limits, priority_support: self.support().is_some() }
+    }
+
+    fn support(&self) -> Option<String> {
+        Some(self.support.trim().to_owned()).filter(|support| !support.is_empty())
     }
 
     pub fn redis_urls(&self) -> Vec<&str> {
@@ -297,12 +322,13 @@ impl ServeSettings {
     pub fn api(&self, bound: SocketAddr) -> anyhow::Result<ApiSettings> {
         let public_url = if self.public_url.is_empty() { format!("http://{bound}") } else { self.public_url.clone() };
         Ok(ApiSettings {
-            limits: self.limits(),
+            offer: self.offer(),
             public_url: public_url.trim_end_matches('/').to_owned(),
             trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
             most_in_flight: self.max_in_flight as usize,
             export_directory: self.directories.exports(),
+            support: self.support(),
             webhook_guard: self.webhooks.guard(),
             webhook_secrets: self.webhooks.secrets()?,
         })

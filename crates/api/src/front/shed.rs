@@ -15,11 +15,10 @@ use axum::response::Response;
 use vintem_domain::usage::{Outcome, RouteGroup};
 use vintem_domain::{Plan, Problem};
 
-use super::{Front, Identity, RequestId, Standing, is_preflight, language, seconds_up};
+use super::{Front, Identity, Reader, RequestId, Standing, is_preflight, language, seconds_up};
 use crate::doorway::Doorway;
 use crate::identity::{Credential, credential};
 use crate::observe::{RouteMetrics, SHED};
-use crate::problem;
 
 /// Never shed: who asks whether we serve must be told.
 const HEALTH: &str = "/health";
@@ -51,7 +50,7 @@ impl Front {
         let identity = Identity { plan, key: known.map(|(id, _)| id), objection: None };
         let now_us = u64::try_from(app.clock.now().timestamp_micros()).unwrap_or(0);
         let (problem, request_id) = (Problem::Overloaded, RequestId::new(now_us, rand::random()));
-        let mut response = problem::write(&problem, language(headers), request_id.as_str(), &app.settings.public_url);
+        let mut response = self.tell(&problem, Reader::of(request).as_ref(), language(headers), &request_id);
         let seconds = problem.retry_after_seconds().unwrap_or(1);
         let standing = Standing { remaining: 0, reset_at_seconds: seconds_up(now_us) + seconds, seconds };
         self.write_headers(response.headers_mut(), &identity, &standing, &request_id);

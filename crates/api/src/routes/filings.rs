@@ -15,7 +15,6 @@ use vintem_domain::dates::{SaoPauloMidnight, sao_paulo_day};
 use vintem_domain::point_in_time::Certainty;
 use vintem_domain::{Dataset, DateRange, Problem};
 use vintem_snapshot::{FilingFilter, FilingView, Filings, Found, Searched, Snapshot, Wanted, filings_as_of};
-use vintem_store::read::FilingRow;
 
 use super::found::{HighlightBody, facets, highlight};
 use super::provenance::{TraceBody, Traced, provenance};
@@ -54,14 +53,15 @@ pub struct FilingBody<'s> {
 }
 
 impl<'s> From<FilingView<'s>> for FilingBody<'s> {
-    fn from(FilingView { filing, is_latest }: FilingView<'s>) -> Self {
+    fn from(view: FilingView<'s>) -> Self {
+        let FilingView { filing, is_latest } = view;
         Self {
             id: filing.id,
             company_id: filing.company_id,
             company_name: filing.company_name,
             category: filing.category,
             date: SaoPauloMidnight(filing.delivered_on),
-            description: description(&filing),
+            description: view.description(),
             doc_type: filing.doc_type,
             kind: filing.kind,
             reference_date: filing.reference_date,
@@ -329,15 +329,6 @@ async fn list(caller: &Caller, app: &App, snapshot: Arc<Snapshot>, asked: Asked)
 
 pub fn bodies<'s>(filings: &'s Filings, found: &Found) -> Vec<FilingBody<'s>> {
     found.rows.iter().map(|row| FilingBody::from(filings.get(*row))).collect()
-}
-
-/// The subject; where there is none, what kind of document it is.
-fn description<'s>(filing: &FilingRow<'s>) -> Cow<'s, str> {
-    if !filing.subject.is_empty() {
-        return filing.subject.into();
-    }
-    let said: Vec<&str> = [filing.doc_type, filing.kind].into_iter().filter(|text| !text.is_empty()).collect();
-    if said.is_empty() { filing.category.into() } else { said.join(" - ").into() }
 }
 
 fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use vintem_domain::key::is_label;
+use vintem_domain::route::Feature;
 use vintem_domain::{KeyId, Problem, Text};
 use vintem_store::keys::{NewSecret, OwnChange};
 
@@ -31,6 +32,9 @@ struct KeyBody {
     /// While a rotation leaves it its time.
     previous_key: Option<String>,
     previous_key_ends_at: Option<String>,
+    /// Whom to ask, where the plan includes that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    support: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +112,7 @@ async fn rotate_key(caller: Caller, State(app): AppState, headers: HeaderMap, bo
         message: message.in_lang(caller.lang),
         api_key: key.reveal(),
         plan: caller.plan.id(),
-        rate_limit: app.settings.limits.of(caller.plan),
+        rate_limit: app.settings.offer.limits.of(caller.plan),
         previous_key_ends_at: instant(ends_at),
     };
     Ok(answer::uncached(StatusCode::OK, &body))
@@ -133,10 +137,11 @@ async fn show(app: &App, caller: &Caller, key: KeyId) -> Result<Response, Refusa
         key: format!("{}…", details.shown),
         plan: caller.plan.id(),
         label: details.label,
-        rate_limit: app.settings.limits.of(caller.plan),
+        rate_limit: app.settings.offer.limits.of(caller.plan),
         created_at: instant(details.created_at),
         last_used_on: details.last_used_on,
         expires_at: details.expires_at.map(instant),
+        support: app.settings.support.clone().filter(|_| Feature::Support.plan() <= caller.plan),
         previous_key: former.as_ref().map(|former| format!("{}…", former.shown)),
         previous_key_ends_at: former.as_ref().map(|former| instant(former.ends_at)),
     };

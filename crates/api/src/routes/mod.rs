@@ -11,7 +11,7 @@ mod keys;
 pub mod market;
 mod plans;
 pub mod provenance;
-mod search;
+pub mod search;
 pub mod status;
 mod usage;
 mod webhooks;

@@ -62,7 +62,7 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_plans(caller: Caller, State(app): AppState) -> Response {
-    let limits = &app.settings.limits;
+    let limits = &app.settings.offer.limits;
     let unit = match limits.window_seconds {
         60 => "requests/minute".to_owned(),
         seconds => format!("requests/{seconds} seconds"),
@@ -75,8 +75,8 @@ async fn list_plans(caller: Caller, State(app): AppState) -> Response {
         rate_limit: limits.of(plan),
         rate_limit_unit: unit.clone(),
         billing: "monthly",
-        features: features(plan, limits, caller.lang),
-        restrictions: restrictions(plan, caller.lang),
+        features: features(plan, &app.settings.offer, caller.lang),
+        restrictions: restrictions(plan, &app.settings.offer, caller.lang),
     });
     answer::shared(&caller, &PlansBody { plans: plans.into() })
 }
@@ -124,7 +124,7 @@ async fn register_key(
         message: message.in_lang(caller.lang),
         api_key: key.reveal(),
         plan: Plan::Free.id(),
-        rate_limit: app.settings.limits.of(Plan::Free),
+        rate_limit: app.settings.offer.limits.of(Plan::Free),
     };
     Ok(answer::uncached(StatusCode::CREATED, &body))
 }

@@ -95,7 +95,7 @@ async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result
     let body = UsageBody {
         key: format!("{shown}…"),
         plan: caller.plan.id(),
-        rate_limit: app.settings.limits.of(caller.plan),
+        rate_limit: app.settings.offer.limits.of(caller.plan),
         timezone: "UTC",
         from,
         to,

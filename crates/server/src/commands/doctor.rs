@@ -85,7 +85,7 @@ impl DoctorCommand {
         if self.is_demo().await.unwrap_or(false) {
             return Ok("not asked: the database holds synthetic data".to_owned());
         }
-        let (addresses, contact) = (self.upstreams.addresses(), &self.upstreams.contact);
+        let (addresses, contact) = (self.upstreams.addresses(), &self.settings.contact.contact);
         let (store, clock) = (self.settings.database.open()?, Arc::new(SystemClock));
         let ingestor =
             Ingestor::with_patience(store, clock, &addresses, contact, Patience::ONE_TRY, Patience::ONE_TRY)?;

@@ -17,7 +17,7 @@ use vintem_ingest::watch::watch as keep_watching;
 use vintem_store::sources::CrossCheck;
 
 use crate::commands::serve::Signals;
-use crate::settings::{DatabaseSettings, LogSettings, UpstreamSettings};
+use crate::settings::{ContactSettings, DatabaseSettings, LogSettings, UpstreamSettings};
 
 #[derive(Debug, Args)]
 #[command(after_help = sources_help())]
@@ -27,6 +27,9 @@ pub struct IngestCommand {
 
     #[command(flatten)]
     upstreams: UpstreamSettings,
+
+    #[command(flatten)]
+    contact: ContactSettings,
 
     #[command(flatten)]
     log: LogSettings,
@@ -61,7 +64,7 @@ impl IngestCommand {
         let store = self.database.open()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let upstreams = &self.upstreams;
-        let ingestor = Ingestor::new(store, clock.clone(), &upstreams.addresses(), &upstreams.contact)?;
+        let ingestor = Ingestor::new(store, clock.clone(), &upstreams.addresses(), &self.contact.contact)?;
         if self.watch {
             self.log.start()?;
             let mut signals = Signals::new()?;

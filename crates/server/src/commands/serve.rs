@@ -50,7 +50,7 @@ impl UpCommand {
         let ingestion = (!self.no_ingest && !is_demo).then(|| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
             let addresses = self.upstreams.addresses();
-            let ingestor = Ingestor::new(store, clock.clone(), &addresses, &self.upstreams.contact);
+            let ingestor = Ingestor::new(store, clock.clone(), &addresses, &self.serve.settings.contact.contact);
             ingestor
                 .map(|ingestor| tokio::spawn(async move { keep_watching(&ingestor, &clock, &Silent, stopping).await }))
         });

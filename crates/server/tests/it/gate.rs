@@ -79,7 +79,10 @@ const OPTION_SPELLINGS: [OptionSpelling; 11] = [
 
 /// A path with something in the place of its parameters.
 fn filled(path: &str, id: &str) -> String {
-    path.replace("{id}", id).replace("{file}", "selic.csv.gz").replace("{delivery}", "1")
+    path.replace("{id}", id)
+        .replace("{file}", "selic.csv.gz")
+        .replace("{delivery}", "1")
+        .replace("{guide}", "quickstart")
 }
 
 /// The same with its first letter encoded.

@@ -21,7 +21,7 @@ const DIRECTION: [(&str, &[&str]); 10] = [
     ("snapshot", &["domain", "store"]),
     ("deliver", &["domain", "store"]),
     ("api", &["domain", "store", "meter", "snapshot", "deliver"]),
-    ("pages", &["domain"]),
+    ("pages", &["domain", "snapshot"]),
     ("server", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "pages"]),
     ("testkit", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "server"]),
 ];

@@ -1,26 +1,340 @@
 //! The pages as a browser gets them.
 
-use vintem_testkit::{TestDatabase, TestReplica};
+use serde_json::Value;
+use vintem_domain::Plan;
+use vintem_domain::route::{Charge, ROUTES};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
 use crate::{Outcome, friday};
 
+/// Every kind of page, with something in it.
+const PAGES: [&str; 15] = [
+    "/",
+    "/pricing",
+    "/docs",
+    "/docs/guides",
+    "/docs/guides/quickstart",
+    "/docs/guides/webhooks",
+    "/dashboard",
+    "/status",
+    "/series/cdi",
+    "/series/usd-brl",
+    "/search?q=energia",
+    "/terms",
+    "/privacy",
+    "/data",
+    "/nowhere",
+];
+
+/// What a page and all that it loads may weigh on the wire.
+const LARGEST_PAGE: usize = 100 * 1024;
+
+async fn open(replica: &TestReplica, address: &str) -> anyhow::Result<reqwest::Response> {
+    replica.send(replica.http.get(replica.url(address)).header("Accept", "text/html,*/*;q=0.8")).await
+}
+
+/// The addresses that a browser asks for by itself when it shows a page.
+fn loaded_by(html: &str) -> Vec<String> {
+    let attributes = [" src=\"", "<link rel=\"stylesheet\" href=\"", "<link rel=\"icon\" href=\""];
+    let found = attributes.into_iter().flat_map(|attribute| html.split(attribute).skip(1));
+    found.filter_map(|rest| rest.split('"').next()).map(|address| address.replace("&amp;", "&")).collect()
+}
+
+/// A demonstration in which one company, whose code is returned, has all filings, each with an original somewhere.
+async fn demo_with_one_issuer() -> anyhow::Result<(TestDatabase, i32)> {
+    let database = TestDatabase::demo(friday()).await?;
+    let mut connection = database.connect().await?;
+    let code = sqlx::query_scalar("select min(cvm_code) from company_version").fetch_one(&mut connection).await?;
+    sqlx::query("update filing_version set cvm_code = $1, url = 'https://example.com/original?a=1&n=' || id || '.'")
+        .bind(code)
+        .execute(&mut connection)
+        .await?;
+    Ok((database, code))
+}
+
 #[tokio::test]
-async fn all_that_a_page_loads_is_served_here() -> Outcome {
+async fn all_that_a_page_loads_is_served_here_and_is_light() -> Outcome {
     let database = TestDatabase::demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let mut loaded = 0;
-    for page in ["/", "/pricing", "/docs"] {
-        let html = replica.get(page).await?.text().await?;
-        for attribute in ["src=\"", "<link rel=\"stylesheet\" href=\"", "<link rel=\"icon\" href=\""] {
-            for rest in html.split(attribute).skip(1) {
-                let address = rest.split('"').next().unwrap_or("");
-                assert!(address.starts_with('/'), "{address} on {page}");
-                assert_eq!(replica.get(address).await?.status(), 200, "{address} on {page}");
-                loaded += 1;
+    let weigh = async |address: &str| -> anyhow::Result<usize> {
+        let request =
+            replica.http.get(replica.url(address)).header("Accept-Encoding", "br").header("Accept", "text/html");
+        let answer = replica.send(request).await?;
+        anyhow::ensure!(answer.status() == 200 || address == "/nowhere", "{address}: {}", answer.status());
+        Ok(answer.bytes().await?.len())
+    };
+    for page in PAGES {
+        let html = open(&replica, page).await?.text().await?;
+        let mut weight = weigh(page).await?;
+        let loaded = loaded_by(&html);
+        assert!(loaded.len() >= 3, "{page}: {loaded:?}");
+        for address in loaded {
+            assert!(address.starts_with('/') && !address.starts_with("//"), "{address} on {page}");
+            let weighs = weigh(&address).await?;
+            if !address.starts_with("/docs/scalar.js") {
+                weight += weighs;
+            }
+        }
+        println!("{page}: {weight}");
+        assert!(weight < LARGEST_PAGE, "{page}: {weight}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_page_has_both_languages_the_exact_headers_and_nothing_inline() -> Outcome {
+    let (database, code) = demo_with_one_issuer().await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let company = format!("/companies/{code}");
+    for page in PAGES.into_iter().chain([company.as_str()]) {
+        for (lang, html_lang, banner) in [
+            ("en", "en", "Demonstration data: everything shown here is synthetic"),
+            ("pt", "pt-BR", "Dados de demonstração: tudo o que se mostra aqui é sintético"),
+        ] {
+            let address = format!("{page}{}lang={lang}", if page.contains('?') { '&' } else { '?' });
+            let answer = open(&replica, &address).await?;
+            assert_eq!(answer.status(), if page == "/nowhere" { 404 } else { 200 }, "{address}");
+            let style = if page == "/docs" { "'self' 'unsafe-inline'" } else { "'self'" };
+            let policy = format!(
+                "default-src 'none'; script-src 'self'; style-src {style}; img-src 'self' data:; font-src 'self'; \
+                 connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+            );
+            let cache = if page == "/nowhere" { "no-store" } else { "private, max-age=60" };
+            for (name, value) in [
+                ("content-security-policy", policy.as_str()),
+                ("content-type", "text/html; charset=utf-8"),
+                ("content-language", html_lang),
+                ("cache-control", cache),
+                ("x-content-type-options", "nosniff"),
+                ("referrer-policy", "no-referrer"),
+                ("x-data-source", "synthetic"),
+            ] {
+                assert_eq!(answer.headers()[name], value, "{name} of {address}");
+            }
+            let vary = answer.headers()["vary"].to_str()?.to_owned();
+            assert!(vary.contains("Cookie") && vary.contains("Accept-Language"), "{address}: {vary}");
+            let html = answer.text().await?;
+            assert!(html.contains(&format!("<html lang=\"{html_lang}\">")), "{address}");
+            assert!(html.contains(banner), "{address}");
+            nothing_inline(&address, &html);
+        }
+    }
+    Ok(())
+}
+
+fn nothing_inline(address: &str, html: &str) {
+    for script in html.split("<script").skip(1) {
+        assert!(script.starts_with(" src=\"/") && script.contains("></script>"), "{address}");
+    }
+    let tags = html.split('<').filter_map(|piece| piece.split_once('>')).map(|(tag, _)| tag);
+    for tag in tags {
+        assert!(!tag.starts_with("style") && !tag.contains(" style="), "{address}: {tag}");
+        let handler = tag.split_whitespace().any(|word| word.starts_with("on") && word.contains('='));
+        assert!(!handler && !tag.contains("javascript:"), "{address}: {tag}");
+        let leads_away = tag.starts_with("a ") && tag.contains("href=\"http");
+        assert!(!leads_away || tag.contains("external"), "{address}: {tag}");
+    }
+}
+
+#[tokio::test]
+async fn the_language_is_remembered_where_it_was_chosen() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let chosen = open(&replica, "/search?q=banco&lang=pt").await?;
+    let cookie = chosen.headers()["set-cookie"].to_str()?.to_owned();
+    assert_eq!(cookie, "lang=pt; Path=/; Max-Age=31536000; SameSite=Lax");
+    assert!(chosen.text().await?.contains("href=\"/search?q=banco&#38;lang=en\""));
+    let later = replica.http.get(replica.url("/pricing")).header("Cookie", "lang=pt").header("Accept-Language", "en");
+    let later = replica.send(later).await?;
+    assert!(!later.headers().contains_key("set-cookie"));
+    assert_eq!(later.headers()["content-language"], "pt-BR");
+    let other = replica.http.get(replica.url("/pricing")).header("Accept-Language", "pt-BR,pt;q=0.9");
+    assert_eq!(replica.send(other).await?.headers()["content-language"], "pt-BR");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_publisher_names_its_companies_is_shown_as_text() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let script = "<script>alert(1)</script> & \"aspas\"";
+    let mut connection = database.connect().await?;
+    for statement in [
+        "update company_version set name = $1, trade_name = $1, city = $1",
+        "update filing_version set subject = $1, url = 'javascript:alert(2)'",
+    ] {
+        sqlx::query(statement).bind(script).execute(&mut connection).await?;
+    }
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, platinum) = replica.create_key(Plan::Platinum).await?;
+    let listed: Value = replica.get_with("/api/v1/filings?limit=1", &platinum).await?.json().await?;
+    let id = listed["data"][0]["company_id"].as_str().expect("an id").to_owned();
+    for page in [
+        format!("/companies/{id}"),
+        "/search?q=alert".to_owned(),
+        "/search?q=%3Cscript%3Ealert(3)%3C/script%3E".to_owned(),
+    ] {
+        let html = open(&replica, &page).await?.text().await?;
+        assert!(html.contains("&#60;script&#62;alert("), "{page}");
+        assert!(!html.contains("<script>alert") && !html.contains("javascript:"), "{page}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_page_returns_more_than_ten_filings() -> Outcome {
+    let (database, code) = demo_with_one_issuer().await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let (_, platinum) = replica.create_key(Plan::Platinum).await?;
+    let all: Value = replica.get_with("/api/v1/filings?limit=100", &platinum).await?.json().await?;
+    let rows = all["data"].as_array().expect("rows");
+    assert!(rows.len() > 50, "{} filings cannot show it", rows.len());
+    let (id, words) = (code.to_string(), rows[0]["description"].as_str().expect("a text").replace(' ', "+"));
+    let mut most = 0;
+    for route in ROUTES.iter().filter(|route| route.charge != Charge::Quota) {
+        let path = route.path.replace("{id}", &id).replace("{guide}", "quickstart").replace("{file}", "site.js");
+        for query in ["", "limit=100", "offset=10&page=2", "format=csv", "format=json&all=true"] {
+            for accept in ["text/html", "application/json", "text/csv"] {
+                let address = format!("{path}?q={words}&{query}");
+                let request = replica.http.get(replica.url(&address));
+                let answer = replica.send(request.header("Accept", accept).header("X-API-Key", &platinum)).await?;
+                assert_ne!(answer.status(), 429, "{address}");
+                let shown = answer.text().await?.matches("https://example.com/original").count();
+                assert!(shown <= 10, "{address}: {shown}");
+                most = most.max(shown);
             }
         }
     }
-    assert!(loaded >= 6, "{loaded}");
+    assert_eq!(most, 10, "the page of the company shows ten");
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_asks_as_a_browser_is_told_by_a_page_and_programs_by_json() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    for path in ["/nowhere", "/companies/99999999", "/series/nothing", "/docs/guides/nothing", "/assets/nothing.js"] {
+        let page = open(&replica, path).await?;
+        assert_eq!(page.status(), 404, "{path}");
+        assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8", "{path}");
+        assert!(page.headers().contains_key("x-ratelimit-remaining"), "{path}");
+        let html = page.text().await?;
+        assert!(html.contains("There is no such page") && html.contains("<nav"), "{path}");
+        let body: Value = replica.get(path).await?.json().await?;
+        assert_eq!(body["error"], "not_found", "{path}");
+    }
+    let body: Value = open(&replica, "/api/v1/nowhere").await?.json().await?;
+    assert_eq!(body["error"], "not_found");
+    Ok(())
+}
+
+#[tokio::test]
+async fn searches_have_a_limit_of_their_own_and_pages_go_on() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let before: u32 = open(&replica, "/pricing").await?.headers()["x-ratelimit-remaining"].to_str()?.parse()?;
+    for at in 0..60 {
+        assert_eq!(open(&replica, "/search?q=banco").await?.status(), 200, "{at}");
+    }
+    let refused = open(&replica, "/search?q=banco").await?;
+    assert_eq!(refused.status(), 429);
+    assert!(refused.headers()["retry-after"].to_str()?.parse::<u32>()? >= 1);
+    assert!(refused.text().await?.contains("That was a little fast"));
+    let page = open(&replica, "/pricing").await?;
+    assert_eq!(page.status(), 200);
+    assert_eq!(page.headers()["x-ratelimit-remaining"].to_str()?.parse::<u32>()?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_search_leads_to_series_companies_and_originals() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    let html = open(&replica, "/search?q=selic").await?.text().await?;
+    assert!(html.contains("href=\"/series/selic\""));
+    let (_, gold) = replica.create_key(Plan::Gold).await?;
+    let all: Value = replica.get_with("/api/v1/companies?limit=1&offset=7", &gold).await?.json().await?;
+    let company = &all["data"][0];
+    let name = company["name"].as_str().expect("a name");
+    let path = format!("/search?q={}", name.replace(' ', "+"));
+    let link = format!("href=\"/companies/{}\"", company["id"].as_str().expect("an id"));
+    let html = open(&replica, &path).await?.text().await?;
+    assert!(html.contains(&link), "{path}");
+    assert!(html.matches("<li>\n    <a href").count() <= 10);
+    let page = open(&replica, &format!("/companies/{}", company["cnpj"].as_str().expect("a CNPJ"))).await;
+    // Its slash makes it another path; without it any spelling is found.
+    assert_eq!(page?.status(), 404);
+    let digits: String = company["cnpj"].as_str().expect("a CNPJ").chars().filter(char::is_ascii_digit).collect();
+    let page = open(&replica, &format!("/companies/{digits}")).await?;
+    assert!(page.text().await?.contains("<link rel=\"canonical\""));
+    let long = open(&replica, &format!("/search?q={}", "a".repeat(201))).await?;
+    assert_eq!(long.status(), 400);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_machines_look_for_is_there_and_leads_somewhere() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let flags = ["--contact", "seguranca@example.com", "--support", "+55 11 0000-0000"];
+    let replica =
+        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    let base = replica.url("");
+    let robots = replica.get("/robots.txt").await?.text().await?;
+    assert!(robots.contains(&format!("Sitemap: {base}/sitemap.xml")), "{robots}");
+    let sitemap = replica.get("/sitemap.xml").await?.text().await?;
+    let llms = replica.get("/llms.txt").await?.text().await?;
+    let mapped = sitemap.split("<loc>").skip(1).filter_map(|rest| rest.split('<').next());
+    let told = llms.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let mut followed = 0;
+    for address in mapped.chain(told) {
+        let path = address.strip_prefix(&base).expect("an address of ours");
+        assert_eq!(replica.get(path).await?.status(), 200, "{address}");
+        followed += 1;
+    }
+    assert!(followed > 40, "{followed}");
+    let contact = replica.get("/.well-known/security.txt").await?.text().await?;
+    assert!(contact.contains("Contact: mailto:seguranca@example.com\nExpires: 2"), "{contact}");
+    let feed = replica.get("/status.atom").await?;
+    assert_eq!(feed.headers()["content-type"], "application/atom+xml; charset=utf-8");
+    let feed = feed.text().await?;
+    assert_eq!(feed.matches("<entry>").count(), 10, "{feed}");
+    assert_eq!(feed.matches("</entry>").count(), 10);
+    Ok(())
+}
+
+#[tokio::test]
+async fn support_is_told_to_whom_the_plan_gives_it() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let flags = ["--support", "suporte@example.com"];
+    let replica =
+        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+    for plan in Plan::ALL {
+        let (_, key) = replica.create_key(plan).await?;
+        let me: Value = replica.get_with("/api/v1/keys/me", &key).await?.json().await?;
+        let told = (plan == Plan::Platinum).then_some("suporte@example.com");
+        assert_eq!(me["support"].as_str(), told, "{}", plan.id());
+    }
+    let plans: Value = replica.get("/api/v1/plans").await?.json().await?;
+    assert!(plans["plans"][3]["features"].to_string().contains("Priority support"));
+    assert!(plans["plans"][2]["restrictions"].to_string().contains("No priority support"));
+    let nobody = TestReplica::start(&database, friday()).await?;
+    let plans = nobody.get("/api/v1/plans").await?.text().await?;
+    assert!(!plans.contains("riority support"));
+    assert_eq!(nobody.get("/.well-known/security.txt").await?.status(), 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_say_how_long_they_took() -> Outcome {
+    let database = TestDatabase::demo(friday()).await?;
+    let replica = TestReplica::start(&database, friday()).await?;
+    for page in PAGES {
+        if page == "/nowhere" {
+            continue;
+        }
+        let timing = open(&replica, page).await?.headers()["server-timing"].to_str()?.to_owned();
+        let total = timing.split("total;dur=").nth(1).expect("a total");
+        assert!(total.parse::<f64>()? > 0.0, "{page}: {timing}");
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod saved;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -50,6 +51,18 @@ pub struct FilingView<'s> {
     pub filing: FilingRow<'s>,
     /// Whether no later version of the document is known.
     pub is_latest: bool,
+}
+
+impl<'s> FilingView<'s> {
+    /// The subject; where there is none, what kind of document it is.
+    pub fn description(&self) -> Cow<'s, str> {
+        let filing = &self.filing;
+        if !filing.subject.is_empty() {
+            return filing.subject.into();
+        }
+        let said: Vec<&str> = [filing.doc_type, filing.kind].into_iter().filter(|text| !text.is_empty()).collect();
+        if said.is_empty() { filing.category.into() } else { said.join(" - ").into() }
+    }
 }
 
 /// Rows are numbered through all layers.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use vintem_domain::Plan;
+use vintem_domain::plan::Offer;
 use vintem_domain::route::{Feature, OPTIONS, ROUTES, route};
 use vintem_testkit::{TestDatabase, TestReplica};
 
@@ -16,7 +17,7 @@ async fn the_plan_list_and_the_pricing_page_say_what_the_gate_does() -> Outcome 
     for (at, plan) in Plan::ALL.into_iter().enumerate() {
         let listed = list["plans"][at].to_string();
         let (_, key) = served.replica.create_key(plan).await?;
-        for feature in Feature::SOLD {
+        for feature in Feature::sold(&Offer::default()) {
             let path = path_of(feature).replace("{id}", "99999999");
             let is_let_in = served.replica.get_with(&path, &key).await?.status() != 403;
             let sentence = feature.sentence().in_lang(vintem_domain::Lang::En);

@@ -1,0 +1,45 @@
+// Runs a script of Google Apps Script, with as much of Google's services as the guides use, and then an expression.
+// usage: node apps-script.mjs FILE EXPRESSION. Prints what the expression comes to as JSON.
+// Script properties are the variables of the environment that begin with VINTEM_.
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createContext, runInContext } from "node:vm";
+
+const [file, expression] = process.argv.slice(2);
+const TIME_ZONE = "America/Sao_Paulo";
+
+/** As there it does not return before the answer has come. */
+function fetchNow(address, { headers = {}, method = "get", contentType, payload, muteHttpExceptions = false } = {}) {
+  const sent = contentType ? { ...headers, "Content-Type": contentType } : headers;
+  const asked = ["--silent", "--show-error", "--include", "--max-time", "60", "--request", method.toUpperCase()];
+  for (const [name, value] of Object.entries(sent)) asked.push("--header", `${name}: ${value}`);
+  if (payload !== undefined) asked.push("--data-binary", payload);
+  const answer = execFileSync("curl", [...asked, address], { encoding: "utf8" });
+  const end = answer.indexOf("\r\n\r\n");
+  const [status, ...lines] = answer.slice(0, end).split("\r\n");
+  const code = Number(status.split(" ")[1]);
+  const text = answer.slice(end + 4);
+  if (code >= 400 && !muteHttpExceptions) throw new Error(`Request failed for ${address} returned code ${code}.`);
+  return {
+    getResponseCode: () => code,
+    getContentText: () => text,
+    getHeaders: () => Object.fromEntries(lines.map((line) => line.split(/: (.*)/s).slice(0, 2))),
+  };
+}
+
+function formatDate(date, timeZone, format) {
+  if (format !== "yyyy-MM-dd") throw new Error(`the shim does not know the format ${format}`);
+  const parts = new Intl.DateTimeFormat("en", { timeZone, year: "numeric", month: "2-digit", day: "2-digit" });
+  const { year, month, day } = Object.fromEntries(parts.formatToParts(date).map(({ type, value }) => [type, value]));
+  return `${year}-${month}-${day}`;
+}
+
+const property = (name) => (name.startsWith("VINTEM_") ? (process.env[name] ?? null) : null);
+const context = createContext({
+  UrlFetchApp: { fetch: fetchNow },
+  PropertiesService: { getScriptProperties: () => ({ getProperty: property }) },
+  SpreadsheetApp: { getActive: () => ({ getSpreadsheetTimeZone: () => TIME_ZONE }) },
+  Utilities: { formatDate },
+});
+runInContext(readFileSync(file, "utf8"), context, { filename: file });
+console.log(JSON.stringify(runInContext(expression, context)));

@@ -1,0 +1,226 @@
+//! What is shown of the market: a series or an exchange rate, read from the snapshot.
+
+use std::ops::Range;
+
+use chrono::{DateTime, Days, NaiveDate, Utc};
+use vintem_domain::dates::sao_paulo_day;
+use vintem_domain::lang::{Lang, Text};
+use vintem_domain::series::{self, Dated, Frequency, Series};
+use vintem_domain::{Currency, Dataset, DateRange, Decimal, Pair, Quote};
+use vintem_snapshot::{LiveSnapshot, PairRates, SeriesValues, Snapshot};
+
+use crate::chart::{Curve, curve};
+use crate::notation::{decimal, period};
+
+/// How a page is addressed: `selic`, or `usd-brl` for an exchange rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Series(&'static Series),
+    Rate(Currency),
+}
+
+impl Subject {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        series::served().map(Self::Series).chain(Currency::ALL.map(Self::Rate))
+    }
+
+    pub(crate) fn from_id(id: &str) -> Option<Self> {
+        Self::all().find(|subject| subject.id() == id)
+    }
+
+    pub(crate) fn id(self) -> String {
+        match self {
+            Self::Series(series) => series.id.to_owned(),
+            Self::Rate(currency) => format!("{}-brl", currency.code().to_ascii_lowercase()),
+        }
+    }
+
+    pub(crate) fn name(self, lang: Lang) -> &'static str {
+        match self {
+            Self::Series(series) => series.name.in_lang(lang),
+            Self::Rate(currency) => currency_name(currency).in_lang(lang),
+        }
+    }
+
+    pub(crate) fn unit(self, lang: Lang) -> String {
+        match (self, lang) {
+            (Self::Series(series), _) => series.unit.in_lang(lang).to_owned(),
+            (Self::Rate(currency), Lang::En) => format!("BRL per {}", currency.code()),
+            (Self::Rate(currency), Lang::Pt) => format!("BRL por {}", currency.code()),
+        }
+    }
+
+    pub(crate) const fn frequency(self) -> Frequency {
+        match self {
+            Self::Series(series) => series.frequency,
+            Self::Rate(_) => Frequency::BusinessDaily,
+        }
+    }
+
+    /// What it is loaded with; what we compute follows from what it is made of.
+    pub(crate) fn datasets(self) -> Vec<Dataset> {
+        match self {
+            Self::Series(series) => series.made_of().into_iter().map(Dataset::Series).collect(),
+            Self::Rate(_) => vec![Dataset::Fx],
+        }
+    }
+
+    /// The list of it in the API.
+    pub(crate) fn api_path(self) -> String {
+        match self {
+            Self::Series(series) => format!("/api/v1/market/series/{}", series.id),
+            Self::Rate(currency) => format!("/api/v1/market/fx?pair={}-BRL", currency.code()),
+        }
+    }
+
+    pub(crate) fn values(self, snapshot: &Snapshot) -> Option<Values<'_>> {
+        match self {
+            Self::Series(series) => snapshot.series(series).map(Values::Series),
+            Self::Rate(currency) => snapshot.fx().map(|fx| Values::Rates(fx.pair(Pair::Published(currency)))),
+        }
+    }
+
+    /// Whether newer data is overdue.
+    pub(crate) fn is_stale(self, live: &LiveSnapshot, snapshot: &Snapshot, now: DateTime<Utc>) -> bool {
+        self.datasets().into_iter().any(|dataset| live.is_stale(snapshot, dataset, now))
+    }
+}
+
+const fn currency_name(currency: Currency) -> Text {
+    match currency {
+        Currency::Aud => Text::new("Australian dollar, PTAX sell", "Dólar australiano, PTAX venda"),
+        Currency::Cad => Text::new("Canadian dollar, PTAX sell", "Dólar canadense, PTAX venda"),
+        Currency::Chf => Text::new("Swiss franc, PTAX sell", "Franco suíço, PTAX venda"),
+        Currency::Dkk => Text::new("Danish krone, PTAX sell", "Coroa dinamarquesa, PTAX venda"),
+        Currency::Eur => Text::new("Euro, PTAX sell", "Euro, PTAX venda"),
+        Currency::Gbp => Text::new("Pound sterling, PTAX sell", "Libra esterlina, PTAX venda"),
+        Currency::Jpy => Text::new("Japanese yen, PTAX sell", "Iene japonês, PTAX venda"),
+        Currency::Nok => Text::new("Norwegian krone, PTAX sell", "Coroa norueguesa, PTAX venda"),
+        Currency::Sek => Text::new("Swedish krona, PTAX sell", "Coroa sueca, PTAX venda"),
+        Currency::Usd => Text::new("US dollar, PTAX sell", "Dólar americano, PTAX venda"),
+    }
+}
+
+/// The values of a subject, oldest first.
+pub(crate) enum Values<'s> {
+    Series(&'s SeriesValues),
+    Rates(PairRates<'s>),
+}
+
+impl Values<'_> {
+    pub(crate) fn range(&self, days: DateRange) -> Range<usize> {
+        match self {
+            Self::Series(values) => values.range(days),
+            Self::Rates(rates) => rates.range(days),
+        }
+    }
+
+    /// Of an exchange rate that at which is sold.
+    pub(crate) fn get(&self, at: usize) -> Option<Dated> {
+        match self {
+            Self::Series(values) => Some(values.get(at)),
+            Self::Rates(_) => self.quote(at).map(|(date, quote)| (date, quote.sell)),
+        }
+    }
+
+    pub(crate) fn quote(&self, at: usize) -> Option<(NaiveDate, Quote)> {
+        match self {
+            Self::Series(_) => None,
+            Self::Rates(rates) => rates.get(at),
+        }
+    }
+
+    pub(crate) fn points(&self, days: DateRange) -> Vec<Dated> {
+        self.range(days).filter_map(|at| self.get(at)).collect()
+    }
+}
+
+/// A subject as it stands: its newest value, how that came about, and its last year.
+pub(crate) struct Indicator {
+    pub(crate) id: String,
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+    pub(crate) unit: String,
+    pub(crate) change: String,
+    pub(crate) date: NaiveDate,
+    pub(crate) day: String,
+    pub(crate) stale: bool,
+    pub(crate) spark: Curve,
+    /// What the curve shows, in words.
+    pub(crate) year: String,
+}
+
+const SPARK_WIDTH: u32 = 240;
+const SPARK_HEIGHT: u32 = 56;
+
+/// Nothing where there is no value yet.
+pub(crate) fn indicator(subject: Subject, live: &LiveSnapshot, now: DateTime<Utc>, lang: Lang) -> Option<Indicator> {
+    let (snapshot, today) = (live.get()?, sao_paulo_day(now));
+    let values = subject.values(&snapshot)?;
+    let newest = values.range(DateRange::ALL.until(today)).next_back()?;
+    let (date, value) = values.get(newest)?;
+    let points = values.points(DateRange { from: date - Days::new(365), to: date });
+    Some(Indicator {
+        id: subject.id(),
+        name: subject.name(lang),
+        value: decimal(value, lang),
+        unit: subject.unit(lang),
+        change: change(subject, &values, newest, lang),
+        date,
+        day: period(date, subject.frequency(), lang),
+        stale: subject.is_stale(live, &snapshot, now),
+        spark: curve(&points, SPARK_WIDTH, SPARK_HEIGHT),
+        year: in_words(subject, &points, lang),
+    })
+}
+
+/// How the newest value differs from the last one that was another. Of rates in percentage points, of prices in percent.
+fn change(subject: Subject, values: &Values<'_>, newest: usize, lang: Lang) -> String {
+    let Some((_, value)) = values.get(newest) else { return String::new() };
+    let earlier = (0..newest).rev().filter_map(|at| values.get(at)).find(|(_, earlier)| *earlier != value);
+    let Some((date, before)) = earlier else { return String::new() };
+    let arrow = if value > before { "▲" } else { "▼" };
+    let difference = match subject {
+        Subject::Series(_) => format!("{} p.p.", decimal((value - before).abs(), lang)),
+        Subject::Rate(_) => {
+            let percent = (value - before).checked_div(before).unwrap_or_default() * Decimal::ONE_HUNDRED;
+            format!("{} %", decimal(percent.abs().round_dp(2), lang))
+        }
+    };
+    let (before, when) = (decimal(before, lang), period(date, subject.frequency(), lang));
+    match (lang, subject.frequency()) {
+        (Lang::En, Frequency::Monthly) => format!("{arrow} {difference}, from {before} in {when}"),
+        (Lang::Pt, Frequency::Monthly) => format!("{arrow} {difference}, de {before} em {when}"),
+        (Lang::En, _) => format!("{arrow} {difference}, from {before} on {when}"),
+        (Lang::Pt, _) => format!("{arrow} {difference}, de {before} em {when}"),
+    }
+}
+
+/// A curve for who does not see it.
+pub(crate) fn in_words(subject: Subject, points: &[Dated], lang: Lang) -> String {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
+    let by_value = |(_, value): &&Dated| *value;
+    let (low, high) =
+        (points.iter().min_by_key(by_value).unwrap_or(first), points.iter().max_by_key(by_value).unwrap_or(first));
+    let at = |(date, value): &Dated| (decimal(*value, lang), period(*date, subject.frequency(), lang));
+    let ((low, low_day), (high, high_day)) = (at(low), at(high));
+    let (from, to) = (at(first).1, at(last).1);
+    match lang {
+        Lang::En => format!("{from} to {to}: lowest {low} ({low_day}), highest {high} ({high_day})."),
+        Lang::Pt => format!("{from} a {to}: mínimo {low} ({low_day}), máximo {high} ({high_day})."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subject_is_found_by_its_id() {
+        for subject in Subject::all() {
+            assert_eq!(Subject::from_id(&subject.id()), Some(subject));
+        }
+        assert_eq!(Subject::from_id("usd-brl"), Some(Subject::Rate(Currency::Usd)));
+        assert_eq!(Subject::from_id("check-usd-sell"), None);
+    }
+}
