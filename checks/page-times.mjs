@@ -24,7 +24,7 @@ async function mapped(start) {
 
 const words = (text) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter((word) => word.length > 1);
 
-/** What people type: names, pieces of them, tickers, CNPJs, subjects of filings, series; and what finds a great deal. */
+/** What people type: names and pieces of them, tickers, CNPJs, subjects of filings; and what finds a great deal. */
 function queriesOf(companies, filings) {
   const queries = ["selic", "s.a.", "de", "assembleia", "resultados do trimestre", "qqqqqqqqqq", "a"];
   for (const { name, cnpj, tickers } of companies) {

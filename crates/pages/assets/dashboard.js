@@ -19,12 +19,14 @@
   // ---- Words, numbers, times ----
 
   const lang = document.documentElement.lang;
+  // As the other pages write their dates.
+  const dateLang = lang === "en" ? "en-GB" : lang;
   const numbers = new Intl.NumberFormat(lang);
   const shares = new Intl.NumberFormat(lang, { style: "percent", maximumFractionDigits: 1 });
   // The API counts by UTC days.
-  const days = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeZone: "UTC" });
-  const instants = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
-  const clock = new Intl.DateTimeFormat(lang, { timeStyle: "medium", hourCycle: "h23" });
+  const days = new Intl.DateTimeFormat(dateLang, { dateStyle: "medium", timeZone: "UTC" });
+  const instants = new Intl.DateTimeFormat(dateLang, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+  const clock = new Intl.DateTimeFormat(dateLang, { timeStyle: "medium", hourCycle: "h23" });
 
   const numberText = (number) => numbers.format(number);
   const dayText = (day) => days.format(new Date(`${day}T00:00:00Z`));

@@ -61,10 +61,11 @@
       return;
     }
     let chart = null;
+    let shown = data;
     const redraw = () => {
       const range = chart && { min: chart.scales.x.min, max: chart.scales.x.max };
       box.replaceChildren();
-      chart = draw(data);
+      chart = draw(shown);
       if (range) {
         chart.setScale("x", range);
       }
@@ -78,12 +79,20 @@
     });
     const buttons = [...document.querySelectorAll("[data-from]")];
     const show = (button) => {
-      chart.setScale("x", { min: Date.parse(button.dataset.from) / 1000, max: data[0].at(-1) });
+      // What lies before is cut off: the line to it would reach into the range.
+      const from = Date.parse(button.dataset.from) / 1000;
+      const first = data[0].findIndex((day) => day >= from);
+      shown = data.map((column) => column.slice(first));
+      chart.setData(shown);
       buttons.forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
     };
     buttons.forEach((button) => button.addEventListener("click", () => show(button)));
     show(buttons.find((button) => button.getAttribute("aria-pressed") === "true"));
   };
+
+  /** What people type: `1.000,50` in Portuguese, `1,000.50` in English. */
+  const plain = (typed) =>
+    lang === "pt-BR" ? typed.trim().replaceAll(".", "").replace(",", ".") : typed.trim().replaceAll(",", "");
 
   const accumulate = (form) => {
     const result = document.getElementById("accumulated-result");
@@ -93,7 +102,7 @@
       const asked = new URLSearchParams();
       for (const field of form.querySelectorAll("input")) {
         if (field.value.trim()) {
-          asked.set(field.name, field.type === "date" ? field.value : field.value.trim().replace(",", "."));
+          asked.set(field.name, field.type === "date" ? field.value : plain(field.value));
         }
       }
       if (form.dataset.pair) {

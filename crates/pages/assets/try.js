@@ -12,7 +12,9 @@
   const showRequest = () => {
     const key = vintem.key();
     const header = key ? `-H 'X-API-Key: ${key.slice(0, 12)}…' \\\n  ` : "";
-    shown.textContent = `curl ${header}'${form.dataset.publicUrl}${path()}'`;
+    // A shell takes `&` for its own.
+    const quote = path().includes("&") ? "'" : "";
+    shown.textContent = `curl ${header}${quote}${form.dataset.publicUrl}${path()}${quote}`;
   };
 
   const standing = (headers) =>

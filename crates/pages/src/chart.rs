@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use vintem_domain::Decimal;
 use vintem_domain::series::Dated;
 
 /// A curve and the area under it, in a box of this size.
@@ -22,11 +23,11 @@ pub(crate) fn curve(points: &[Dated], width: u32, height: u32) -> Curve {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return curve };
     let whole = units(points);
     let (lowest, highest) = (whole.iter().min().copied().unwrap_or(0), whole.iter().max().copied().unwrap_or(0));
-    let room = i128::from(height - 2 * MARGIN);
+    let room = i64::from(height - 2 * MARGIN);
     // What never changes lies in the middle.
-    let level = |value: i128| match highest - lowest {
-        0 => i128::from(height / 2) * TENTHS,
-        rise => (highest - value) * room * TENTHS / rise + i128::from(MARGIN) * TENTHS,
+    let level = |value: i64| match highest - lowest {
+        0 => i64::from(height / 2) * TENTHS,
+        rise => (highest - value) * room * TENTHS / rise + i64::from(MARGIN) * TENTHS,
     };
     let span = (last.0 - first.0).num_days().max(1);
     let column = |at: usize| (points[at].0 - first.0).num_days() * i64::from(width) / span;
@@ -49,12 +50,21 @@ pub(crate) fn curve(points: &[Dated], width: u32, height: u32) -> Curve {
 }
 
 /// A tenth of a point is finer than anyone sees.
-const TENTHS: i128 = 10;
+const TENTHS: i64 = 10;
 
 /// The values as whole numbers of their smallest unit: far faster to reckon with than decimals.
-fn units(points: &[Dated]) -> Vec<i128> {
+fn units(points: &[Dated]) -> Vec<i64> {
     let scale = points.iter().map(|(_, value)| value.scale()).max().unwrap_or(0);
-    points.iter().map(|(_, value)| value.mantissa() * 10_i128.pow(scale - value.scale())).collect()
+    let whole = |value: Decimal| value.mantissa() * 10_i128.pow(scale - value.scale());
+    points.iter().map(|(_, value)| i64::try_from(whole(*value)).unwrap_or(i64::MAX)).collect()
+}
+
+/// The lowest and the highest, the first of each.
+pub(crate) fn extremes(points: &[Dated]) -> Option<(Dated, Dated)> {
+    let whole = units(points);
+    let lowest = (0..whole.len()).min_by_key(|at| whole[*at])?;
+    let highest = (0..whole.len()).rev().max_by_key(|at| whole[*at])?;
+    Some((points[lowest], points[highest]))
 }
 
 #[cfg(test)]

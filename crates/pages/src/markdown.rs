@@ -19,6 +19,8 @@ pub(crate) fn read(markdown: &str) -> Document {
     add_ids(&mut events);
     let mut html = String::with_capacity(markdown.len() * 2);
     html::push_html(&mut html, events.into_iter());
+    // Long lines of code are scrolled to, also by keyboard.
+    let html = html.replace("<pre>", "<pre tabindex=\"0\">");
     Document { title, summary, html }
 }
 

@@ -9,7 +9,7 @@ use vintem_domain::series::{self, Dated, Frequency, Series};
 use vintem_domain::{Currency, Dataset, DateRange, Decimal, Pair, Quote};
 use vintem_snapshot::{LiveSnapshot, PairRates, SeriesValues, Snapshot};
 
-use crate::chart::{Curve, curve};
+use crate::chart::{Curve, curve, extremes};
 use crate::notation::{decimal, period};
 
 /// How a page is addressed: `selic`, or `usd-brl` for an exchange rate.
@@ -199,11 +199,9 @@ fn change(subject: Subject, values: &Values<'_>, newest: usize, lang: Lang) -> S
 /// A curve for who does not see it.
 pub(crate) fn in_words(subject: Subject, points: &[Dated], lang: Lang) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
-    let by_value = |(_, value): &&Dated| *value;
-    let (low, high) =
-        (points.iter().min_by_key(by_value).unwrap_or(first), points.iter().max_by_key(by_value).unwrap_or(first));
+    let Some((low, high)) = extremes(points) else { return String::new() };
     let at = |(date, value): &Dated| (decimal(*value, lang), period(*date, subject.frequency(), lang));
-    let ((low, low_day), (high, high_day)) = (at(low), at(high));
+    let ((low, low_day), (high, high_day)) = (at(&low), at(&high));
     let (from, to) = (at(first).1, at(last).1);
     match lang {
         Lang::En => format!("{from} to {to}: lowest {low} ({low_day}), highest {high} ({high_day})."),

@@ -46,7 +46,7 @@ fn group(digits: &str, lang: Lang) -> String {
 
 /// `13 Nov 2026`, `13 nov 2026`.
 pub(crate) fn day(day: NaiveDate, lang: Lang) -> String {
-    format!("{} {}", day.day(), month(day, lang))
+    format!("{}\u{a0}{}", day.day(), month(day, lang))
 }
 
 /// `Nov 2026`, `nov 2026`.
@@ -55,7 +55,8 @@ pub(crate) fn month(day: NaiveDate, lang: Lang) -> String {
         Lang::En => MONTHS_EN,
         Lang::Pt => MONTHS_PT,
     };
-    format!("{} {}", months[day.month0() as usize], day.year())
+    // A date is not broken over two lines.
+    format!("{}\u{a0}{}", months[day.month0() as usize], day.year())
 }
 
 /// A value's day as its series means it: a month where it is a month's.
@@ -99,9 +100,9 @@ mod tests {
     #[test]
     fn days_are_named_in_each_language() {
         let date = NaiveDate::from_ymd_opt(2026, 2, 3).unwrap();
-        assert_eq!(day(date, Lang::En), "3 Feb 2026");
-        assert_eq!(period(date, Frequency::Monthly, Lang::Pt), "fev 2026");
+        assert_eq!(day(date, Lang::En), "3\u{a0}Feb\u{a0}2026");
+        assert_eq!(period(date, Frequency::Monthly, Lang::Pt), "fev\u{a0}2026");
         let at = "2026-11-14T01:05:00Z".parse().unwrap();
-        assert_eq!(instant(at, Lang::Pt), "13 nov 2026, 22:05");
+        assert_eq!(instant(at, Lang::Pt), "13\u{a0}nov\u{a0}2026, 22:05");
     }
 }

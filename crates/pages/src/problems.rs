@@ -50,7 +50,7 @@ pub(crate) fn show(
 
 const fn heading(code: Code) -> Text {
     match code {
-        Code::NotFound => Text::new("There is no such page", "Não há tal página"),
+        Code::NotFound => Text::new("There is no such page", "Página não encontrada"),
         Code::RateLimited => Text::new("That was a little fast", "Um pouco rápido demais"),
         Code::DataUnavailable => Text::new("The data is not there yet", "Os dados ainda não estão aqui"),
         Code::ServiceUnavailable | Code::Overloaded => Text::new("One moment, please", "Um momento, por favor"),

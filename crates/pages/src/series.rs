@@ -17,7 +17,7 @@ use crate::market::{Subject, Values, in_words, indicator};
 use crate::notation::{day, decimal, grouped, period};
 use crate::{Shared, refuse};
 
-const CURVE_WIDTH: u32 = 1000;
+const CURVE_WIDTH: u32 = 600;
 const CURVE_HEIGHT: u32 = 320;
 const NEWEST_ROWS: usize = 20;
 
@@ -40,6 +40,8 @@ struct SeriesPage {
     spoken: String,
     which: &'static str,
     identity: Vec<(&'static str, String)>,
+    /// Whether the guide to rates of interest tells of it.
+    has_guide: bool,
     accumulated: Option<Accumulated>,
     columns: Vec<&'static str>,
     rows: Vec<RowShown>,
@@ -111,6 +113,7 @@ pub(crate) async fn show_series(State(settings): State<Shared>, Path(id): Path<S
         spoken: in_words(subject, &points, lang),
         which: which(subject).in_lang(lang),
         identity: identity(subject, (served.len(), first, next), lang),
+        has_guide: matches!(subject, Subject::Series(_)),
         accumulated: accumulated(subject, indicator.date),
         columns: match subject {
             Subject::Series(_) => vec![Text::new("Value", "Valor").in_lang(lang)],
@@ -200,7 +203,7 @@ fn identity(
                 say("Unit and basis", "Unidade e base"),
                 format!("{}; {}", series.unit.in_lang(lang), series.basis.in_lang(lang)),
             ));
-            lines.push((say("It is not", "O que não é"), series.is_not.in_lang(lang).replace('`', "")));
+            lines.push((say("Careful", "Atenção"), series.is_not.in_lang(lang).replace('`', "")));
         }
         Subject::Rate(currency) => {
             lines.push((say("Source", "Fonte"), format!("BCB PTAX, {}", currency.code())));
@@ -210,7 +213,7 @@ fn identity(
                     .to_owned(),
             ));
             lines.push((
-                say("It is not", "O que não é"),
+                say("Careful", "Atenção"),
                 say("not a rate at which anyone trades now, but the average that the central bank publishes for the day", "não é uma cotação de negócio agora, e sim a média que o Banco Central publica para o dia").to_owned(),
             ));
         }
