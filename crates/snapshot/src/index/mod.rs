@@ -4,17 +4,19 @@
 mod bits;
 mod search;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tantivy::directory::{Directory, RamDirectory};
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{TextAnalyzer, TokenizerManager, WhitespaceTokenizer};
-use tantivy::{Index, Searcher, SingleSegmentIndexWriter, TantivyDocument};
+use tantivy::{Index, InvertedIndexReader, Searcher, SingleSegmentIndexWriter, TantivyDocument, Term};
 
 use crate::Result;
 use crate::copy::{CopyError, CopyReader, CopyWriter};
 
+use bits::Bits;
 pub use search::{Called, FacetsOf, NumberCounts, Scope, certainty, search};
 
 /// What the writer sizes its tables by.
@@ -22,6 +24,10 @@ const WRITER_BYTES: usize = 64 << 20;
 /// Fewer rows are one part, however many threads there are: each part is searched by itself.
 const LEAST_PART_ROWS: usize = 1 << 16;
 const WORDS: &str = "words";
+/// A word is common if it is in so many rows, and in one of so many: as many as that a bit for each row takes no more
+/// than the numbers of its own rows would.
+const LEAST_COMMON: u32 = 1 << 11;
+const COMMON_SHARE: u32 = u32::BITS;
 
 /// An index over rows 0, 1, 2, …, each with a title and a text, in parts of consecutive rows.
 #[derive(Debug, Default)]
@@ -35,6 +41,8 @@ struct Part {
     searcher: Searcher,
     /// Where its files are.
     directory: RamDirectory,
+    /// The rows of common words, as they are asked for most and would take longest to read.
+    common: HashMap<Term, Bits>,
 }
 
 /// What Tantivy keeps beside the files that it manages.
@@ -42,7 +50,9 @@ const UNMANAGED_FILES: [&str; 2] = ["meta.json", ".managed.json"];
 
 impl Part {
     fn open(first_row: u32, directory: RamDirectory, index: &Index) -> Result<Self> {
-        Ok(Self { first_row, searcher: index.reader()?.searcher(), directory })
+        let searcher = index.reader()?.searcher();
+        let common = common_words(&searcher)?;
+        Ok(Self { first_row, searcher, directory, common })
     }
 
     fn write_to(&self, copy: &mut CopyWriter) -> Result<()> {
@@ -80,6 +90,38 @@ impl std::fmt::Debug for Part {
             .field("rows", &self.searcher.num_docs())
             .finish_non_exhaustive()
     }
+}
+
+fn common_words(searcher: &Searcher) -> Result<HashMap<Term, Bits>> {
+    let mut common = HashMap::new();
+    let Some(segment) = searcher.segment_readers().first() else { return Ok(common) };
+    let least = LEAST_COMMON.max(segment.max_doc() / COMMON_SHARE);
+    let fields = schema().1;
+    for field in [fields.title, fields.text] {
+        let index = segment.inverted_index(field)?;
+        let mut words = index.terms().stream().map_err(CopyError::from)?;
+        while words.advance() {
+            if words.value().doc_freq >= least {
+                let mut term = Term::from_field_text(field, "");
+                term.append_bytes(words.key());
+                let mut rows = Bits::none(segment.max_doc());
+                each_row(&index, &term, |found| rows.insert_all(found))?;
+                common.insert(term, rows);
+            }
+        }
+    }
+    Ok(common)
+}
+
+/// Visits the rows that hold a word, many at a time.
+fn each_row(index: &InvertedIndexReader, term: &Term, mut visit: impl FnMut(&[u32])) -> Result<()> {
+    let postings = index.read_block_postings(term, IndexRecordOption::Basic).map_err(CopyError::from)?;
+    let Some(mut postings) = postings else { return Ok(()) };
+    while !postings.docs().is_empty() {
+        visit(postings.docs());
+        postings.advance();
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy)]

@@ -3,15 +3,16 @@
 //! Where a word stands is what counts, and how rare it is; not how often it is said, nor how long a text is. So all that
 //! a query asks of a row is whether it is in a few sets, and sets of rows are worked through 64 at a time.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tantivy::query::{EnableScoring, FuzzyTermQuery, PhraseQuery, Query as _};
-use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::schema::Field;
 use tantivy::{InvertedIndexReader, Score, SegmentReader, Term};
 
 use super::bits::{Bits, rows_of};
-use super::{Fields, Part, SearchIndex, schema};
+use super::{Fields, Part, SearchIndex, each_row, schema};
 use crate::Result;
 use crate::copy::CopyError;
 use crate::query::{Query, distance, forgiven};
@@ -29,6 +30,8 @@ const FORMER_NAME_SCORE: Score = 150.0;
 const WHOLE_NAME_SCORE: Score = 200.0;
 const SAME_LETTERS_SCORE: Score = 1_100.0;
 
+const FRACTION: Score = 512.0;
+
 /// How sure it is that a row is meant by a name, by what its words came to.
 pub fn certainty(score: Score) -> f32 {
     match score {
@@ -44,6 +47,8 @@ pub fn certainty(score: Score) -> f32 {
 /// frequent, and the most alike.
 const MOST_BEGUN: usize = 50;
 const MOST_MISSPELLED: usize = 10;
+/// Of more words than these, one that nothing holds and nothing is like ends the search: they are no misspelled name.
+const MOST_NAMING: usize = 6;
 /// So many words of a part are looked at on the way.
 const MOST_LOOKED_AT: usize = 200_000;
 
@@ -113,11 +118,14 @@ pub fn search(scopes: &[Scope<'_>], query: &Query, called: impl Fn(&[String]) ->
     if hits.total > 0 || query.words.is_empty() {
         return Ok(hits);
     }
+    let may_be_name = query.words.len() <= MOST_NAMING && called(&query.words) != Called::default();
     let mut meant = query.words.clone();
     for (word, meant) in words.iter_mut().zip(&mut meant) {
         let alike = misspelled(scopes, fields, &word.typed)?;
         if let Some(nearest) = alike.first() {
             meant.clone_from(nearest);
+        } else if !may_be_name && word.others.is_empty() && !is_held(scopes, fields, &word.typed)? {
+            return Ok(hits);
         }
         word.others.extend(alike);
         word.score = MISSPELLED_SCORE;
@@ -240,9 +248,9 @@ impl Asked {
     }
 
     /// The rows of a part that hold what is asked, and where they do; nothing where no row does.
-    fn find(&self, part: &Part, scope: &Scope<'_>) -> Result<Option<Found>> {
+    fn find<'p>(&self, part: &'p Part, scope: &Scope<'_>) -> Result<Option<Found<'p>>> {
         let Some(segment) = part.searcher.segment_readers().first() else { return Ok(None) };
-        let mut places: Vec<(Score, Bits)> = Vec::new();
+        let mut places: Vec<(Score, Cow<'p, Bits>)> = Vec::new();
         let mut all: Option<Bits> = None;
         for required in &self.required {
             let mut either = Bits::none(segment.max_doc());
@@ -269,7 +277,7 @@ impl Asked {
         }
         if !self.enough.is_empty() {
             // What counts beside the words counts only where all of them are.
-            places[of_words..].iter_mut().for_each(|(_, rows)| rows.keep(&all));
+            places[of_words..].iter_mut().for_each(|(_, rows)| rows.to_mut().keep(&all));
         }
         for (score, holds) in &self.enough {
             if let Some(rows) = holds.rows(part, segment)? {
@@ -283,84 +291,119 @@ impl Asked {
                 all.remove(row);
             }
         }
-        Ok(Some(Found { rows: all, places }))
+        Ok(Some(Found::new(all, places)))
     }
 }
 
 impl Holds {
     /// Nothing where no row does.
-    fn rows(&self, part: &Part, segment: &SegmentReader) -> Result<Option<Bits>> {
-        let mut rows: Option<Bits> = None;
-        let mut insert = |found: &[u32]| {
+    fn rows<'p>(&self, part: &'p Part, segment: &SegmentReader) -> Result<Option<Cow<'p, Bits>>> {
+        let mut rows: Option<Cow<'p, Bits>> = None;
+        let insert = |rows: &mut Option<Cow<'p, Bits>>, found: &[u32]| {
             if !found.is_empty() {
-                rows.get_or_insert_with(|| Bits::none(segment.max_doc())).insert_all(found);
+                let rows = rows.get_or_insert_with(|| Cow::Owned(Bits::none(segment.max_doc())));
+                rows.to_mut().insert_all(found);
             }
         };
         match self {
             Self::OneOf(field, terms) => {
                 let index = segment.inverted_index(*field)?;
                 for term in terms {
-                    each_row(&index, term, &mut insert)?;
+                    match part.common.get(term) {
+                        Some(common) => match &mut rows {
+                            Some(rows) => rows.to_mut().add(common),
+                            None => rows = Some(Cow::Borrowed(common)),
+                        },
+                        None => each_row(&index, term, |found| insert(&mut rows, found))?,
+                    }
                 }
             }
             Self::InOrder(terms) => {
                 let phrase = PhraseQuery::new(terms.clone());
                 let weight = phrase.weight(EnableScoring::disabled_from_searcher(&part.searcher))?;
-                weight.for_each_no_score(segment, &mut insert)?;
+                weight.for_each_no_score(segment, &mut |found| insert(&mut rows, found))?;
             }
         }
         Ok(rows)
     }
 }
 
-fn each_row(index: &InvertedIndexReader, term: &Term, visit: &mut impl FnMut(&[u32])) -> Result<()> {
-    let postings = index.read_block_postings(term, IndexRecordOption::Basic).map_err(CopyError::from)?;
-    let Some(mut postings) = postings else { return Ok(()) };
-    while !postings.docs().is_empty() {
-        visit(postings.docs());
-        postings.advance();
-    }
-    Ok(())
-}
-
-/// The more, the fewer rows hold it, in all scopes together.
+/// The more, the fewer rows hold it, in all scopes together. In whole parts of [`FRACTION`], as all scores are: so their
+/// sums are exact, and the same in any order.
 fn rarity(scopes: &[Scope<'_>], term: &Term) -> Result<Score> {
     let (mut rows, mut held) = (0.0, 0.0);
     for part in scopes.iter().flat_map(|scope| &scope.index.parts) {
         rows += part.searcher.num_docs() as Score;
         held += part.searcher.doc_freq(term)? as Score;
     }
-    Ok((1.0 + (rows - held + 0.5) / (held + 0.5)).ln())
+    let rarity = (1.0 + (rows - held + 0.5) / (held + 0.5)).ln();
+    Ok((rarity * FRACTION).round() / FRACTION)
+}
+
+fn is_held(scopes: &[Scope<'_>], fields: Fields, word: &str) -> Result<bool> {
+    for field in [fields.title, fields.text] {
+        let term = Term::from_field_text(field, word);
+        for part in scopes.iter().flat_map(|scope| &scope.index.parts) {
+            if part.searcher.doc_freq(&term)? > 0 {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// What was found in a part.
-struct Found {
+struct Found<'p> {
     rows: Bits,
-    /// What a row counts for being in each of these sets.
-    places: Vec<(Score, Bits)>,
+    /// What a row counts for being in each of these sets, most first.
+    places: Vec<(Score, Cow<'p, Bits>)>,
+    /// What it counts at most for being in these from one on, none included.
+    most_from: Vec<Score>,
 }
 
-impl Found {
+impl<'p> Found<'p> {
+    fn new(rows: Bits, mut places: Vec<(Score, Cow<'p, Bits>)>) -> Self {
+        places.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        let mut most_from: Vec<Score> = std::iter::once(0.0)
+            .chain(places.iter().rev().scan(0.0, |most, (score, _)| {
+                *most += score;
+                Some(*most)
+            }))
+            .collect();
+        most_from.reverse();
+        Self { rows, places, most_from }
+    }
+
     fn rank(&self, part: &Part, scope: &Scope<'_>, best: &mut Best) {
         if best.top == 0 {
             return;
         }
+        let may_be_best = |best: &Best, score: Score, row: u32| !scope.weights.is_empty() || best.admits(score, row);
+        // Rows of a block that are in the same sets so far, what they come to by these, and which set is next.
+        let mut alike: Vec<(u64, Score, usize)> = Vec::new();
         for (at, rows) in self.rows.blocks() {
-            // What no row of the block can come to need not be computed of each.
-            if scope.weights.is_empty() && !best.admits(self.score(at, rows), part.first_row + (at as u32) * u64::BITS)
-            {
-                continue;
-            }
-            for row in rows_of(at, rows) {
-                let weight = scope.weights.get((part.first_row + row) as usize).copied().unwrap_or_default();
-                best.offer(self.score(at, 1 << (row % u64::BITS)) + weight, part.first_row + row);
+            let first_row = part.first_row + at as u32 * u64::BITS;
+            alike.push((rows, 0.0, 0));
+            'alike: while let Some((mut rows, mut score, next)) = alike.pop() {
+                for (place, most) in (next..).zip(&self.most_from[next..]) {
+                    // What can come to no more than the best have is not looked at any further.
+                    if !may_be_best(best, score + most, first_row + rows.trailing_zeros()) {
+                        continue 'alike;
+                    }
+                    let Some((more, held)) = self.places.get(place) else { break };
+                    let (within, without) = (rows & held.block(at), rows & !held.block(at));
+                    if within != 0 {
+                        if without != 0 {
+                            alike.push((without, score, place + 1));
+                        }
+                        (rows, score) = (within, score + more);
+                    }
+                }
+                for row in rows_of(at, rows).map(|row| part.first_row + row) {
+                    best.offer(score + scope.weights.get(row as usize).copied().unwrap_or_default(), row);
+                }
             }
         }
-    }
-
-    /// What these rows of a block come to at most; of a single row, what it comes to.
-    fn score(&self, at: usize, rows: u64) -> Score {
-        self.places.iter().filter(|(_, held)| held.block(at) & rows != 0).map(|(score, _)| score).sum()
     }
 
     fn count_by(&self, part: &Part, facets: &dyn Fn(u32) -> [u32; 2], counts: &mut NumberCounts) {
@@ -557,6 +600,37 @@ mod tests {
         let scope = Scope { from_row: 10, hidden: [5, 11, 13].into(), without: &[20], ..whole(&index) };
         let found = find(&[scope], "comunicado", 4);
         assert_eq!((found.total, rows(&found)), (489, vec![10, 12, 14, 15]));
+    }
+
+    #[test]
+    fn common_words_are_found_as_rare_ones_are() {
+        // Each word is in every so many rows of one field.
+        let sayings = [("aviso", 1, true), ("aos", 2, false), ("avisar", 7, true), ("avisados", 5_000, true)];
+        let said = |row: u32, is_title: bool| {
+            let words =
+                sayings.iter().filter(|(_, every, of_title)| row.is_multiple_of(*every) && *of_title == is_title);
+            words.map(|(word, ..)| *word).collect::<Vec<_>>().join(" ")
+        };
+        let index = build_parts(20_000, 1, |row, writer| {
+            writer.add(Entry { title: said(row, true), text: said(row, false), ..Entry::default() })
+        })
+        .unwrap();
+        assert_eq!(index.parts[0].common.len(), 3);
+        let every = |row: u32| (0..20_000).step_by(row as usize).collect::<Vec<u32>>();
+        let found = |query| {
+            let mut rows = rows(&find(&[whole(&index)], query, 20_000));
+            rows.sort_unstable();
+            rows
+        };
+        assert_eq!(found("aviso "), every(1));
+        assert_eq!(found("aviso aos "), every(2));
+        assert_eq!(found("aos avisar "), every(14));
+        assert_eq!(found("avisados aos aviso "), every(5_000));
+        // Two words begin so, the one common and the other rare.
+        let begun =
+            every(2).into_iter().filter(|row| row.is_multiple_of(7) || row.is_multiple_of(5_000)).collect::<Vec<u32>>();
+        assert_eq!(found("aos avisa"), begun);
+        assert_eq!(found("\"aviso avisar\" aos"), every(14));
     }
 
     #[test]
