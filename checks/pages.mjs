@@ -11,6 +11,7 @@ import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { failures, figures, holds } from "./judge.mjs";
 
 const [url, gold, platinum, tools] = process.argv.slice(2);
 
@@ -103,21 +104,6 @@ export async function settled(page) {
   }
   await page.evaluate(() => document.fonts.ready);
   await page.waitForTimeout(300);
-}
-
-// ---- What holds ----
-
-const figures = {};
-const failures = [];
-
-async function holds(what, check) {
-  try {
-    return await check();
-  } catch (error) {
-    // Of an assertion the first lines say enough.
-    const said = String(error.message ?? error).split("\n").slice(0, 12).join("\n  ");
-    failures.push(`fails: ${what}: ${said.slice(0, 1200)}`);
-  }
 }
 
 // ---- Visits, and what is watched on all of them ----
@@ -653,6 +639,16 @@ function noteReference(violations, where) {
   }
 }
 
+/** A key on /pricing, and its first answer. */
+export async function register(page, url) {
+  await page.goto(`${url}/pricing`);
+  await page.locator("#register-name").fill("Maria da Silva");
+  await page.locator("#register-email").fill("maria@example.com");
+  await page.locator("#register-form button[type=submit]").click();
+  await page.locator("#register-run").click();
+  await page.locator("#register-answer").filter({ hasText: "200" }).waitFor();
+}
+
 /** States that a click or a refusal brings about. */
 const STATES = {
   async "registration that is refused"(page) {
@@ -663,12 +659,7 @@ const STATES = {
     await page.locator("#register-message.problem").filter({ hasText: /./ }).waitFor();
   },
   async "the new key and its first answer"(page) {
-    await page.goto(`${url}/pricing`);
-    await page.locator("#register-name").fill("Maria da Silva");
-    await page.locator("#register-email").fill("maria@example.com");
-    await page.locator("#register-form button[type=submit]").click();
-    await page.locator("#register-run").click();
-    await page.locator("#register-answer").filter({ hasText: "200" }).waitFor();
+    await register(page, url);
     for (const question of await page.locator(".questions summary").all()) {
       await question.click();
     }

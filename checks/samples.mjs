@@ -15,6 +15,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 import vm from "node:vm";
+import { failures, figures, holds } from "./judge.mjs";
 
 const [url, platinum, home, tools] = process.argv.slice(2);
 const powerQuery = createRequire(join(tools, "node_modules/"))("@microsoft/powerquery-parser");
@@ -27,18 +28,7 @@ const PLACEHOLDER = "vtm_your_key_here";
 const METHODS = ["get", "put", "post", "patch", "delete"];
 const began = Date.now();
 const counted = ["operations", "snippets", "snippets_run", "empty_lists", "without_key", "refused", "parsed", "hostile"];
-const figures = Object.fromEntries(counted.map((name) => [name, 0]));
-const failures = [];
-
-async function holds(what, check) {
-  try {
-    return await check();
-  } catch (error) {
-    // Of an assertion the first lines say enough; a whole answer would hide the next failure.
-    const said = String(error.message ?? error).split("\n").slice(0, 12).join("\n  ");
-    failures.push(`fails: ${what}: ${said.slice(0, 1200)}`);
-  }
-}
+counted.forEach((name) => (figures[name] = 0));
 
 // The API, asked directly
 

@@ -319,8 +319,8 @@
 
   // ---- Usage ----
 
-  /** How a request can end, from the bottom of a bar to its top. */
-  const OUTCOMES = ["successful", "client_errors", "rate_limited", "server_errors", "unfinished"];
+  /** How a request can end, from the bottom of a bar to its top: in the order of the legend. */
+  const OUTCOMES = [...document.querySelectorAll("[data-total]")].map((total) => total.dataset.total);
   const COUNTS = ["requests", ...OUTCOMES];
 
   const countTexts = (counts) => COUNTS.map((count) => numberText(counts[count]));

@@ -17,7 +17,17 @@ struct DashboardPage {
     /// The plan from which on there are webhooks.
     webhooks: Plan,
     plans: [Plan; 4],
+    /// How requests end, as the usage names it and as people read it.
+    outcomes: [(&'static str, &'static str); 5],
 }
+
+const OUTCOMES: [(&str, Text); 5] = [
+    ("successful", Text::new("Successful", "Com sucesso")),
+    ("client_errors", Text::new("Client errors", "Erros do cliente")),
+    ("rate_limited", Text::new("Rate limited", "Barradas pelo limite")),
+    ("server_errors", Text::new("Server errors", "Erros do servidor")),
+    ("unfinished", Text::new("Unfinished", "Inacabadas")),
+];
 
 const TITLE: Text = Text::new("Dashboard", "Painel");
 const DESCRIPTION: Text = Text::new(
@@ -26,11 +36,13 @@ const DESCRIPTION: Text = Text::new(
 );
 
 pub(crate) async fn show_dashboard(State(settings): State<Shared>, asked: Asked) -> Response {
-    let head = Head::new(asked.lang(), "/dashboard", TITLE, DESCRIPTION).not_to_be_found();
+    let lang = asked.lang();
+    let head = Head::new(lang, "/dashboard", TITLE, DESCRIPTION).not_to_be_found();
     let dashboard = DashboardPage {
         page: Layout::new(&settings, &asked, head),
         webhooks: Feature::Webhooks.plan(),
         plans: Plan::ALL,
+        outcomes: OUTCOMES.map(|(outcome, name)| (outcome, name.in_lang(lang))),
     };
     html_response(&dashboard, &dashboard.page, Styles::File)
 }
