@@ -29,8 +29,9 @@ const BEGINNING_SCORE: Score = 800.0;
 const FORMER_NAME_SCORE: Score = 150.0;
 const WHOLE_NAME_SCORE: Score = 200.0;
 const SAME_LETTERS_SCORE: Score = 1_100.0;
-
-const FRACTION: Score = 512.0;
+/// All of these are whole parts of one by this, as what words count is: so their sums are exact, and the same in any
+/// order.
+const PARTS: Score = 512.0;
 
 /// How sure it is that a row is meant by a name, by what its words came to.
 pub fn certainty(score: Score) -> f32 {
@@ -328,8 +329,7 @@ impl Holds {
     }
 }
 
-/// The more, the fewer rows hold it, in all scopes together. In whole parts of [`FRACTION`], as all scores are: so their
-/// sums are exact, and the same in any order.
+/// The more, the fewer rows hold it, in all scopes together.
 fn rarity(scopes: &[Scope<'_>], term: &Term) -> Result<Score> {
     let (mut rows, mut held) = (0.0, 0.0);
     for part in scopes.iter().flat_map(|scope| &scope.index.parts) {
@@ -337,7 +337,7 @@ fn rarity(scopes: &[Scope<'_>], term: &Term) -> Result<Score> {
         held += part.searcher.doc_freq(term)? as Score;
     }
     let rarity = (1.0 + (rows - held + 0.5) / (held + 0.5)).ln();
-    Ok((rarity * FRACTION).round() / FRACTION)
+    Ok((rarity * PARTS).round() / PARTS)
 }
 
 fn is_held(scopes: &[Scope<'_>], fields: Fields, word: &str) -> Result<bool> {
@@ -357,7 +357,7 @@ struct Found<'p> {
     rows: Bits,
     /// What a row counts for being in each of these sets, most first.
     places: Vec<(Score, Cow<'p, Bits>)>,
-    /// What it counts at most for being in these from one on, none included.
+    /// What it counts at most for being in those from each on; last, where none is left, nothing.
     most_from: Vec<Score>,
 }
 
@@ -602,23 +602,28 @@ mod tests {
         assert_eq!((found.total, rows(&found)), (489, vec![10, 12, 14, 15]));
     }
 
-    #[test]
-    fn common_words_are_found_as_rare_ones_are() {
-        // Each word is in every so many rows of one field.
+    const MANY: u32 = 20_000;
+
+    /// Each word is in every so many rows, of a title or of a text.
+    fn index_of_many() -> SearchIndex {
         let sayings = [("aviso", 1, true), ("aos", 2, false), ("avisar", 7, true), ("avisados", 5_000, true)];
         let said = |row: u32, is_title: bool| {
-            let words =
-                sayings.iter().filter(|(_, every, of_title)| row.is_multiple_of(*every) && *of_title == is_title);
-            words.map(|(word, ..)| *word).collect::<Vec<_>>().join(" ")
+            let here = |(_, every, of_title): &&(&str, u32, bool)| row.is_multiple_of(*every) && *of_title == is_title;
+            sayings.iter().filter(here).map(|(word, ..)| *word).collect::<Vec<_>>().join(" ")
         };
-        let index = build_parts(20_000, 1, |row, writer| {
+        build_parts(MANY as usize, 1, |row, writer| {
             writer.add(Entry { title: said(row, true), text: said(row, false), ..Entry::default() })
         })
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn common_words_are_found_as_rare_ones_are() {
+        let index = index_of_many();
         assert_eq!(index.parts[0].common.len(), 3);
-        let every = |row: u32| (0..20_000).step_by(row as usize).collect::<Vec<u32>>();
+        let every = |row: u32| (0..MANY).filter(|other| other.is_multiple_of(row)).collect::<Vec<u32>>();
         let found = |query| {
-            let mut rows = rows(&find(&[whole(&index)], query, 20_000));
+            let mut rows = rows(&find(&[whole(&index)], query, MANY as usize));
             rows.sort_unstable();
             rows
         };
@@ -626,11 +631,23 @@ mod tests {
         assert_eq!(found("aviso aos "), every(2));
         assert_eq!(found("aos avisar "), every(14));
         assert_eq!(found("avisados aos aviso "), every(5_000));
-        // Two words begin so, the one common and the other rare.
-        let begun =
-            every(2).into_iter().filter(|row| row.is_multiple_of(7) || row.is_multiple_of(5_000)).collect::<Vec<u32>>();
-        assert_eq!(found("aos avisa"), begun);
         assert_eq!(found("\"aviso avisar\" aos"), every(14));
+        // Two words begin so, the one common and the other rare.
+        let begun = every(2).into_iter().filter(|row| row.is_multiple_of(7) || row.is_multiple_of(5_000));
+        assert_eq!(found("aos avisa"), begun.collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn the_best_of_very_many_are_the_first_of_all() {
+        let index = index_of_many();
+        for query in ["aviso", "avisa", "avi", "aos avisa", "avisar aviso"] {
+            let best = |top| rows(&find(&[whole(&index)], query, top));
+            // Nothing is passed over where all of them are asked for.
+            let all = best(MANY as usize);
+            for top in [1, 10, 100, 1_000] {
+                assert_eq!(best(top), all[..top], "{query}");
+            }
+        }
     }
 
     #[test]
