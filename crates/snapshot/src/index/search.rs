@@ -331,25 +331,24 @@ impl Holds {
 
 /// The more, the fewer rows hold it, in all scopes together.
 fn rarity(scopes: &[Scope<'_>], term: &Term) -> Result<Score> {
-    let (mut rows, mut held) = (0.0, 0.0);
-    for part in scopes.iter().flat_map(|scope| &scope.index.parts) {
-        rows += part.searcher.num_docs() as Score;
-        held += part.searcher.doc_freq(term)? as Score;
-    }
+    let rows = scopes.iter().map(|scope| scope.index.rows()).sum::<usize>() as Score;
+    let held = holding(scopes, term)? as Score;
     let rarity = (1.0 + (rows - held + 0.5) / (held + 0.5)).ln();
     Ok((rarity * PARTS).round() / PARTS)
 }
 
 fn is_held(scopes: &[Scope<'_>], fields: Fields, word: &str) -> Result<bool> {
-    for field in [fields.title, fields.text] {
-        let term = Term::from_field_text(field, word);
-        for part in scopes.iter().flat_map(|scope| &scope.index.parts) {
-            if part.searcher.doc_freq(&term)? > 0 {
-                return Ok(true);
-            }
-        }
+    let rows = |field| holding(scopes, &Term::from_field_text(field, word));
+    Ok(rows(fields.title)? > 0 || rows(fields.text)? > 0)
+}
+
+/// How many rows hold it, in all scopes together.
+fn holding(scopes: &[Scope<'_>], term: &Term) -> Result<u64> {
+    let mut rows = 0;
+    for part in scopes.iter().flat_map(|scope| &scope.index.parts) {
+        rows += part.searcher.doc_freq(term)?;
     }
-    Ok(false)
+    Ok(rows)
 }
 
 /// What was found in a part.
