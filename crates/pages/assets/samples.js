@@ -1,4 +1,4 @@
-// The code that /docs shows for each operation, in place of what Scalar would make up: checks/samples runs what is
+// The code that /docs shows for each operation, in place of what Scalar would make up: checks/docs/samples runs what is
 // written here. It puts it into the description before Scalar draws it, together with the plan of each operation.
 //
 // vintemSamples(description, baseUrl, key): the OpenAPI description with `x-codeSamples` and `x-badges`. Without a key

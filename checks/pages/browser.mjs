@@ -1,0 +1,824 @@
+// Uses the pages in Chromium and holds them to their bounds: see checks/pages/browser.
+//
+// usage: pages.mjs URL GOLD_KEY PLATINUM_KEY NODE_TOOLS, of a served demo whose filings have addresses, with a worker.
+//
+// What checks/pages/screenshots needs as well is exported; it checks only where it is run by itself.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { failures, figures, holds } from "../lib/report.mjs";
+
+const [url, gold, platinum, tools] = process.argv.slice(2);
+
+const MAX_ACTIONS = 6;
+const MAX_SECONDS = 60;
+const MAX_SHIFT = 0.02;
+const MAX_FIRST_PAINT_MS = 1000;
+const NARROWEST = { width: 360, height: 700 };
+const SIZES = { wide: { width: 1280, height: 800 }, narrow: { width: 390, height: 844 } };
+const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
+const PATIENCE_MS = 30_000;
+const UNKNOWN_KEY = `vtm_${"0".repeat(43)}`;
+/** What axe-core finds in the API reference that is Scalar's own markup, which we cannot change: rule → what it is. */
+const SCALARS_OWN = {
+  "aria-required-attr": "a field to fill in says that it is a combobox, without aria-expanded and aria-controls",
+  "aria-prohibited-attr": "a button for more information has a name though its role is none",
+  "aria-input-field-name": "the editor that shows an answer has no name",
+  "aria-valid-attr-value": "a button that copies an answer controls what is not drawn yet",
+  "scrollable-region-focusable": "the editor that shows an answer scrolls, and only its text takes the focus",
+};
+
+// ---- The browser, the pages ----
+
+const FLAGS = [
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  // No other host has an address, whoever asks for it.
+  "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+];
+
+/** Debian's Chromium; `tools` is where npm has put what drives it. */
+export function launch(tools) {
+  const { chromium } = createRequire(join(tools, "node_modules/"))("playwright-core");
+  return chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS });
+}
+
+/** Name → path of every page of ours; `company` as the API tells of it. */
+export function pagesOf(company) {
+  return {
+    home: "/",
+    pricing: "/pricing",
+    docs: "/docs",
+    guides: "/docs/guides",
+    guide: "/docs/guides/quickstart",
+    dashboard: "/dashboard",
+    status: "/status",
+    "series-cdi": "/series/cdi",
+    "series-usd-brl": "/series/usd-brl",
+    search: `/search?q=${encodeURIComponent(partOfName(company))}`,
+    "search-empty": "/search?q=qqqqqqqqqq",
+    company: `/companies/${company.id}`,
+    terms: "/terms",
+    privacy: "/privacy",
+    data: "/data",
+    missing: "/there-is-no-such-page",
+  };
+}
+
+/** The word of its name that is most its own, as somebody types it. */
+function partOfName({ name }) {
+  const words = name.replace(/\bS\.?A\.?$/, "").trim().split(/\s+/);
+  return words.at(-1).toLowerCase();
+}
+
+/** A company with as much as its page can show. */
+export async function fullCompany(url, key) {
+  const response = await fetch(`${url}/api/v1/companies?limit=100&status=ATIVO`, { headers: { "X-API-Key": key } });
+  const { data } = await response.json();
+  const fullness = ({ tickers, former_names }) => (tickers.length > 0 ? 2 : 0) + (former_names.length > 0 ? 1 : 0);
+  return data.reduce((best, one) => (fullness(one) > fullness(best) ? one : best));
+}
+
+/** Until all is there that comes after the page itself. */
+export async function settled(page) {
+  const path = new URL(page.url()).pathname;
+  if (path.startsWith("/series/")) {
+    await page.locator("#chart[data-ready]").waitFor();
+  }
+  if (path === "/docs") {
+    await page.locator("#app h1").first().waitFor();
+  }
+  if (path === "/dashboard" && (await page.evaluate(() => sessionStorage.getItem("vintem-key")))) {
+    await page.locator("#opened").waitFor();
+  }
+  await page.evaluate(() => document.fonts.ready);
+  await page.waitForTimeout(300);
+}
+
+// ---- Visits, and what is watched on all of them ----
+
+let browser;
+let visits = 0;
+const watched = { addresses: new Set(), elsewhere: [], errors: [], provoked: 0 };
+
+/** A fresh browser profile; with an address of its own, so that it has the limit of that address to itself. */
+async function visit({ provokes = [], key, ...options }, work) {
+  visits += 1;
+  const address = `198.51.${100 + Math.floor(visits / 250)}.${1 + (visits % 250)}`;
+  const context = await browser.newContext({
+    viewport: SIZES.wide,
+    reducedMotion: "reduce",
+    locale: "en-US",
+    extraHTTPHeaders: { "X-Forwarded-For": address },
+    ...options,
+  });
+  context.setDefaultTimeout(PATIENCE_MS);
+  watch(context, provokes);
+  if (key) {
+    await context.addInitScript((one) => location.origin === "null" || sessionStorage.setItem("vintem-key", one), key);
+  }
+  try {
+    return await work(await context.newPage(), context);
+  } finally {
+    await context.close();
+  }
+}
+
+/** `provokes`: parts of the addresses that are asked for in order to be refused. */
+function watch(context, provokes) {
+  context.on("request", (request) => {
+    const address = request.url();
+    watched.addresses.add(address);
+    if (!/^(data|blob):/.test(address) && new URL(address).origin !== url) {
+      watched.elsewhere.push(address);
+    }
+  });
+  context.on("page", (page) => page.on("framenavigated", (frame) => watched.addresses.add(frame.url())));
+  context.on("weberror", (error) => watched.errors.push(`${error.page().url()}: ${error.error()}`));
+  context.on("dialog", (dialog) => {
+    watched.errors.push(`a dialog: ${dialog.message()}`);
+    return dialog.dismiss();
+  });
+  context.on("console", (message) => {
+    if (message.type() !== "error") {
+      return;
+    }
+    const from = message.location().url;
+    if (message.text().startsWith("Failed to load resource") && provokes.some((part) => from.includes(part))) {
+      watched.provoked += 1;
+    } else {
+      watched.errors.push(`${message.page()?.url()}: ${message.text()} (${from})`);
+    }
+  });
+}
+
+async function api(path, key = gold) {
+  const response = await fetch(url + path, { headers: key ? { "X-API-Key": key } : {} });
+  const text = await response.text();
+  return { status: response.status, text, body: JSON.parse(text) };
+}
+
+const byText = (page, id) => page.locator(`#${id}`).textContent();
+
+// ---- From the first page to the first answered call, and on with that key ----
+
+async function journey(page, context) {
+  const key = await firstCall(page);
+  const calls = [];
+  context.on("request", (request) => request.headers()["x-api-key"] && calls.push(request.url()));
+  await holds("the reference with the new key", () => tryInReference(page, key));
+  await holds("the dashboard with the new key", () => seeOwnUse(page, key, calls));
+  await holds("the label", () => setLabel(page));
+  const next = await holds("a new secret", () => rotate(page, key));
+  await holds("the upgrade", () => seeUpgrade(page, next));
+  await holds("the end of the key", () => revoke(page, next));
+}
+
+/** Acts only on what is in view, and counts what it takes to get there. */
+async function firstCall(page) {
+  let actions = 0;
+  const act = async (place, deed) => {
+    await place.waitFor();
+    if (!(await isInView(page, place))) {
+      await place.scrollIntoViewIfNeeded();
+      actions += 1;
+    }
+    await deed(place);
+    actions += 1;
+  };
+  const click = (place) => place.click();
+  const began = Date.now();
+  await page.goto(url);
+  await act(page.getByRole("link", { name: "Get a free key" }), click);
+  await act(page.getByLabel("Name", { exact: true }), (place) => place.fill("Maria da Silva"));
+  await act(page.getByLabel("E-mail"), (place) => place.fill("maria@example.com"));
+  await act(page.getByRole("button", { name: "Get a free key" }), click);
+  await act(page.getByRole("button", { name: "Run it here" }), click);
+  const answer = page.locator("#register-answer");
+  await answer.filter({ hasText: "HTTP" }).waitFor();
+  figures.first_call_actions = actions;
+  figures.first_call_seconds = ((Date.now() - began) / 1000).toFixed(1);
+
+  const [first, ...rest] = (await answer.textContent()).split("\n");
+  assert.equal(first, "HTTP 200");
+  const { body } = await api("/api/v1/market/selic/current");
+  assert.deepEqual(JSON.parse(rest.join("\n")), body);
+  assert.equal(body.series.id, "selic");
+  assert.ok(actions <= MAX_ACTIONS, `it takes ${actions} actions`);
+  assert.ok(Number(figures.first_call_seconds) < MAX_SECONDS, `it takes ${figures.first_call_seconds} s`);
+  const key = await byText(page, "register-key");
+  assert.match(key, /^vtm_[0-9A-Za-z]{43}$/);
+  return key;
+}
+
+async function isInView(page, place) {
+  const { y, height } = await place.boundingBox();
+  return y >= 0 && y + height <= page.viewportSize().height;
+}
+
+async function tryInReference(page, key) {
+  await page.getByRole("link", { name: "Go on in the reference, with this key" }).click();
+  const operation = await openOperation(page, "plans", "GET/api/v1/plans/usage");
+  assert.ok((await operation.innerText()).includes(key), "the snippet is without the key");
+  const { status, said } = await tryOperation(page, operation);
+  assert.equal(status, "200");
+  assert.match(said, /"plan": "free"/);
+}
+
+async function seeOwnUse(page, key, calls) {
+  await page.getByRole("link", { name: "Dashboard" }).click();
+  await page.locator("#opened").waitFor();
+  // The first call, and whatever was asked since, up to the question itself.
+  const asked = 2 + calls.findLastIndex((one) => one.includes("/plans/usage?detail=true"));
+  assert.equal(await todays(page, "requests"), asked, `calls: ${calls}`);
+  assert.equal(await todays(page, "successful"), asked);
+  const market = page.locator("#groups-rows tr", { hasText: "/api/v1/market" });
+  assert.equal(await market.locator("td").nth(1).textContent(), "1");
+  assert.equal(await byText(page, "key-start"), key.slice(0, 12));
+  assert.equal(await byText(page, "key-plan"), "Free");
+
+  // Two calls more, and the two with which the page reads anew.
+  await api("/api/v1/market/cdi/current", key);
+  assert.equal((await api("/api/v1/filings", key)).status, 403);
+  await refresh(page);
+  assert.equal(await todays(page, "requests"), asked + 4);
+  assert.equal(await todays(page, "client_errors"), 1);
+}
+
+const todays = async (page, count) => Number(await page.locator(`[data-today=${count}]`).textContent());
+
+async function refresh(page) {
+  await page.locator("#dashboard-message").evaluate((place) => (place.textContent = ""));
+  await page.getByRole("button", { name: "Refresh" }).click();
+  await page.locator("#dashboard-message").filter({ hasText: "fresh" }).waitFor();
+}
+
+async function setLabel(page) {
+  const label = "<script>alert(1)</script>";
+  await page.getByRole("button", { name: "Edit label" }).click();
+  await page.locator("#label-input").fill(label);
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator("#dashboard-message").filter({ hasText: "saved" }).waitFor();
+  assert.equal(await byText(page, "key-label"), label);
+  await page.reload();
+  await page.locator("#opened").waitFor();
+  assert.equal(await byText(page, "key-label"), label);
+  assert.equal(await page.locator("#key-label *").count(), 0);
+}
+
+async function rotate(page, key) {
+  await page.getByRole("button", { name: "Rotate the secret…" }).first().click();
+  await page.getByLabel("it ends now").check();
+  await page.getByRole("button", { name: "Rotate", exact: true }).click();
+  await page.locator("#secret-dialog").waitFor();
+  const next = await byText(page, "secret-value");
+  assert.match(next, /^vtm_[0-9A-Za-z]{43}$/);
+  assert.notEqual(next, key);
+  await page.keyboard.press("Escape");
+  assert.ok(await page.locator("#secret-dialog").isVisible(), "a stray Escape hides the secret");
+  await page.getByRole("button", { name: "I have kept it" }).click();
+  assert.equal((await api("/api/v1/keys/me", key)).status, 401);
+  assert.equal((await api("/api/v1/keys/me", next)).status, 200);
+  await refresh(page);
+  assert.equal(await byText(page, "key-start"), next.slice(0, 12));
+  assert.equal(await byText(page, "secret-value"), "");
+  return next;
+}
+
+/** The links that ask for a plan name it and the key's beginning, and no more of it. */
+async function seeUpgrade(page, key) {
+  await page.getByRole("link", { name: "Upgrade" }).click();
+  await page.locator("[data-upgrade]").first().waitFor();
+  const asked = await page.locator("[data-upgrade]").evaluateAll((links) => links.map((link) => link.href));
+  assert.equal(asked.length, 3);
+  for (const [at, plan] of ["Bronze", "Gold", "Platinum"].entries()) {
+    const { protocol, pathname, searchParams } = new URL(asked[at]);
+    assert.deepEqual([protocol, pathname], ["mailto:", "contato@example.com"]);
+    assert.equal(searchParams.get("body"), `Plan: ${plan}\nKey: ${key.slice(0, 12)}`);
+    assert.ok(!asked[at].includes(key.slice(0, 13)), "more of the key than its beginning");
+  }
+  await page.getByRole("link", { name: "Dashboard" }).click();
+  await page.locator("#opened").waitFor();
+}
+
+async function revoke(page, key) {
+  await page.getByRole("button", { name: "Revoke the key…" }).click();
+  await page.locator("#revoke-input").fill("vtm_00000000");
+  await page.getByRole("button", { name: "Revoke for good" }).click();
+  await page.locator("#revoke-problem").filter({ hasText: "not the first 12" }).waitFor();
+  await page.locator("#revoke-input").fill(key.slice(0, 12));
+  await page.getByRole("button", { name: "Revoke for good" }).click();
+  await page.locator("#dashboard-message").filter({ hasText: "revoked" }).waitFor();
+  assert.equal((await api("/api/v1/keys/me", key)).status, 401);
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+}
+
+async function upgradeWithoutKey(page) {
+  await page.goto(`${url}/pricing`);
+  const asked = await page.locator("[data-upgrade]").evaluateAll((links) => links.map((link) => link.href));
+  assert.ok(asked.length === 3 && asked.every((one) => one.startsWith("mailto:") && !one.includes("vtm_")), `${asked}`);
+}
+
+// ---- The API reference ----
+
+/** An operation, opened by the menu at the side: Scalar draws only what is near. */
+async function openOperation(page, tag, name) {
+  await page.locator("#app h1").first().waitFor();
+  // The first is in the menu; the tag has a list of its own.
+  const link = page.locator(`#app a[href$="#tag/${tag}/${name}"]`).first();
+  if (!(await link.isVisible())) {
+    await page.getByRole("button", { name: new RegExp(`Open Group - ${tag}`, "i") }).click();
+  }
+  await link.click();
+  const operation = page.locator(`section[id$="/tag/${tag}/${name}"]`);
+  await operation.waitFor();
+  return operation;
+}
+
+/** Sends what its form proposes, and gives the status and all that the form then says. */
+async function tryOperation(page, operation, look = async () => {}) {
+  await operation.getByRole("button", { name: /^Test Request/ }).click();
+  const client = page.getByRole("dialog").filter({ has: page.getByRole("button", { name: "Close Client" }) });
+  await client.getByRole("button", { name: /^Send get request/i }).click();
+  await client.getByText("Response Information").waitFor({ state: "attached" });
+  await client.getByText("Response Body").waitFor({ state: "attached" });
+  const said = await client.innerText();
+  await look();
+  await client.getByRole("button", { name: "Close Client" }).click();
+  return { status: said.match(/Status:\s*(\d+)/)?.[1], said };
+}
+
+const PLANS_OF_OPERATIONS = {
+  "companies/GET/api/v1/companies": "Bronze",
+  "filings/GET/api/v1/filings": "Gold",
+  "webhooks/POST/api/v1/webhooks": "Platinum",
+};
+
+/** For somebody who has no key. */
+async function readReference(page) {
+  await page.goto(`${url}/docs`);
+  const selic = await openOperation(page, "market", "GET/api/v1/market/selic/current");
+  assert.equal(await selic.locator(".badge").innerText(), "Free");
+  await selic.getByRole("button", { name: "curl" }).click();
+  const labels = await page.getByRole("option").allInnerTexts();
+  assert.deepEqual(labels, ["curl", "Python", "JavaScript", "R", "Google Sheets", "Excel"]);
+  await page.getByRole("option", { name: "Google Sheets" }).click();
+  await selic.getByText("UrlFetchApp").first().waitFor();
+  await holds("a call in the reference without a key", async () => {
+    const { status, said } = await tryOperation(page, selic);
+    assert.equal(status, "200");
+    const { value } = (await api("/api/v1/market/selic/current", null)).body;
+    assert.match(said, new RegExp(`"value": ${value}\\b`));
+  });
+  for (const [name, plan] of Object.entries(PLANS_OF_OPERATIONS)) {
+    const operation = await openOperation(page, ...name.split(/\/(.*)/s));
+    assert.equal(await operation.locator(".badge").innerText(), plan, name);
+  }
+}
+
+// ---- The dashboard of Platinum ----
+
+async function listenForWebhooks() {
+  const events = [];
+  const server = createServer(async (request, answer) => {
+    let body = "";
+    for await (const piece of request) {
+      body += piece;
+    }
+    events.push({ headers: request.headers, ...JSON.parse(body) });
+    answer.end();
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return { events, url: `http://127.0.0.1:${server.address().port}/hook`, close: () => server.close() };
+}
+
+async function untilTrue(what, check) {
+  for (const end = Date.now() + PATIENCE_MS; !(await check()); ) {
+    assert.ok(Date.now() < end, `not within ${PATIENCE_MS / 1000} s: ${what}`);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+/** Webhooks from the first to the last button; each dialog and each refusal is audited as it stands open. */
+async function useWebhooks(page) {
+  const receiver = await listenForWebhooks();
+  await page.goto(`${url}/dashboard`);
+  await page.locator("#open-key").fill(platinum);
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.locator("#webhooks-none").waitFor();
+  assert.equal(await byText(page, "key-plan"), "Platinum");
+  assert.equal(await byText(page, "key-support"), "suporte@example.com");
+
+  await page.locator("#webhook-url").fill("https://10.0.0.1/hook");
+  await page.getByRole("button", { name: "Create webhook" }).click();
+  await page.locator("#webhook-problem").filter({ hasText: /./ }).waitFor();
+  await audit(page, "a webhook that is refused");
+
+  await page.locator("#webhook-url").fill(receiver.url);
+  await page.getByLabel("rate.published").check();
+  await page.getByRole("button", { name: "Create webhook" }).click();
+  await page.locator("#secret-dialog").waitFor();
+  assert.match(await byText(page, "secret-value"), /^whsec_/);
+  await audit(page, "the dialog with a secret");
+  await page.getByRole("button", { name: "I have kept it" }).click();
+
+  const card = page.locator(".webhook");
+  assert.equal(await card.locator("h3").textContent(), receiver.url);
+  await card.getByRole("button", { name: "Test", exact: true }).click();
+  await untilTrue("the test arrives", () => receiver.events.length === 1);
+  assert.equal(receiver.events[0].type, "webhook.test");
+  assert.match(receiver.events[0].headers["webhook-signature"], /^v1,/);
+  const row = card.locator("tbody tr");
+  await row.filter({ hasText: "delivered" }).waitFor();
+  assert.equal(await row.count(), 1);
+  assert.deepEqual((await row.locator("td").allInnerTexts()).slice(0, 4), ["webhook.test", "delivered", "1", "200"]);
+  await card.getByRole("button", { name: /^Replay/ }).click();
+  await untilTrue("the replay arrives", () => receiver.events.length === 2);
+  assert.equal(receiver.events[1].headers["webhook-id"], receiver.events[0].headers["webhook-id"]);
+  await row.locator("td").nth(2).filter({ hasText: "2" }).waitFor();
+  await page.locator("#days-details summary").click();
+  await audit(page, "the dashboard with everything open");
+
+  await page.getByRole("button", { name: "Edit label" }).click();
+  await audit(page, "the form of the label");
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.locator("#rotate-button").click();
+  await audit(page, "the dialog of a new secret");
+  await page.locator("#rotate-dialog").getByRole("button", { name: "Cancel" }).click();
+  await page.locator("#revoke-button").click();
+  await page.locator("#revoke-input").fill("vtm_00000000");
+  await page.getByRole("button", { name: "Revoke for good" }).click();
+  await audit(page, "the dialog of the end, with what was mistyped");
+  await page.locator("#revoke-dialog").getByRole("button", { name: "Cancel" }).click();
+
+  await card.getByRole("button", { name: "Pause" }).click();
+  await card.locator("[data-part=status]").filter({ hasText: "paused" }).waitFor();
+  await card.getByRole("button", { name: "Resume" }).click();
+  await card.locator("[data-part=status]").filter({ hasText: "active" }).waitFor();
+  await card.getByRole("button", { name: "Delete…" }).click();
+  await audit(page, "the dialog of deletion");
+  await page.locator("#delete-confirm").click();
+  await page.locator("#webhooks-none").waitFor();
+  assert.deepEqual((await api("/api/v1/webhooks", platinum)).body.data, []);
+  receiver.close();
+}
+
+// ---- Language and theme ----
+
+async function switchBoth(page, { lang, other, links }) {
+  const langOf = () => page.evaluate(() => document.documentElement.lang);
+  const groundOf = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const follow = (link) => Promise.all([page.waitForEvent("load"), link.click()]);
+  await page.goto(url);
+  assert.equal(await langOf(), lang);
+  await follow(page.locator("#language"));
+  assert.equal(await langOf(), other);
+  await follow(page.getByRole("link", { name: links[0], exact: true }));
+  assert.equal(new URL(page.url()).search, "");
+  assert.equal(await langOf(), other);
+  await follow(page.locator("#language"));
+  assert.equal(await langOf(), lang);
+  await follow(page.getByRole("link", { name: links[1], exact: true }));
+  assert.equal(new URL(page.url()).search, "");
+  assert.equal(await langOf(), lang);
+
+  const first = await groundOf();
+  await page.locator("#theme").click();
+  const second = await groundOf();
+  assert.notEqual(second, first);
+  await page.goto(`${url}/pricing`);
+  assert.equal(await groundOf(), second);
+  await page.locator("#theme").click();
+  assert.equal(await groundOf(), first);
+  await page.goto(`${url}/terms`);
+  assert.equal(await groundOf(), first);
+}
+
+// ---- Search, companies ----
+
+async function search(page, company) {
+  await page.goto(url);
+  const box = page.locator("#site-search");
+  await box.fill(partOfName(company));
+  await box.press("Enter");
+  await page.waitForURL("**/search?q=*");
+  const hits = page.locator(".hits li");
+  const count = await hits.count();
+  assert.ok(count >= 1 && count <= 10, `${count} hits`);
+  await page.getByRole("link", { name: company.name, exact: true }).first().click();
+  await page.waitForURL(`**/companies/${company.id}`);
+  assert.equal(await page.locator("h1").textContent(), company.name);
+  const { data } = (await api(`/api/v1/companies/${company.id}/filings?limit=10`)).body;
+  assert.ok(data.length > 0, "a company without filings");
+  const links = await page.locator(".hits li a").evaluateAll((all) => all.map((link) => link.getAttribute("href")));
+  assert.deepEqual(links, data.map((filing) => filing.url));
+  assert.ok(links.every((link) => link.startsWith("https://www.rad.cvm.gov.br/")), `${links}`);
+}
+
+// ---- A series ----
+
+async function readSeries(page) {
+  await page.goto(`${url}/series/cdi`);
+  await page.locator("#chart[data-ready]").waitFor();
+  const picture = () => page.locator("#chart canvas").evaluate((canvas) => canvas.toDataURL());
+  const drawnAnew = async (what, before) => {
+    await untilTrue(what, async () => (await picture()) !== before);
+    return picture();
+  };
+  const began = await picture();
+  await page.getByRole("button", { name: "1 year" }).click();
+  const year = await drawnAnew("the chart of one year", began);
+  await page.getByRole("button", { name: "all", exact: true }).click();
+  const all = await drawnAnew("the whole chart", year);
+  assert.equal(await page.locator('[aria-pressed="true"]').textContent(), "all");
+
+  const box = await page.locator("#chart .u-over").boundingBox();
+  const y = box.y + box.height / 2;
+  await page.mouse.move(box.x + box.width * 0.4, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, y, { steps: 4 });
+  await page.mouse.up();
+  const closer = await drawnAnew("the chart that was dragged over", all);
+  await page.mouse.dblclick(box.x + box.width / 2, y);
+  assert.equal(await drawnAnew("the chart after a double click", closer), all);
+}
+
+async function reckon(page, { lang, say }) {
+  await page.goto(`${url}/series/cdi?lang=${lang}`);
+  await page.locator("#from").fill("2024-01-02");
+  await page.locator("#to").fill("2025-06-30");
+  await page.locator("#amount").fill(lang === "pt" ? "2500,50" : "2500.50");
+  await page.locator("#percent").fill("110");
+  await page.locator("#accumulate button").click();
+  await page.locator("#accumulated-result").filter({ hasText: "R$" }).waitFor();
+  const asked = "/api/v1/market/cdi/accumulated?from=2024-01-02&to=2025-06-30&amount=2500.50&percent=110";
+  const { text, body } = await api(asked, null);
+  const digits = (name) => text.match(new RegExp(`"${name}":(-?[0-9.]+)`))[1];
+  const shown = await byText(page, "accumulated-result");
+  assert.equal(shown, say(digits("result"), digits("factor"), body.business_days));
+  assert.equal(await byText(page, "accumulated-call"), `GET ${asked}`);
+}
+
+const RECKONED = {
+  en: (result, factor, days) => `R$ ${result} · factor ${factor} · ${days} business days`,
+  pt: (...said) => {
+    const [result, factor, days] = said.map((one) => String(one).replace(".", ","));
+    return `R$ ${result} · fator ${factor} · ${days} dias úteis`;
+  },
+};
+
+// ---- axe-core ----
+
+let axe;
+const audits = { states: 0, violations: [], docs: {} };
+
+/** Both themes; what is closed by a click stays open. `where` is for the report. */
+async function audit(page, where) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const violation of await violationsOf(page)) {
+      audits.violations.push(`${where}, ${colorScheme}: ${describe(violation)}`);
+    }
+  }
+  audits.states += 1;
+}
+
+async function violationsOf(page) {
+  if (!(await page.evaluate("typeof axe === 'object'"))) {
+    await page.evaluate(axe);
+  }
+  const options = { runOnly: WCAG, resultTypes: ["violations"] };
+  return (await page.evaluate((given) => window.axe.run(document, given), options)).violations;
+}
+
+function describe({ id, nodes }) {
+  const told = nodes.slice(0, 3).map(({ target, any }) => {
+    const { fgColor, bgColor, contrastRatio } = any[0]?.data ?? {};
+    return target.join(" ") + (contrastRatio ? ` (${fgColor} on ${bgColor}: ${contrastRatio})` : "");
+  });
+  return `${id}, ${nodes.length}: ${told.join("; ")}`;
+}
+
+async function auditReference(page) {
+  await page.goto(`${url}/docs`);
+  // Its group of the menu stays open, with every method there is.
+  await openOperation(page, "webhooks", "POST/api/v1/webhooks");
+  const operation = await openOperation(page, "market", "GET/api/v1/market/selic/current");
+  for (const theme of ["light", "dark"]) {
+    if ((await page.evaluate(() => vintem.isDark())) !== (theme === "dark")) {
+      await page.locator("#theme").click();
+    }
+    await tryOperation(page, operation, async () => {
+      // Its line of the address is coloured for a moment after each answer.
+      await page.waitForTimeout(1500);
+      noteReference(await violationsOf(page), theme);
+    });
+    audits.states += 1;
+  }
+  const unknown = Object.entries(audits.docs).filter(([rule]) => !(rule in SCALARS_OWN));
+  const told = unknown.map(([rule, { where }]) => `${rule}: ${where.join("\n  ")}`);
+  assert.ok(told.length === 0, told.join("\n  "));
+}
+
+function noteReference(violations, where) {
+  for (const violation of violations) {
+    const noted = (audits.docs[violation.id] ??= { count: 0, where: [] });
+    noted.count += violation.nodes.length;
+    noted.where.push(`${where}: ${describe(violation)}`);
+  }
+}
+
+/** A key on /pricing, and its first answer. */
+export async function register(page, url) {
+  await page.goto(`${url}/pricing`);
+  await page.locator("#register-name").fill("Maria da Silva");
+  await page.locator("#register-email").fill("maria@example.com");
+  await page.locator("#register-form button[type=submit]").click();
+  await page.locator("#register-run").click();
+  await page.locator("#register-answer").filter({ hasText: "200" }).waitFor();
+}
+
+/** States that a click or a refusal brings about. */
+const STATES = {
+  async "registration that is refused"(page) {
+    await page.goto(url);
+    await page.locator("#register-name").fill("x");
+    await page.locator("#register-email").fill("somebody@nowhere");
+    await page.locator("#register-form button[type=submit]").click();
+    await page.locator("#register-message.problem").filter({ hasText: /./ }).waitFor();
+  },
+  async "the new key and its first answer"(page) {
+    await register(page, url);
+    for (const question of await page.locator(".questions summary").all()) {
+      await question.click();
+    }
+  },
+  async "an answer on the first page"(page) {
+    await page.goto(url);
+    await page.locator("#try-form button").click();
+    await page.locator("#try-status").filter({ hasText: "200" }).waitFor();
+  },
+  async "a key that is unknown"(page) {
+    await page.goto(`${url}/dashboard`);
+    await page.locator("#open-key").fill(UNKNOWN_KEY);
+    await page.locator("#open-button").click();
+    await page.locator("#open-problem").filter({ hasText: /./ }).waitFor();
+  },
+  async "a reckoning that is refused"(page) {
+    await page.goto(`${url}/series/cdi`);
+    await page.locator("#from").fill("2026-01-02");
+    await page.locator("#to").fill("2025-01-02");
+    await page.locator("#accumulate button").click();
+    await page.locator("#accumulated-result.problem").filter({ hasText: /./ }).waitFor();
+  },
+  async "a reckoning"(page) {
+    await page.goto(`${url}/series/usd-brl`);
+    await page.locator("#accumulate button").click();
+    await page.locator("#accumulated-result").filter({ hasText: "R$" }).waitFor();
+  },
+  async "a search that is too long"(page) {
+    await page.goto(`${url}/search?q=${"a".repeat(201)}`);
+    await page.locator("[role=alert]").waitFor();
+  },
+};
+const PROVOKED = ["/plans/register", "/keys/me", "/accumulated", "/search?q=aaa", "/api/v1/webhooks"];
+
+// ---- Every page ----
+
+const measured = { shift: [0], firstPaint: [0] };
+
+/** Loaded three times, as by somebody who was never here: narrow, and twice wide. */
+async function measure(name, path, key) {
+  await visit({ key, provokes: name === "missing" ? [path] : [] }, async (page, context) => {
+    const cache = await context.newCDPSession(page);
+    const firstPaints = [];
+    for (const size of ["narrow", "wide", "wide"]) {
+      await cache.send("Network.clearBrowserCache");
+      await page.setViewportSize(SIZES[size]);
+      await page.goto(url + path);
+      await settled(page);
+      const { shift, firstPaint } = await page.evaluate(readTimings);
+      firstPaints.push(firstPaint);
+      measured.shift.push(shift);
+      await holds(`${name}, ${size}`, () => assert.ok(shift < MAX_SHIFT, `moves by ${shift.toFixed(4)}`));
+    }
+    const [, median] = firstPaints.sort((one, other) => one - other);
+    measured.firstPaint.push(median);
+    await holds(`${name}, first paint`, () => assert.ok(median < MAX_FIRST_PAINT_MS, `${Math.round(median)} ms`));
+    if (name !== "docs") {
+      await audit(page, name);
+    }
+    await page.setViewportSize(NARROWEST);
+    await page.waitForTimeout(100);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(width <= NARROWEST.width, `${width} pixels wide where there are ${NARROWEST.width}`);
+  });
+}
+
+/** In the page. */
+function readTimings() {
+  return new Promise((done) => {
+    let shift = 0;
+    const observe = (type, note) =>
+      new PerformanceObserver((list) => list.getEntries().forEach(note)).observe({ type, buffered: true });
+    observe("layout-shift", (one) => (shift += one.hadRecentInput ? 0 : one.value));
+    observe("paint", ({ name, startTime: firstPaint }) => {
+      if (name === "first-contentful-paint") {
+        setTimeout(() => done({ shift, firstPaint }), 100);
+      }
+    });
+  });
+}
+
+// ---- All of it ----
+
+async function main() {
+  const began = Date.now();
+  axe = readFileSync(join(tools, "node_modules/axe-core/axe.min.js"), "utf8");
+  browser = await launch(tools);
+  const company = await fullCompany(url, gold);
+
+  // From this machine's own address, as everybody's first visit is.
+  await holds("the journey", () => visit({ extraHTTPHeaders: {} }, journey));
+  await holds("the upgrade without a key", () => visit({}, upgradeWithoutKey));
+  await holds("the reference", () => visit({}, readReference));
+  await holds("webhooks", () => visit({ provokes: ["/api/v1/webhooks"] }, useWebhooks));
+  const english = { lang: "en", other: "pt-BR", links: ["Planos", "Guides"] };
+  const portuguese = { lang: "pt-BR", other: "en", links: ["Pricing", "Guias"] };
+  await holds("language and theme", () => visit({ colorScheme: "light" }, (page) => switchBoth(page, english)));
+  await holds("idioma e tema", () =>
+    visit({ locale: "pt-BR", colorScheme: "dark" }, (page) => switchBoth(page, portuguese)),
+  );
+  await holds("search", () => visit({}, (page) => search(page, company)));
+  await holds("search without JavaScript", () =>
+    visit({ javaScriptEnabled: false }, (page) => search(page, company)),
+  );
+  await holds("a series", () => visit({}, readSeries));
+  for (const [lang, say] of Object.entries(RECKONED)) {
+    await holds(`a reckoning, ${lang}`, () => visit({}, (page) => reckon(page, { lang, say })));
+  }
+
+  const pages = Object.entries(pagesOf(company));
+  for (const [name, path] of pages) {
+    await holds(name, () => measure(name, path));
+  }
+  await holds("the open dashboard", () => measure("the open dashboard", "/dashboard", gold));
+  for (const [name, show] of Object.entries(STATES)) {
+    await holds(name, () =>
+      visit({ provokes: PROVOKED }, async (page) => {
+        await show(page);
+        await audit(page, name);
+      }),
+    );
+  }
+  await holds("axe-core in the reference", () => visit({ colorScheme: "light" }, auditReference));
+
+  const { addresses, elsewhere, errors, provoked } = watched;
+  const own = /vtm_[0-9A-Za-z]{9,}/;
+  const withKey = [...addresses].filter((one) => own.test(decodeURIComponent(one)));
+  await holds("no key in an address", () => assert.deepEqual(withKey, []));
+  await holds("nothing of another host", () => assert.deepEqual(elsewhere, []));
+  await holds("no error on the console", () => assert.deepEqual(errors, []));
+  await holds("axe-core", () => assert.ok(audits.violations.length === 0, audits.violations.join("\n  ")));
+  await browser.close();
+
+  Object.assign(figures, {
+    pages: pages.length,
+    visits,
+    addresses: addresses.size,
+    addresses_with_a_key: withKey.length,
+    other_hosts_asked: elsewhere.length,
+    console_errors: errors.length,
+    csp_violations: errors.filter((one) => one.includes("Content Security Policy")).length,
+    provoked_errors: provoked,
+    largest_layout_shift: Math.max(...measured.shift).toFixed(4),
+    slowest_first_paint_ms: Math.round(Math.max(...measured.firstPaint)),
+    axe_states: audits.states,
+    axe_violations: audits.violations.length,
+    docs_violations: Object.entries(audits.docs).map(([rule, { count }]) => `${rule} ${count}`).join(", ") || "none",
+    run_seconds: ((Date.now() - began) / 1000).toFixed(1),
+  });
+  for (const failure of failures) {
+    console.log(failure);
+  }
+  for (const [name, value] of Object.entries(figures)) {
+    console.log(`${name}: ${value}`);
+  }
+  console.log(`failed: ${failures.length}`);
+  process.exit(failures.length > 0 ? 1 : 0);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  await main();
+}
