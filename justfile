@@ -48,13 +48,13 @@ postgres-away SECONDS="60":
 
 # Three processes at the plans' own limits and full minutes admit exactly the limit in any window; also with wrong clocks
 exactness SECONDS="130":
-    VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture exactness::
+    VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limit_exactness::
 
 # What callers are told and who they are, at length: 1,000 refusals, 10,000 answers, forged addresses, pairs of keys
 limits:
     VINTEM_REFUSALS=1000 VINTEM_HEADERS_WINDOW=60 VINTEM_HEADERS_ANSWERS=10000 VINTEM_FORGED=10000 VINTEM_PAIRS=1000 \
         checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture \
-        retry_after:: limit_headers:: identity:: a_key_sees_its_own_usage_alone
+        retry_after:: limit_headers:: caller_identity:: a_key_sees_its_own_usage_alone
 
 # What keys cost that are not good: malformed ones no statement, and all refusals the same time
 bad-keys KEYS="100000" SAMPLES="20000":
@@ -131,7 +131,7 @@ outbox TRIALS="1000":
 
 # 5,000 events for 20 webhooks while workers are killed 50 times and PostgreSQL four times: none lost
 deliveries KILLS="50":
-    VINTEM_DELIVERY_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture deliveries::
+    VINTEM_DELIVERY_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture delivery_faults::
 
 # Where webhooks may lead, in a network of its own in which every address arrives at a canary (as root)
 address-guard:

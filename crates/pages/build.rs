@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Of the package → as the pages name it.
-const FILES: [(&str, &str); 2] =
+const NPM_FILES: [(&str, &str); 2] =
     [("uplot/dist/uPlot.iife.min.js", "uplot.js"), ("uplot/dist/uPlot.min.css", "uplot.css")];
 
 fn main() {
@@ -19,7 +19,7 @@ fn main() {
         .status()
         .expect("npm is needed to build the pages: it comes with Node.js, or as Debian's package npm");
     assert!(fetched.success(), "npm could not fetch what the pages are made of");
-    for (from, to) in FILES {
+    for (from, to) in NPM_FILES {
         std::fs::copy(out.join("node_modules").join(from), out.join(to)).expect("the package has this file");
     }
 }

@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
-use vintem_api::{Credential, credential};
+use vintem_api::{Credential, parse_credential};
 use vintem_domain::ApiKey;
 
 // Each line is a header: the first byte says which.
@@ -16,34 +16,34 @@ fuzz_target!(|input: &[u8]| {
             .append(if which % 2 == 0 { "x-api-key".parse().expect("a name") } else { header::AUTHORIZATION }, value);
     }
     let shown = || headers.get_all("x-api-key").iter().chain(headers.get_all(header::AUTHORIZATION));
-    match credential(&headers) {
+    match parse_credential(&headers) {
         Credential::None => assert_eq!(shown().count(), 0),
         Credential::Key(key) => {
             let text = key.reveal();
             assert!(text.len() == 47 && text.starts_with("vtm_"));
-            assert_eq!(checksum(&text.as_bytes()[..41]), text.as_bytes()[41..]);
+            assert_eq!(base62_crc32(&text.as_bytes()[..41]), text.as_bytes()[41..]);
             // Every header shows this very key, and it stays what it is.
             assert!(shown().all(|value| value.as_bytes().trim_ascii().ends_with(text.as_bytes())));
             assert_eq!(ApiKey::parse(text), Some(key));
         }
         Credential::Malformed => assert!(shown().count() > 0),
-        Credential::Contradictory => assert!(shown().count() > 1),
+        Credential::Conflicting => assert!(shown().count() > 1),
     }
     if let Ok(text) = std::str::from_utf8(input) {
-        assert_eq!(ApiKey::parse(text).is_some(), has_the_form(text.as_bytes()));
+        assert_eq!(ApiKey::parse(text).is_some(), is_well_formed_key(text.as_bytes()));
     }
 });
 
 /// What is published of the form, told once more.
-fn has_the_form(text: &[u8]) -> bool {
+fn is_well_formed_key(text: &[u8]) -> bool {
     text.len() == 47
         && text.starts_with(b"vtm_")
         && text[4..].iter().all(u8::is_ascii_alphanumeric)
-        && checksum(&text[..41]) == text[41..]
+        && base62_crc32(&text[..41]) == text[41..]
 }
 
 /// CRC32 bit by bit, in base 62.
-fn checksum(text: &[u8]) -> [u8; 6] {
+fn base62_crc32(text: &[u8]) -> [u8; 6] {
     let mut crc = u32::MAX;
     for byte in text {
         crc ^= u32::from(*byte);

@@ -7,12 +7,12 @@ use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
 use vintem_api::client_address;
 
-const PROXY: &str = "10.0.0.1";
-const CLIENT: &str = "198.51.100.1";
+const PROXY_IP: &str = "10.0.0.1";
+const CLIENT_IP: &str = "198.51.100.1";
 
 fuzz_target!(|said: &[u8]| {
     let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-    let (proxy, client) = (address(PROXY), address(CLIENT));
+    let (proxy, client) = (address(PROXY_IP), address(CLIENT_IP));
     let trusted = ["10.0.0.0/8".parse().expect("a network")];
     let lines: Vec<HeaderValue> =
         said.split(|byte| *byte == b'\n').take(8).filter_map(|line| HeaderValue::from_bytes(line).ok()).collect();

@@ -3,12 +3,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use vintem_domain::Currency;
-use vintem_ingest::read::ptax::read;
+use vintem_ingest::parsers::ptax::parse_bulletins;
 
 fuzz_target!(|body: &[u8]| {
     for currency in Currency::ALL {
-        if let Ok(read) = read(currency, body, vintem_fuzz::TODAY) {
-            vintem_fuzz::all_rows_are_accounted_for(&read);
+        if let Ok(read) = parse_bulletins(currency, body, vintem_fuzz::TODAY) {
+            vintem_fuzz::assert_all_rows_counted(&read);
         }
     }
 });

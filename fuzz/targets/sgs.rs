@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vintem_ingest::read::sgs::{Sgs, judge};
+use vintem_ingest::parsers::sgs::{SgsResponse, parse_response};
 
 fuzz_target!(|body: &[u8]| {
     for status in [200, 400, 404, 406, 500] {
-        if let Ok(Sgs::Rows(read)) = judge(status, body) {
-            vintem_fuzz::all_rows_are_accounted_for(&read);
+        if let Ok(SgsResponse::Rows(read)) = parse_response(status, body) {
+            vintem_fuzz::assert_all_rows_counted(&read);
             assert!(read.rows.is_sorted_by(|one, next| one.date < next.date), "a day stands twice or out of order");
         }
     }

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderValue, Uri};
 use vintem_domain::{KeyId, Lang, Plan, Problem};
 
-use crate::problem::Refusal;
+use crate::api_error::ApiError;
 
 /// A caller that was admitted, whose key (if any) is valid, and whose plan includes the route.
 #[derive(Debug)]
@@ -41,23 +41,23 @@ impl CallerDetails {
         self.uri.path()
     }
 
-    pub fn query(&self) -> &str {
+    pub fn query_string(&self) -> &str {
         self.uri.query().unwrap_or("")
     }
 }
 
 impl Caller {
     /// The key, where a route makes no sense without one.
-    pub fn required_key(&self) -> Result<KeyId, Refusal> {
-        self.key.ok_or(Refusal(Problem::KeyRequired))
+    pub fn require_key(&self) -> Result<KeyId, ApiError> {
+        self.key.ok_or(ApiError(Problem::KeyRequired))
     }
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // Only the front layer lets requests through, and it leaves the caller here.
-        parts.extensions.get::<Caller>().cloned().ok_or(Refusal(Problem::Internal))
+        parts.extensions.get::<Caller>().cloned().ok_or(ApiError(Problem::Internal))
     }
 }

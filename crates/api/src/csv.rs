@@ -8,53 +8,53 @@ use axum::response::Response;
 use chrono::NaiveDate;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, header};
-use vintem_deliver::table::Table;
+use vintem_deliver::table::OutputTable;
 use vintem_deliver::table::csv::{self, CsvChunks};
-use vintem_domain::{Problem, Text};
+use vintem_domain::{LocalizedText, Problem};
 
 use crate::caller::Caller;
-use crate::params::{Query, refuse};
+use crate::params::{QueryParams, invalid_param};
 
 /// The parameter by which CSV is asked for, as the table of options has it.
-pub const CSV: (&str, Option<&str>) = ("format", Some("csv"));
+pub const CSV_FORMAT_PARAM: (&str, Option<&str>) = ("format", Some("csv"));
 
 /// As what a list is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum ListFormat {
     Json,
-    Csv(Style),
+    Csv(CsvOptions),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Style {
-    cells: csv::Style,
+pub struct CsvOptions {
+    cell_style: csv::CsvDialect,
     /// Whether a browser is to save it as a file.
     is_download: bool,
 }
 
-impl Form {
-    pub fn read(caller: &Caller, query: &Query) -> Result<Self, Problem> {
-        let is_csv = match query.value("format")? {
+impl ListFormat {
+    pub fn from_query(caller: &Caller, query: &QueryParams) -> Result<Self, Problem> {
+        let is_csv = match query.single_value("format")? {
             None => caller.prefers_csv,
             Some("json") => false,
             Some("csv") => true,
-            Some(_) => return refuse("format", Text::new("be `json` or `csv`", "ser `json` ou `csv`")),
+            Some(_) => return invalid_param("format", LocalizedText::new("be `json` or `csv`", "ser `json` ou `csv`")),
         };
-        let cells = match query.value("locale")? {
-            None | Some("en") => csv::Style::Plain,
-            Some("pt-BR") => csv::Style::Brazilian,
-            Some(_) => return refuse("locale", Text::new("be `en` or `pt-BR`", "ser `en` ou `pt-BR`")),
+        let cell_style = match query.single_value("locale")? {
+            None | Some("en") => csv::CsvDialect::Plain,
+            Some("pt-BR") => csv::CsvDialect::Brazilian,
+            Some(_) => return invalid_param("locale", LocalizedText::new("be `en` or `pt-BR`", "ser `en` ou `pt-BR`")),
         };
-        let is_download = match query.value("download")? {
+        let is_download = match query.single_value("download")? {
             None | Some("0") => false,
             Some("1") => true,
-            Some(_) => return refuse("download", Text::new("be `0` or `1`", "ser `0` ou `1`")),
+            Some(_) => return invalid_param("download", LocalizedText::new("be `0` or `1`", "ser `0` ou `1`")),
         };
-        Ok(if is_csv { Self::Csv(Style { cells, is_download }) } else { Self::Json })
+        Ok(if is_csv { Self::Csv(CsvOptions { cell_style, is_download }) } else { Self::Json })
     }
 
     /// The most rows of a page, which may be far more where they are written while they are sent.
-    pub fn most(self, as_json: usize, as_csv: usize) -> usize {
+    pub fn max_rows(self, as_json: usize, as_csv: usize) -> usize {
         match self {
             Self::Json => as_json,
             Self::Csv(_) => as_csv,
@@ -92,9 +92,9 @@ pub fn prefers_csv(headers: &HeaderMap) -> bool {
 }
 
 /// The table, written while it is sent.
-pub fn respond(table: Table, style: Style, today: NaiveDate) -> Response {
+pub fn csv_response(table: OutputTable, style: CsvOptions, today: NaiveDate) -> Response {
     let file = format!("attachment; filename=\"vintem-{}-{today}.csv\"", table.name);
-    let chunks = stream::unfold(CsvChunks::new(table, style.cells), async |mut chunks| {
+    let chunks = stream::unfold(CsvChunks::new(table, style.cell_style), async |mut chunks| {
         // Each in turn with what others ask for meanwhile.
         tokio::task::yield_now().await;
         Some((Ok::<_, Infallible>(chunks.next()?), chunks))
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accept_prefers_csv_only_where_it_says_so() {
+    fn csv_is_preferred_only_if_accept_ranks_it_above_json() {
         let prefers = |accept: &str| {
             let value = HeaderValue::from_str(accept).unwrap();
             prefers_csv(&HeaderMap::from_iter([(header::ACCEPT, value)]))

@@ -17,14 +17,14 @@ pub enum Credential {
     /// Not the form of a key: refused without any look-up.
     Malformed,
     /// Two headers that contradict each other.
-    Contradictory,
+    Conflicting,
 }
 
-pub fn credential(headers: &HeaderMap) -> Credential {
+pub fn parse_credential(headers: &HeaderMap) -> Credential {
     let mut shown: Option<&[u8]> = None;
     for value in headers.get_all(X_API_KEY) {
         match shown {
-            Some(other) if other != value.as_bytes() => return Credential::Contradictory,
+            Some(other) if other != value.as_bytes() => return Credential::Conflicting,
             _ => shown = Some(value.as_bytes()),
         }
     }
@@ -32,7 +32,7 @@ pub fn credential(headers: &HeaderMap) -> Credential {
         // Another scheme than Bearer is a malformed key.
         let token = bearer_token(value.as_bytes()).unwrap_or(b"");
         match shown {
-            Some(other) if other != token => return Credential::Contradictory,
+            Some(other) if other != token => return Credential::Conflicting,
             _ => shown = Some(token),
         }
     }
@@ -54,7 +54,7 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
         return client;
     }
     // Read from the right: what is further left was written by whoever stands before.
-    for hop in hops(headers).into_iter().rev() {
+    for hop in parse_forwarded_hops(headers).into_iter().rev() {
         // What cannot be read ends the chain: the last one who is known stands for the rest.
         let Some(address) = hop else { return client };
         client = address.to_canonical();
@@ -67,19 +67,19 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
 
 /// Whom each proxy says that it spoke to, in the order of the lines; none for what cannot be read. Where both headers are
 /// there, `X-Forwarded-For` rules: nearly every proxy writes it, so `Forwarded` beside it is likely the client's own.
-fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+fn parse_forwarded_hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let mut hops = Vec::new();
     if headers.contains_key(X_FORWARDED_FOR) {
         for line in headers.get_all(X_FORWARDED_FOR) {
             let elements = line.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            hops.extend(elements.filter(|element| !element.is_empty()).map(parse_hop));
+            hops.extend(elements.filter(|element| !element.is_empty()).map(parse_hop_address));
         }
         return hops;
     }
     for line in headers.get_all(header::FORWARDED) {
         match split_outside_quotes(line.as_bytes(), b',') {
             Some(elements) => {
-                hops.extend(elements.into_iter().filter(|element| !element.is_empty()).map(forwarded_for));
+                hops.extend(elements.into_iter().filter(|element| !element.is_empty()).map(parse_forwarded_for));
             }
             None => hops.push(None),
         }
@@ -109,17 +109,17 @@ fn split_outside_quotes(text: &[u8], separator: u8) -> Option<Vec<&[u8]>> {
 }
 
 /// `for=` of one element of the `Forwarded` header; none where there is not exactly one.
-fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+fn parse_forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let is_for = |pair: &&[u8]| pair.get(..4).is_some_and(|name| name.eq_ignore_ascii_case(b"for="));
     let mut found = split_outside_quotes(element, b';')?.into_iter().filter(is_for);
     let (pair, None) = (found.next()?, found.next()) else { return None };
     let value = &pair[4..];
     let bare = value.strip_prefix(b"\"").map_or(Some(value), |rest| rest.strip_suffix(b"\""))?;
-    parse_hop(bare)
+    parse_hop_address(bare)
 }
 
 /// An address with or without port; IPv6 in brackets where it has one.
-fn parse_hop(text: &[u8]) -> Option<IpAddr> {
+fn parse_hop_address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     if let Some((address, port)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let is_whole = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    fn header_map(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_in_either_header_or_in_both() {
+    fn key_may_be_in_either_header_but_must_not_conflict() {
         let key = ApiKey::generate(|| 7);
         let (shown, bearer) = (key.reveal(), format!("Bearer {}", key.reveal()));
         let other = ApiKey::generate(|| 8);
@@ -163,33 +163,33 @@ mod tests {
             (&[("authorization", &bearer.replace("Bearer", "bearer"))], Credential::Key(key.clone())),
             (&[("x-api-key", shown), ("authorization", &bearer)], Credential::Key(key.clone())),
             (&[("x-api-key", shown), ("x-api-key", shown)], Credential::Key(key.clone())),
-            (&[("x-api-key", other.reveal()), ("authorization", &bearer)], Credential::Contradictory),
-            (&[("x-api-key", shown), ("x-api-key", "other")], Credential::Contradictory),
+            (&[("x-api-key", other.reveal()), ("authorization", &bearer)], Credential::Conflicting),
+            (&[("x-api-key", shown), ("x-api-key", "other")], Credential::Conflicting),
             (&[("x-api-key", "")], Credential::Malformed),
             (&[("authorization", "Basic dXNlcjpwYXNz")], Credential::Malformed),
             (&[("authorization", "Bearer")], Credential::Malformed),
             (&[("x-api-key", "hello")], Credential::Malformed),
         ];
         for (pairs, expected) in table {
-            assert_eq!(credential(&headers(pairs)), expected, "{pairs:?}");
+            assert_eq!(parse_credential(&header_map(pairs)), expected, "{pairs:?}");
         }
     }
 
     #[test]
-    fn a_strangers_word_on_its_address_counts_for_nothing() {
+    fn untrusted_peers_cannot_set_their_address() {
         let peer: IpAddr = "203.0.113.7".parse().unwrap();
-        let said = headers(&[("x-forwarded-for", "198.51.100.1"), ("forwarded", "for=198.51.100.1")]);
+        let said = header_map(&[("x-forwarded-for", "198.51.100.1"), ("forwarded", "for=198.51.100.1")]);
         assert_eq!(client_address(peer, &said, &[]), peer);
     }
 
     /// What the peer 10.0.0.1, a trusted proxy, says of the client.
-    fn behind_proxies(pairs: &[(&'static str, &str)]) -> IpAddr {
+    fn client_behind_trusted_proxy(pairs: &[(&'static str, &str)]) -> IpAddr {
         let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
-        client_address("10.0.0.1".parse().unwrap(), &headers(pairs), &trusted)
+        client_address("10.0.0.1".parse().unwrap(), &header_map(pairs), &trusted)
     }
 
     #[test]
-    fn behind_trusted_proxies_the_right_most_stranger_is_the_client() {
+    fn rightmost_untrusted_hop_is_the_client() {
         const XFF: &str = "x-forwarded-for";
         let table: [(&[(&'static str, &str)], &str); 30] = [
             (&[], "10.0.0.1"),
@@ -231,12 +231,12 @@ mod tests {
             (&[("x-real-ip", "9.9.9.9"), ("cf-connecting-ip", "9.9.9.9")], "10.0.0.1"),
         ];
         for (pairs, expected) in table {
-            assert_eq!(behind_proxies(pairs), expected.parse::<IpAddr>().unwrap(), "{pairs:?}");
+            assert_eq!(client_behind_trusted_proxy(pairs), expected.parse::<IpAddr>().unwrap(), "{pairs:?}");
         }
     }
 
     #[test]
-    fn the_forwarded_header_is_read_as_its_standard_writes_it() {
+    fn forwarded_header_is_parsed_as_its_rfc_says() {
         let table: [(&[&str], &str); 27] = [
             (&["for=198.51.100.1"], "198.51.100.1"),
             (&["FOR=198.51.100.1"], "198.51.100.1"),
@@ -272,7 +272,7 @@ mod tests {
         ];
         for (lines, expected) in table {
             let pairs: Vec<_> = lines.iter().map(|line| ("forwarded", *line)).collect();
-            assert_eq!(behind_proxies(&pairs), expected.parse::<IpAddr>().unwrap(), "{lines:?}");
+            assert_eq!(client_behind_trusted_proxy(&pairs), expected.parse::<IpAddr>().unwrap(), "{lines:?}");
         }
     }
 }

@@ -4,53 +4,53 @@ use axum::extract::FromRequestParts;
 use chrono::{DateTime, NaiveTime};
 use http::request::Parts;
 use percent_encoding::percent_decode;
-use vintem_domain::dates::parse_day;
-use vintem_domain::decimal::parse_exact;
-use vintem_domain::{DateRange, Decimal, Pair, Problem, Text};
-use vintem_store::read::Known;
+use vintem_domain::dates::parse_date;
+use vintem_domain::decimal::parse_exact_decimal;
+use vintem_domain::{CurrencyPair, DateRange, Decimal, LocalizedText, Problem};
+use vintem_store::reader::RowProvenance;
 
-use crate::problem::Refusal;
+use crate::api_error::ApiError;
 
 /// The most results of a page of companies, filings or hits.
-pub const MOST_ROWS: usize = 100;
+pub const MAX_PAGE_ROWS: usize = 100;
 /// The same as CSV, which is written while it is sent.
-pub const MOST_COMPANIES_AS_CSV: usize = 100_000;
-pub const MOST_FILINGS_AS_CSV: usize = 1_000_000;
+pub const MAX_CSV_COMPANIES: usize = 100_000;
+pub const MAX_CSV_FILINGS: usize = 1_000_000;
 /// A whole daily series in one call.
-pub const MOST_OBSERVATIONS: usize = 20_000;
+pub const MAX_OBSERVATIONS: usize = 20_000;
 /// The most hits of each kind in the global search: it finds, it does not list.
-pub const MOST_FOUND: usize = 20;
+pub const MAX_SEARCH_HITS: usize = 20;
 /// The most events of a call, and how long it may wait for the next one.
-pub const MOST_EVENTS: usize = 1_000;
-const LONGEST_WAIT_SECONDS: u64 = 30;
+pub const MAX_EVENTS: usize = 1_000;
+const MAX_WAIT_SECONDS: u64 = 30;
 const DEFAULT_LIMIT: usize = 20;
-const LONGEST_QUERY: usize = 200;
+const MAX_SEARCH_CHARS: usize = 200;
 /// Of a filter; the longest category is far shorter.
-const LONGEST_FILTER: usize = 200;
+const MAX_FILTER_CHARS: usize = 200;
 
-type Read<T> = Result<T, Problem>;
+type ParamResult<T> = Result<T, Problem>;
 
 /// The parameters of a request. Unknown ones are ignored; a known one must be given once.
 #[derive(Debug, Default)]
-pub struct Query(Vec<(String, Option<String>)>);
+pub struct QueryParams(Vec<(String, Option<String>)>);
 
-impl<S: Sync> FromRequestParts<S> for Query {
-    type Rejection = Refusal;
+impl<S: Sync> FromRequestParts<S> for QueryParams {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         Ok(Self::parse(parts.uri.query().unwrap_or("")))
     }
 }
 
 /// Which page: at most `limit` results from `offset` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
+pub struct Pagination {
     pub limit: usize,
     pub offset: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum SortOrder {
     Ascending,
     Descending,
 }
@@ -58,18 +58,18 @@ pub enum Order {
 /// What a decimal must be.
 #[derive(Debug, Clone, Copy)]
 pub struct DecimalBounds {
-    pub least: i64,
-    pub most: i64,
-    pub decimals: u32,
+    pub min: i64,
+    pub max: i64,
+    pub max_decimals: u32,
     /// The same in words.
-    pub must: Text,
+    pub must: LocalizedText,
 }
 
-impl Query {
+impl QueryParams {
     pub fn parse(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name).unwrap_or_default(), decode(value))
+            (decode_component(name).unwrap_or_default(), decode_component(value))
         });
         Self(pairs.collect())
     }
@@ -80,159 +80,172 @@ impl Query {
     }
 
     /// The value of a parameter, if it is given, once and as text.
-    pub fn value(&self, name: &'static str) -> Read<Option<&str>> {
+    pub fn single_value(&self, name: &'static str) -> ParamResult<Option<&str>> {
         let mut given = self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value);
         let Some(value) = given.next() else { return Ok(None) };
         if given.next().is_some() {
-            return refuse(name, Text::new("be given once", "ser informado uma só vez"));
+            return invalid_param(name, LocalizedText::new("be given once", "ser informado uma só vez"));
         }
         match value {
             Some(value) => Ok(Some(value)),
-            None => refuse(name, Text::new("be percent-encoded UTF-8", "ser UTF-8 com codificação percentual")),
+            None => invalid_param(
+                name,
+                LocalizedText::new("be percent-encoded UTF-8", "ser UTF-8 com codificação percentual"),
+            ),
         }
     }
 
-    pub fn page(&self, most: usize) -> Read<Page> {
-        Ok(Page { limit: self.limit(most)?, offset: self.offset()? })
+    pub fn pagination(&self, max_limit: usize) -> ParamResult<Pagination> {
+        Ok(Pagination { limit: self.limit(max_limit)?, offset: self.offset()? })
     }
 
     /// Above the most: clamped.
-    pub fn limit(&self, most: usize) -> Read<usize> {
-        let must = Text::new("be a whole number of at least 1", "ser um número inteiro de pelo menos 1");
+    pub fn limit(&self, max_limit: usize) -> ParamResult<usize> {
+        let must = LocalizedText::new("be a whole number of at least 1", "ser um número inteiro de pelo menos 1");
         match self.whole_number("limit", must)? {
-            Some(0) => refuse("limit", must),
-            Some(limit) => Ok(limit.min(most)),
-            None => Ok(DEFAULT_LIMIT.min(most)),
+            Some(0) => invalid_param("limit", must),
+            Some(limit) => Ok(limit.min(max_limit)),
+            None => Ok(DEFAULT_LIMIT.min(max_limit)),
         }
     }
 
     /// Seconds; above the most: cut.
-    pub fn wait(&self) -> Read<u64> {
-        let must = Text::new("be a whole number of seconds", "ser um número inteiro de segundos");
+    pub fn wait_seconds(&self) -> ParamResult<u64> {
+        let must = LocalizedText::new("be a whole number of seconds", "ser um número inteiro de segundos");
         let seconds = self.whole_number("wait", must)?.unwrap_or(0);
-        Ok(u64::try_from(seconds).unwrap_or(u64::MAX).min(LONGEST_WAIT_SECONDS))
+        Ok(u64::try_from(seconds).unwrap_or(u64::MAX).min(MAX_WAIT_SECONDS))
     }
 
-    fn offset(&self) -> Read<usize> {
-        let must = Text::new("be a whole number of at least 0", "ser um número inteiro de pelo menos 0");
+    fn offset(&self) -> ParamResult<usize> {
+        let must = LocalizedText::new("be a whole number of at least 0", "ser um número inteiro de pelo menos 0");
         Ok(self.whole_number("offset", must)?.unwrap_or(0))
     }
 
-    fn whole_number(&self, name: &'static str, must: Text) -> Read<Option<usize>> {
-        let Some(text) = self.value(name)? else { return Ok(None) };
+    fn whole_number(&self, name: &'static str, must: LocalizedText) -> ParamResult<Option<usize>> {
+        let Some(text) = self.single_value(name)? else { return Ok(None) };
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return refuse(name, must);
+            return invalid_param(name, must);
         }
         // All digits and yet no number of the machine: larger than everything that exists.
         Ok(Some(text.parse().unwrap_or(usize::MAX >> 1)))
     }
 
-    pub fn days(&self) -> Read<DateRange> {
-        let from = self.day("from")?.unwrap_or(DateRange::ALL.from);
-        let to = self.day("to")?.unwrap_or(DateRange::ALL.to);
-        ordered(from, to)
+    pub fn date_range(&self) -> ParamResult<DateRange> {
+        let from = self.date("from")?.unwrap_or(DateRange::ALL.from);
+        let to = self.date("to")?.unwrap_or(DateRange::ALL.to);
+        ordered_date_range(from, to)
     }
 
-    pub fn day(&self, name: &'static str) -> Read<Option<chrono::NaiveDate>> {
-        let Some(text) = self.value(name)? else { return Ok(None) };
-        let must = Text::new(
+    pub fn date(&self, name: &'static str) -> ParamResult<Option<chrono::NaiveDate>> {
+        let Some(text) = self.single_value(name)? else { return Ok(None) };
+        let must = LocalizedText::new(
             "be a date as YYYY-MM-DD from 1900-01-01 to 2199-12-31",
             "ser uma data como AAAA-MM-DD, de 1900-01-01 a 2199-12-31",
         );
-        parse_day(text).map_or_else(|| refuse(name, must), |day| Ok(Some(day)))
+        parse_date(text).map_or_else(|| invalid_param(name, must), |day| Ok(Some(day)))
     }
 
     /// A day without which nothing can be answered.
-    pub fn required_day(&self, name: &'static str) -> Read<chrono::NaiveDate> {
-        let must = Text::new("be given: a date as YYYY-MM-DD", "ser informado: uma data como AAAA-MM-DD");
-        self.day(name)?.map_or_else(|| refuse(name, must), Ok)
+    pub fn required_date(&self, name: &'static str) -> ParamResult<chrono::NaiveDate> {
+        let must = LocalizedText::new("be given: a date as YYYY-MM-DD", "ser informado: uma data como AAAA-MM-DD");
+        self.date(name)?.map_or_else(|| invalid_param(name, must), Ok)
     }
 
     /// A plain decimal between two bounds, both included, with so many decimals at most.
-    pub fn decimal(&self, name: &'static str, bounds: DecimalBounds) -> Read<Option<Decimal>> {
-        let Some(text) = self.value(name)? else { return Ok(None) };
+    pub fn decimal(&self, name: &'static str, bounds: DecimalBounds) -> ParamResult<Option<Decimal>> {
+        let Some(text) = self.single_value(name)? else { return Ok(None) };
         let holds = |value: &Decimal| {
-            (bounds.least.into()..=bounds.most.into()).contains(value) && value.scale() <= bounds.decimals
+            (bounds.min.into()..=bounds.max.into()).contains(value) && value.scale() <= bounds.max_decimals
         };
-        parse_exact(text).filter(holds).map_or_else(|| refuse(name, bounds.must), |value| Ok(Some(value)))
+        parse_exact_decimal(text)
+            .filter(holds)
+            .map_or_else(|| invalid_param(name, bounds.must), |value| Ok(Some(value)))
     }
 
     /// From which second on what we learned is wanted.
-    pub fn updated_since(&self) -> Read<Option<u32>> {
-        let Some(text) = self.value("updated_since")? else { return Ok(None) };
-        let of_day = parse_day(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    pub fn updated_since(&self) -> ParamResult<Option<u32>> {
+        let Some(text) = self.single_value("updated_since")? else { return Ok(None) };
+        let of_day = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
         let instant = of_day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|instant| instant.to_utc()));
-        let must = Text::new(
+        let must = LocalizedText::new(
             "be a date as YYYY-MM-DD, from midnight UTC, or an instant as 2026-11-13T18:00:00Z",
             "ser uma data como AAAA-MM-DD, desde a meia-noite UTC, ou um instante como 2026-11-13T18:00:00Z",
         );
-        instant.map_or_else(|| refuse("updated_since", must), |instant| Ok(Some(Known::second(instant))))
+        instant.map_or_else(
+            || invalid_param("updated_since", must),
+            |instant| Ok(Some(RowProvenance::to_unix_seconds(instant))),
+        )
     }
 
-    pub fn order(&self) -> Read<Order> {
-        match self.value("order")? {
-            None | Some("desc") => Ok(Order::Descending),
-            Some("asc") => Ok(Order::Ascending),
-            Some(_) => refuse("order", Text::new("be `asc` or `desc`", "ser `asc` ou `desc`")),
+    pub fn sort_order(&self) -> ParamResult<SortOrder> {
+        match self.single_value("order")? {
+            None | Some("desc") => Ok(SortOrder::Descending),
+            Some("asc") => Ok(SortOrder::Ascending),
+            Some(_) => invalid_param("order", LocalizedText::new("be `asc` or `desc`", "ser `asc` ou `desc`")),
         }
     }
 
     /// Whether decimals are asked for as strings.
-    pub fn numbers_as_text(&self) -> Read<bool> {
-        match self.value("numbers")? {
+    pub fn numbers_as_text(&self) -> ParamResult<bool> {
+        match self.single_value("numbers")? {
             None | Some("number") => Ok(false),
             Some("string") => Ok(true),
-            Some(_) => refuse("numbers", Text::new("be `number` or `string`", "ser `number` ou `string`")),
+            Some(_) => {
+                invalid_param("numbers", LocalizedText::new("be `number` or `string`", "ser `number` ou `string`"))
+            }
         }
     }
 
     /// Whether something is asked for that is not given otherwise.
-    pub fn flag(&self, name: &'static str) -> Read<bool> {
-        match self.value(name)? {
+    pub fn flag(&self, name: &'static str) -> ParamResult<bool> {
+        match self.single_value(name)? {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => refuse(name, Text::new("be `true` or `false`", "ser `true` ou `false`")),
+            Some(_) => invalid_param(name, LocalizedText::new("be `true` or `false`", "ser `true` ou `false`")),
         }
     }
 
-    pub fn pair(&self) -> Read<Pair> {
-        let Some(text) = self.value("pair")? else { return Ok(Pair::DEFAULT) };
-        Pair::parse(text).ok_or_else(|| Problem::UnknownPair { published: Pair::published_list() })
+    pub fn currency_pair(&self) -> ParamResult<CurrencyPair> {
+        let Some(text) = self.single_value("pair")? else { return Ok(CurrencyPair::DEFAULT) };
+        CurrencyPair::parse(text)
+            .ok_or_else(|| Problem::UnknownPair { published_pairs: CurrencyPair::published_pair_names() })
     }
 
     /// What is searched for.
-    pub fn q(&self) -> Read<String> {
-        let must =
-            Text::new("be given: 1 to 200 characters to search for", "ser informado: 1 a 200 caracteres a procurar");
-        let text = self.value("q")?.unwrap_or("");
-        if text.trim().is_empty() || text.chars().count() > LONGEST_QUERY {
-            return refuse("q", must);
+    pub fn search_text(&self) -> ParamResult<String> {
+        let must = LocalizedText::new(
+            "be given: 1 to 200 characters to search for",
+            "ser informado: 1 a 200 caracteres a procurar",
+        );
+        let text = self.single_value("q")?.unwrap_or("");
+        if text.trim().is_empty() || text.chars().count() > MAX_SEARCH_CHARS {
+            return invalid_param("q", must);
         }
         Ok(text.to_owned())
     }
 
-    pub fn filter(&self, name: &'static str) -> Read<Option<String>> {
-        match self.value(name)? {
-            Some(text) if text.chars().count() > LONGEST_FILTER => {
-                refuse(name, Text::new("have at most 200 characters", "ter no máximo 200 caracteres"))
+    pub fn filter_text(&self, name: &'static str) -> ParamResult<Option<String>> {
+        match self.single_value(name)? {
+            Some(text) if text.chars().count() > MAX_FILTER_CHARS => {
+                invalid_param(name, LocalizedText::new("have at most 200 characters", "ter no máximo 200 caracteres"))
             }
             value => Ok(value.map(str::to_owned)),
         }
     }
 }
 
-pub fn ordered(from: chrono::NaiveDate, to: chrono::NaiveDate) -> Read<DateRange> {
+pub fn ordered_date_range(from: chrono::NaiveDate, to: chrono::NaiveDate) -> ParamResult<DateRange> {
     if from > to {
-        return refuse("from", Text::new("not be after `to`", "não ser posterior a `to`"));
+        return invalid_param("from", LocalizedText::new("not be after `to`", "não ser posterior a `to`"));
     }
     Ok(DateRange { from, to })
 }
 
-pub fn refuse<T>(name: &'static str, must: Text) -> Read<T> {
-    Err(Problem::BadParameter { name, must })
+pub fn invalid_param<T>(name: &'static str, must: LocalizedText) -> ParamResult<T> {
+    Err(Problem::BadParameter { name, requirement: must })
 }
 
-fn decode(text: &str) -> Option<String> {
+fn decode_component(text: &str) -> Option<String> {
     let spaced = text.replace('+', " ");
     percent_decode(spaced.as_bytes()).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
@@ -243,7 +256,7 @@ mod tests {
 
     #[test]
     fn limits_are_clamped_and_nonsense_is_refused_by_name() {
-        let limit = |query: &str| Query::parse(query).limit(100);
+        let limit = |query: &str| QueryParams::parse(query).limit(100);
         assert_eq!(limit(""), Ok(20));
         assert_eq!(limit("limit=7"), Ok(7));
         assert_eq!(limit("limit=5000"), Ok(100));
@@ -256,8 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_long_search_is_refused() {
-        let q = |query: &str| Query::parse(query).q();
+    fn empty_and_too_long_searches_are_refused() {
+        let q = |query: &str| QueryParams::parse(query).search_text();
         for query in ["", "q=", "q=%20%20", "q=%09", "q"] {
             assert!(q(query).is_err(), "{query}");
         }
@@ -269,7 +282,7 @@ mod tests {
     #[test]
     fn a_range_that_ends_before_it_begins_is_refused() {
         assert!(matches!(
-            Query::parse("from=2024-02-01&to=2024-01-01").days(),
+            QueryParams::parse("from=2024-02-01&to=2024-01-01").date_range(),
             Err(Problem::BadParameter { name: "from", .. })
         ));
     }

@@ -10,4 +10,4 @@ pub mod webhook;
 /// The Rust of the guide is compiled and run as it stands there.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/webhooks.md")]
-struct GuideToWebhooks;
+struct WebhookGuideDoctests;

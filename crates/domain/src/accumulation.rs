@@ -11,19 +11,19 @@ use num_bigint::BigInt;
 use rust_decimal::Decimal;
 
 /// Sixteen decimals.
-const ONE: u128 = 10_u128.pow(16);
-const BUSINESS_DAYS_A_YEAR: u32 = 252;
+const FACTOR_SCALE: u128 = 10_u128.pow(16);
+const BUSINESS_DAYS_PER_YEAR: u32 = 252;
 
 /// A factor with sixteen decimals, wide enough for all inflation since 1980.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Factor(u128);
+pub struct GrowthFactor(u128);
 
-impl Factor {
-    pub const ONE: Self = Self(ONE);
+impl GrowthFactor {
+    pub const ONE: Self = Self(FACTOR_SCALE);
 
     /// 1 + rate × percent, both in percent, cut to sixteen decimals. Nothing where that is negative or beyond all
     /// numbers.
-    pub fn of_rate(rate: Decimal, percent: Decimal) -> Option<Self> {
+    pub fn from_rate(rate: Decimal, percent: Decimal) -> Option<Self> {
         let growth = rate.mantissa().checked_mul(percent.mantissa())?;
         // In units of 10^-scale, of which two decimals each make a percentage.
         let scale = rate.scale() + percent.scale() + 4;
@@ -31,55 +31,55 @@ impl Factor {
             None | Some(0) => growth.checked_mul(10_i128.checked_pow(16 - scale)?)?,
             Some(further) => growth.div_euclid(10_i128.checked_pow(further)?),
         };
-        u128::try_from(ONE.cast_signed().checked_add(growth)?).ok().map(Self)
+        u128::try_from(FACTOR_SCALE.cast_signed().checked_add(growth)?).ok().map(Self)
     }
 
     /// 1 + (one price against another − 1) × percent, the quotient and the whole cut to sixteen decimals. Nothing where
     /// there is no such quotient.
-    pub fn of_prices(first: Decimal, second: Decimal, percent: Decimal) -> Option<Self> {
-        if first <= Decimal::ZERO {
+    pub fn from_prices(start_price: Decimal, end_price: Decimal, percent: Decimal) -> Option<Self> {
+        if start_price <= Decimal::ZERO {
             return None;
         }
-        let scaled = BigInt::from(second.mantissa()) * power_of_ten(16 + first.scale());
-        let ratio: BigInt = scaled / (BigInt::from(first.mantissa()) * power_of_ten(second.scale()));
-        let growth = i128::try_from(ratio).ok()?.checked_sub(ONE.cast_signed())?;
+        let scaled = BigInt::from(end_price.mantissa()) * power_of_ten(16 + start_price.scale());
+        let ratio: BigInt = scaled / (BigInt::from(start_price.mantissa()) * power_of_ten(end_price.scale()));
+        let growth = i128::try_from(ratio).ok()?.checked_sub(FACTOR_SCALE.cast_signed())?;
         let growth = growth.checked_mul(percent.mantissa())?.div_euclid(10_i128.checked_pow(percent.scale() + 2)?);
-        u128::try_from(ONE.cast_signed().checked_add(growth)?).ok().map(Self)
+        u128::try_from(FACTOR_SCALE.cast_signed().checked_add(growth)?).ok().map(Self)
     }
 
     /// Both multiplied, cut to sixteen decimals.
-    pub fn then(self, next: Self) -> Option<Self> {
-        let (whole, rest) = (self.0 / ONE, self.0 % ONE);
-        let of_rest = rest.checked_mul(next.0)? / ONE;
-        whole.checked_mul(next.0)?.checked_add(of_rest).map(Self)
+    pub fn checked_mul(self, other: Self) -> Option<Self> {
+        let (whole, rest) = (self.0 / FACTOR_SCALE, self.0 % FACTOR_SCALE);
+        let of_rest = rest.checked_mul(other.0)? / FACTOR_SCALE;
+        whole.checked_mul(other.0)?.checked_add(of_rest).map(Self)
     }
 
     /// Half-up to so many decimals, of which there are at most sixteen.
-    pub fn rounded(self, decimals: u32) -> Fixed {
+    pub fn round_half_up(self, decimals: u32) -> FixedDecimal {
         let unit = 10_u128.pow(16 - decimals);
-        Fixed { units: (self.0 + unit / 2) / unit, decimals }
+        FixedDecimal { units: (self.0 + unit / 2) / unit, decimals }
     }
 }
 
-impl fmt::Display for Factor {
+impl fmt::Display for GrowthFactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Fixed { units: self.0, decimals: 16 }.fmt(f)
+        FixedDecimal { units: self.0, decimals: 16 }.fmt(f)
     }
 }
 
 /// A number that is not negative, with so many decimals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fixed {
+pub struct FixedDecimal {
     units: u128,
     decimals: u32,
 }
 
-impl Fixed {
+impl FixedDecimal {
     /// Both multiplied, half-up to so many decimals.
-    pub fn times(self, other: Self, decimals: u32) -> Option<Self> {
+    pub fn checked_mul(self, other: Self, decimals: u32) -> Option<Self> {
         let product = BigInt::from(self.units) * BigInt::from(other.units);
         let dropped = (self.decimals + other.decimals).checked_sub(decimals)?;
-        let units = divided_half_up(&product, dropped);
+        let units = divide_half_up(&product, dropped);
         Some(Self { units: units.try_into().ok()?, decimals })
     }
 
@@ -97,7 +97,7 @@ impl Fixed {
     }
 }
 
-impl fmt::Display for Fixed {
+impl fmt::Display for FixedDecimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one = 10_u128.pow(self.decimals);
         match self.decimals {
@@ -111,9 +111,9 @@ impl fmt::Display for Fixed {
 ///
 /// By logarithm and exponential in sixty decimals, of which at least fifty are right; to half a unit of the last, so that
 /// a power that comes out even is not taken for a little less.
-pub fn spread_factor(spread: Decimal, days: u32) -> Option<Fixed> {
-    const DECIMALS: u32 = 60;
-    let one = power_of_ten(DECIMALS);
+pub fn spread_factor(spread: Decimal, days: u32) -> Option<FixedDecimal> {
+    const WORKING_DECIMALS: u32 = 60;
+    let one = power_of_ten(WORKING_DECIMALS);
     let hundred = BigInt::from(100) * power_of_ten(spread.scale());
     let spread = BigInt::from(spread.mantissa());
     if spread <= -hundred.clone() {
@@ -128,7 +128,7 @@ pub fn spread_factor(spread: Decimal, days: u32) -> Option<Fixed> {
         divisor += 2;
         logarithm += &power / divisor;
     }
-    let exponent = logarithm * 2 * days / BUSINESS_DAYS_A_YEAR;
+    let exponent = logarithm * 2 * days / BUSINESS_DAYS_PER_YEAR;
     // e^y = (e^(y / 2^16))^(2^16): the series of a small number is short.
     let small = &exponent >> 16;
     let (mut term, mut sum, mut number) = (one.clone(), one.clone(), 1);
@@ -140,14 +140,14 @@ pub fn spread_factor(spread: Decimal, days: u32) -> Option<Fixed> {
     for _ in 0..16 {
         sum = &sum * &sum / &one;
     }
-    let even = power_of_ten(DECIMALS - 40);
-    let units = divided_half_up(&(sum + even), DECIMALS - 9);
-    Some(Fixed { units: units.try_into().ok()?, decimals: 9 })
+    let even = power_of_ten(WORKING_DECIMALS - 40);
+    let units = divide_half_up(&(sum + even), WORKING_DECIMALS - 9);
+    Some(FixedDecimal { units: units.try_into().ok()?, decimals: 9 })
 }
 
 /// Of a number that is not negative, without so many of its decimals.
-fn divided_half_up(number: &BigInt, decimals: u32) -> BigInt {
-    let unit = power_of_ten(decimals);
+fn divide_half_up(number: &BigInt, dropped_decimals: u32) -> BigInt {
+    let unit = power_of_ten(dropped_decimals);
     (number * 2 + &unit) / (unit * 2)
 }
 
@@ -159,13 +159,15 @@ fn power_of_ten(exponent: u32) -> BigInt {
 mod tests {
     use super::*;
 
-    fn decimal(text: &str) -> Decimal {
+    fn parse_decimal(text: &str) -> Decimal {
         text.parse().unwrap()
     }
 
     #[test]
-    fn a_rate_becomes_a_factor() {
-        let factor = |rate, percent| Factor::of_rate(decimal(rate), decimal(percent)).map(|factor| factor.to_string());
+    fn a_rate_converts_to_a_growth_factor() {
+        let factor = |rate, percent| {
+            GrowthFactor::from_rate(parse_decimal(rate), parse_decimal(percent)).map(|factor| factor.to_string())
+        };
         assert_eq!(factor("0.053400", "100").as_deref(), Some("1.0005340000000000"));
         assert_eq!(factor("0.053400", "110.5").as_deref(), Some("1.0005900700000000"));
         assert_eq!(factor("-0.23", "100").as_deref(), Some("0.9977000000000000"));
@@ -175,9 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn prices_become_a_factor() {
+    fn two_prices_convert_to_a_growth_factor() {
         let factor = |first, second, percent| {
-            let factor = Factor::of_prices(decimal(first), decimal(second), decimal(percent));
+            let factor = GrowthFactor::from_prices(parse_decimal(first), parse_decimal(second), parse_decimal(percent));
             factor.map(|factor| factor.to_string())
         };
         assert_eq!(factor("4.8413", "5.5805", "100").as_deref(), Some("1.1526862619544337"));
@@ -187,19 +189,22 @@ mod tests {
     }
 
     #[test]
-    fn a_product_is_cut_at_each_step_and_rounded_at_the_end() {
-        let third = Factor(ONE / 3);
-        assert_eq!(third.then(third).unwrap().to_string(), "0.1111111111111110");
-        assert_eq!(Factor(1_123_909_885_000_000_000 / 100).rounded(8).to_string(), "1.12390989");
-        assert_eq!(Factor(11_239_098_849_999_999).rounded(8).to_string(), "1.12390988");
-        let large = Factor(ONE * 10_u128.pow(14));
-        assert_eq!(large.then(Factor(ONE * 3 / 2)).unwrap().to_string(), "150000000000000.0000000000000000");
-        assert_eq!(Factor(u128::MAX).then(Factor(2 * ONE)), None);
+    fn products_truncate_at_each_step_and_round_at_the_end() {
+        let third = GrowthFactor(FACTOR_SCALE / 3);
+        assert_eq!(third.checked_mul(third).unwrap().to_string(), "0.1111111111111110");
+        assert_eq!(GrowthFactor(1_123_909_885_000_000_000 / 100).round_half_up(8).to_string(), "1.12390989");
+        assert_eq!(GrowthFactor(11_239_098_849_999_999).round_half_up(8).to_string(), "1.12390988");
+        let large = GrowthFactor(FACTOR_SCALE * 10_u128.pow(14));
+        assert_eq!(
+            large.checked_mul(GrowthFactor(FACTOR_SCALE * 3 / 2)).unwrap().to_string(),
+            "150000000000000.0000000000000000"
+        );
+        assert_eq!(GrowthFactor(u128::MAX).checked_mul(GrowthFactor(2 * FACTOR_SCALE)), None);
     }
 
     #[test]
-    fn a_spread_is_a_power_of_its_share_of_a_year() {
-        let factor = |spread, days| spread_factor(decimal(spread), days).map(|factor| factor.to_string());
+    fn a_spread_compounds_over_its_share_of_a_year() {
+        let factor = |spread, days| spread_factor(parse_decimal(spread), days).map(|factor| factor.to_string());
         assert_eq!(factor("2.5", 252).as_deref(), Some("1.025000000"));
         assert_eq!(factor("21", 126).as_deref(), Some("1.100000000"));
         assert_eq!(factor("2.5", 1).as_deref(), Some("1.000097991"));
@@ -212,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_multiplied_half_up() {
-        let fixed = |text| Fixed::from_decimal(decimal(text)).unwrap();
-        assert_eq!(fixed("10000").times(fixed("1.12026360"), 2).unwrap().to_string(), "11202.64");
+    fn amounts_are_multiplied_rounding_half_up() {
+        let fixed = |text| FixedDecimal::from_decimal(parse_decimal(text)).unwrap();
+        assert_eq!(fixed("10000").checked_mul(fixed("1.12026360"), 2).unwrap().to_string(), "11202.64");
         assert_eq!(fixed("1.04620000").gain_percent(), "4.620000");
         assert_eq!(fixed("0.99770000").gain_percent(), "-0.230000");
-        assert_eq!(Fixed::from_decimal(decimal("-1")), None);
+        assert_eq!(FixedDecimal::from_decimal(parse_decimal("-1")), None);
     }
 }

@@ -24,14 +24,14 @@ impl Cnpj {
         let cnpj = Self(characters);
         // All zeros passes the sums, but it is what the regulator writes for "none".
         let whole = length == 14 && characters.iter().any(|character| *character != b'0');
-        (whole && cnpj.check_digits() == characters[12..]).then_some(cnpj)
+        (whole && cnpj.compute_check_digits() == characters[12..]).then_some(cnpj)
     }
 
     /// The number with this root and branch (`b"999123450001"`), its check digits computed.
-    pub fn from_root(root_and_branch: [u8; 12]) -> Self {
+    pub fn from_root_and_branch(root_and_branch: [u8; 12]) -> Self {
         let mut characters = [b'0'; 14];
         characters[..12].copy_from_slice(&root_and_branch);
-        let [first, second] = Self(characters).check_digits();
+        let [first, second] = Self(characters).compute_check_digits();
         characters[12] = first;
         characters[13] = second;
         Self(characters)
@@ -42,17 +42,17 @@ impl Cnpj {
         std::str::from_utf8(&self.0).expect("only ASCII is ever stored")
     }
 
-    fn check_digits(self) -> [u8; 2] {
-        let first = check_digit(&self.0[..12]);
+    fn compute_check_digits(self) -> [u8; 2] {
+        let first = compute_check_digit(&self.0[..12]);
         let mut with_first = [0u8; 13];
         with_first[..12].copy_from_slice(&self.0[..12]);
         with_first[12] = first;
-        [first, check_digit(&with_first)]
+        [first, compute_check_digit(&with_first)]
     }
 }
 
 /// Value = ASCII − 48, weights 2…9 from the right and again, modulo 11.
-fn check_digit(characters: &[u8]) -> u8 {
+fn compute_check_digit(characters: &[u8]) -> u8 {
     let weights = (2..=9).cycle();
     let sum: u32 =
         characters.iter().rev().zip(weights).map(|(character, weight)| u32::from(character - 48) * weight).sum();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn valid_numbers_are_read_in_any_spelling() {
+    fn valid_numbers_parse_in_any_format() {
         for text in [
             "12ABC34501DE35",
             "12.abc.345/01de-35",
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_numbers_are_none() {
+    fn invalid_numbers_are_rejected() {
         for text in [
             "LBNXQOB5000163",
             "33000167000102",
@@ -113,6 +113,6 @@ mod tests {
 
     #[test]
     fn check_digits_are_computed() {
-        assert_eq!(Cnpj::from_root(*b"330001670001").as_str(), "33000167000101");
+        assert_eq!(Cnpj::from_root_and_branch(*b"330001670001").as_str(), "33000167000101");
     }
 }

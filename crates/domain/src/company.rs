@@ -32,25 +32,25 @@ pub struct Company {
     pub state: String,
     pub auditor: String,
     /// False for an issuer that only filings name.
-    pub registered: bool,
+    pub is_registered: bool,
 }
 
 /// A CVM code as people write it: digits, with or without leading zeros.
-pub fn parse_id(text: &str) -> Option<CompanyId> {
+pub fn parse_company_id(text: &str) -> Option<CompanyId> {
     let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().filter(|id| *id > 0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse_id;
+    use super::parse_company_id;
 
     #[test]
-    fn codes_are_read_with_and_without_zeros() {
-        assert_eq!(parse_id("9512"), Some(9512));
-        assert_eq!(parse_id("009512"), Some(9512));
+    fn company_ids_parse_with_and_without_leading_zeros() {
+        assert_eq!(parse_company_id("9512"), Some(9512));
+        assert_eq!(parse_company_id("009512"), Some(9512));
         for text in ["", "0", "-1", "+1", "1a", "9999999999"] {
-            assert_eq!(parse_id(text), None, "{text}");
+            assert_eq!(parse_company_id(text), None, "{text}");
         }
     }
 }

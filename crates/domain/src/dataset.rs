@@ -2,8 +2,8 @@
 
 use chrono::{Days, NaiveDate};
 
-use crate::lang::Text;
-use crate::series::{Frequency, SERIES, Series};
+use crate::lang::LocalizedText;
+use crate::series::{Frequency, PUBLISHED_SERIES, Series};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dataset {
@@ -15,12 +15,12 @@ pub enum Dataset {
 
 /// Whether a dataset came from its publisher or was made up for a demonstration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum DataOrigin {
     Real,
     Synthetic,
 }
 
-impl Origin {
+impl DataOrigin {
     pub const fn id(self) -> &'static str {
         match self {
             Self::Real => "real",
@@ -35,7 +35,7 @@ impl Origin {
 
 impl Dataset {
     pub fn all() -> impl Iterator<Item = Self> {
-        SERIES.iter().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
+        PUBLISHED_SERIES.iter().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
     }
 
     /// As stored, notified and shown.
@@ -52,16 +52,18 @@ impl Dataset {
         Self::all().find(|dataset| dataset.id() == id)
     }
 
-    pub const fn name(self) -> Text {
+    pub const fn name(self) -> LocalizedText {
         match self {
             Self::Series(series) => series.name,
-            Self::Fx => Text::new("PTAX exchange rates, closing bulletin", "Câmbio PTAX, boletim de fechamento"),
-            Self::Companies => Text::new("Registry of companies", "Cadastro de companhias"),
-            Self::Filings => Text::new("Filings of companies", "Documentos das companhias"),
+            Self::Fx => {
+                LocalizedText::new("PTAX exchange rates, closing bulletin", "Câmbio PTAX, boletim de fechamento")
+            }
+            Self::Companies => LocalizedText::new("Registry of companies", "Cadastro de companhias"),
+            Self::Filings => LocalizedText::new("Filings of companies", "Documentos das companhias"),
         }
     }
 
-    pub const fn source(self) -> &'static str {
+    pub const fn source_name(self) -> &'static str {
         match self {
             Self::Series(_) => "BCB SGS",
             Self::Fx => "BCB PTAX",
@@ -70,7 +72,7 @@ impl Dataset {
     }
 
     /// Under which its publisher gives it away.
-    pub const fn licence(self) -> &'static str {
+    pub const fn license(self) -> &'static str {
         "ODbL-1.0"
     }
 
@@ -100,19 +102,19 @@ impl Dataset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dates::parse_day;
+    use crate::dates::parse_date;
     use crate::series;
 
     #[test]
-    fn ids_lead_back_to_datasets() {
+    fn dataset_ids_round_trip() {
         for dataset in Dataset::all() {
             assert_eq!(Dataset::from_id(dataset.id()), Some(dataset));
         }
     }
 
     #[test]
-    fn what_follows_is_expected_by_each_ones_rhythm() {
-        let day = |text| parse_day(text).unwrap();
+    fn the_next_expected_date_follows_the_frequency() {
+        let day = |text| parse_date(text).unwrap();
         let dataset = |id| Dataset::from_id(id).unwrap();
         assert_eq!(dataset("selic").next_expected_on(day("2026-11-13")), day("2026-11-14"));
         assert_eq!(dataset("cdi").next_expected_on(day("2026-11-13")), day("2026-11-16"));
@@ -121,10 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn staleness_follows_each_ones_rhythm() {
-        let day = |text| parse_day(text).unwrap();
-        let (selic, ipca) =
-            (Dataset::Series(series::by_id("selic").unwrap()), Dataset::Series(series::by_id("ipca").unwrap()));
+    fn staleness_follows_the_frequency() {
+        let day = |text| parse_date(text).unwrap();
+        let (selic, ipca) = (
+            Dataset::Series(series::find_series("selic").unwrap()),
+            Dataset::Series(series::find_series("ipca").unwrap()),
+        );
         assert!(!selic.is_stale(day("2026-11-09"), day("2026-11-13")));
         assert!(selic.is_stale(day("2026-11-06"), day("2026-11-13")));
         assert!(!ipca.is_stale(day("2026-10-01"), day("2026-12-15")));

@@ -7,8 +7,8 @@ use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, Offset,
 use chrono_tz::America::Sao_Paulo;
 
 /// The first and the last day that a parameter may name.
-pub const FIRST_DAY: NaiveDate = NaiveDate::from_ymd_opt(1900, 1, 1).expect("a day of the calendar");
-pub const LAST_DAY: NaiveDate = NaiveDate::from_ymd_opt(2199, 12, 31).expect("a day of the calendar");
+pub const MIN_DATE: NaiveDate = NaiveDate::from_ymd_opt(1900, 1, 1).expect("a day of the calendar");
+pub const MAX_DATE: NaiveDate = NaiveDate::from_ymd_opt(2199, 12, 31).expect("a day of the calendar");
 
 /// Days from `from` to `to`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,16 +18,16 @@ pub struct DateRange {
 }
 
 impl DateRange {
-    pub const ALL: Self = Self { from: FIRST_DAY, to: LAST_DAY };
+    pub const ALL: Self = Self { from: MIN_DATE, to: MAX_DATE };
 
     /// The same range without what lies after `today`: no date after today is ever served.
-    pub fn until(self, today: NaiveDate) -> Self {
-        Self { from: self.from, to: self.to.min(today) }
+    pub fn capped_at(self, end: NaiveDate) -> Self {
+        Self { from: self.from, to: self.to.min(end) }
     }
 }
 
 /// `YYYY-MM-DD` and nothing else, within the days that a parameter may name.
-pub fn parse_day(text: &str) -> Option<NaiveDate> {
+pub fn parse_date(text: &str) -> Option<NaiveDate> {
     let bytes = text.as_bytes();
     let shaped = bytes.len() == 10
         && bytes.iter().enumerate().all(|(at, byte)| match at {
@@ -38,21 +38,21 @@ pub fn parse_day(text: &str) -> Option<NaiveDate> {
         return None;
     }
     let day = NaiveDate::from_ymd_opt(text[0..4].parse().ok()?, text[5..7].parse().ok()?, text[8..10].parse().ok()?)?;
-    (FIRST_DAY..=LAST_DAY).contains(&day).then_some(day)
+    (MIN_DATE..=MAX_DATE).contains(&day).then_some(day)
 }
 
 /// The day in São Paulo at this instant.
-pub fn sao_paulo_day(now: DateTime<Utc>) -> NaiveDate {
+pub fn sao_paulo_date(now: DateTime<Utc>) -> NaiveDate {
     now.with_timezone(&Sao_Paulo).date_naive()
 }
 
 /// What the clocks of São Paulo show at this instant.
-pub fn sao_paulo_time(at: DateTime<Utc>) -> NaiveDateTime {
+pub fn sao_paulo_datetime(at: DateTime<Utc>) -> NaiveDateTime {
     at.with_timezone(&Sao_Paulo).naive_local()
 }
 
 /// The first instant after a day in São Paulo.
-pub fn sao_paulo_end(day: NaiveDate) -> DateTime<Utc> {
+pub fn sao_paulo_day_end(day: NaiveDate) -> DateTime<Utc> {
     let next = day.succ_opt().unwrap_or(day);
     let offset = chrono::TimeDelta::seconds(sao_paulo_offset_seconds(next).into());
     next.and_time(chrono::NaiveTime::MIN).and_utc() - offset
@@ -87,7 +87,7 @@ pub fn month_end(day: NaiveDate) -> NaiveDate {
 }
 
 /// What a `Retry-After` asks for: seconds, or a date.
-pub fn retry_after(text: &str, now: DateTime<Utc>) -> Option<Duration> {
+pub fn parse_retry_after(text: &str, now: DateTime<Utc>) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse() {
         return Some(Duration::from_secs(seconds));
     }
@@ -100,17 +100,17 @@ mod tests {
     use super::*;
 
     fn day(text: &str) -> NaiveDate {
-        parse_day(text).unwrap()
+        parse_date(text).unwrap()
     }
 
     #[test]
-    fn a_day_begins_with_sao_paulos_offset() {
+    fn midnight_is_written_with_sao_paulos_offset() {
         assert_eq!(SaoPauloMidnight("2026-02-11".parse().unwrap()).to_string(), "2026-02-11T00:00:00-03:00");
         assert_eq!(SaoPauloMidnight("2018-12-11".parse().unwrap()).to_string(), "2018-12-11T00:00:00-02:00");
     }
 
     #[test]
-    fn only_iso_days_within_bounds_are_days() {
+    fn only_iso_dates_within_bounds_are_parsed() {
         for text in [
             "2024-13-01",
             "2024-02-30",
@@ -122,21 +122,21 @@ mod tests {
             "",
             "2024-01-01 ",
         ] {
-            assert_eq!(parse_day(text), None, "{text:?}");
+            assert_eq!(parse_date(text), None, "{text:?}");
         }
-        assert_eq!(parse_day("2024-02-29").map(|day| day.to_string()).as_deref(), Some("2024-02-29"));
+        assert_eq!(parse_date("2024-02-29").map(|day| day.to_string()).as_deref(), Some("2024-02-29"));
     }
 
     #[test]
-    fn the_day_is_sao_paulos() {
+    fn the_date_follows_sao_paulo_time() {
         let late = DateTime::parse_from_rfc3339("2026-11-15T02:59:59Z").unwrap().to_utc();
-        assert_eq!(sao_paulo_day(late), day("2026-11-14"));
+        assert_eq!(sao_paulo_date(late), day("2026-11-14"));
     }
 
     #[test]
     fn a_day_ends_at_midnight_in_sao_paulo() {
-        assert_eq!(sao_paulo_end(day("2026-11-13")).to_rfc3339(), "2026-11-14T03:00:00+00:00");
-        assert_eq!(sao_paulo_day(sao_paulo_end(day("2026-11-13"))), day("2026-11-14"));
+        assert_eq!(sao_paulo_day_end(day("2026-11-13")).to_rfc3339(), "2026-11-14T03:00:00+00:00");
+        assert_eq!(sao_paulo_date(sao_paulo_day_end(day("2026-11-13"))), day("2026-11-14"));
     }
 
     #[test]
@@ -146,17 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn months_end() {
+    fn month_end_is_the_last_day_of_the_month() {
         assert_eq!(month_end(day("2024-02-01")), day("2024-02-29"));
         assert_eq!(month_end(day("2026-12-01")), day("2026-12-31"));
     }
 
     #[test]
-    fn a_wait_is_read_in_seconds_and_as_a_date() {
+    fn retry_after_parses_seconds_and_dates() {
         let now = DateTime::parse_from_rfc3339("2026-11-13T18:00:00Z").unwrap().to_utc();
-        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("Fri, 13 Nov 2026 18:00:09 GMT", now), Some(Duration::from_secs(9)));
-        assert_eq!(retry_after("Fri, 13 Nov 2026 17:00:00 GMT", now), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", now), None);
+        assert_eq!(parse_retry_after("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(parse_retry_after("Fri, 13 Nov 2026 18:00:09 GMT", now), Some(Duration::from_secs(9)));
+        assert_eq!(parse_retry_after("Fri, 13 Nov 2026 17:00:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(parse_retry_after("soon", now), None);
     }
 }

@@ -4,7 +4,7 @@ use rust_decimal::{Decimal, RoundingStrategy};
 
 /// A decimal exactly as written, trailing zeros included; `None` for anything else or for more than 28
 /// significant digits. No exponent, no plus sign, no thousands.
-pub fn parse_exact(text: &str) -> Option<Decimal> {
+pub fn parse_exact_decimal(text: &str) -> Option<Decimal> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -19,7 +19,7 @@ pub fn parse_exact(text: &str) -> Option<Decimal> {
 }
 
 /// `numerator / denominator`, half-even to eight decimals, as derived exchange rates are stated.
-pub fn ratio_8(numerator: Decimal, denominator: Decimal) -> Option<Decimal> {
+pub fn divide_to_8_decimals(numerator: Decimal, denominator: Decimal) -> Option<Decimal> {
     let quotient = numerator.checked_div(denominator)?;
     let mut rounded = quotient.round_dp_with_strategy(8, RoundingStrategy::MidpointNearestEven);
     rounded.rescale(8);
@@ -27,7 +27,7 @@ pub fn ratio_8(numerator: Decimal, denominator: Decimal) -> Option<Decimal> {
 }
 
 /// Percentages one after the other, in percent with two decimals; nothing where they grow beyond all numbers.
-pub fn compounded(mut rates: impl Iterator<Item = Decimal>) -> Option<Decimal> {
+pub fn compound_rates(mut rates: impl Iterator<Item = Decimal>) -> Option<Decimal> {
     let product = rates.try_fold(Decimal::ONE, |product, rate| {
         let factor = Decimal::ONE.checked_add(rate.checked_div(Decimal::ONE_HUNDRED)?)?;
         // More digits than these change nothing in the second decimal, and would not fit.
@@ -39,8 +39,8 @@ pub fn compounded(mut rates: impl Iterator<Item = Decimal>) -> Option<Decimal> {
 }
 
 /// The rate of a year that a daily rate compounds to over its 252 business days, as the central bank states it.
-pub fn annualised(daily: Decimal) -> Option<Decimal> {
-    compounded(std::iter::repeat_n(daily, 252))
+pub fn annualize_daily_rate(daily: Decimal) -> Option<Decimal> {
+    compound_rates(std::iter::repeat_n(daily, 252))
 }
 
 #[cfg(test)]
@@ -49,15 +49,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn text_that_is_no_plain_decimal_is_refused() {
+    fn only_plain_decimals_are_parsed() {
         for text in ["", "-", ".", "1.", ".5", "+1", "1e3", "1,5", "NaN", " 1", "12345678901234567890123456789"] {
-            assert_eq!(parse_exact(text), None, "{text:?}");
+            assert_eq!(parse_exact_decimal(text), None, "{text:?}");
         }
     }
 
     #[test]
     fn daily_rates_compound_to_the_published_annual_ones() {
-        let annual = |daily: &str| annualised(daily.parse().unwrap()).unwrap().to_string();
+        let annual = |daily: &str| annualize_daily_rate(daily.parse().unwrap()).unwrap().to_string();
         let published = [("0.050788", "13.65"), ("0.052531", "14.15"), ("0.053400", "14.40"), ("0.055131", "14.90")];
         for (daily, expected) in published {
             assert_eq!(annual(daily), expected);
@@ -69,15 +69,15 @@ mod tests {
     #[test]
     fn derived_rates_are_rounded_half_even() {
         let one = Decimal::ONE;
-        assert_eq!(ratio_8(one, "5.5".parse().unwrap()).unwrap().to_string(), "0.18181818");
-        assert_eq!(ratio_8(one, Decimal::ZERO), None);
+        assert_eq!(divide_to_8_decimals(one, "5.5".parse().unwrap()).unwrap().to_string(), "0.18181818");
+        assert_eq!(divide_to_8_decimals(one, Decimal::ZERO), None);
     }
 
     proptest! {
         #[test]
         fn every_decimal_keeps_its_characters(mantissa in -9_999_999_999_999_999_999_999_999_999i128..=9_999_999_999_999_999_999_999_999_999i128, scale in 0u32..=12) {
             let text = Decimal::from_i128_with_scale(mantissa, scale).to_string();
-            if let Some(parsed) = parse_exact(&text) {
+            if let Some(parsed) = parse_exact_decimal(&text) {
                 prop_assert_eq!(parsed.to_string(), text);
             } else {
                 prop_assert!(false, "{} was refused", text);

@@ -1,15 +1,15 @@
 //! E-mail addresses, by their syntax alone: nothing is sent to find out.
 
 /// The longest address that SMTP can carry.
-const LONGEST: usize = 254;
+const MAX_EMAIL_LENGTH: usize = 254;
 
 /// Whether this is an address as people write them: dot-atom, `@`, and a domain of at least two labels.
-pub fn is_address(text: &str) -> bool {
+pub fn is_valid_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
-    text.len() <= LONGEST && is_local_part(local) && is_domain(domain)
+    text.len() <= MAX_EMAIL_LENGTH && is_valid_local_part(local) && is_valid_domain(domain)
 }
 
-fn is_local_part(local: &str) -> bool {
+fn is_valid_local_part(local: &str) -> bool {
     let atom = |part: &str| {
         !part.is_empty()
             && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+/=?^_`{|}~-".contains(&byte))
@@ -17,7 +17,7 @@ fn is_local_part(local: &str) -> bool {
     local.len() <= 64 && local.split('.').all(atom)
 }
 
-fn is_domain(domain: &str) -> bool {
+fn is_valid_domain(domain: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -30,13 +30,13 @@ fn is_domain(domain: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_address;
+    use super::is_valid_email;
 
     #[test]
-    fn addresses_are_told_from_the_rest() {
+    fn only_valid_emails_are_accepted() {
         let longest = format!("{}@{}.{}.{}.com", "a".repeat(64), "b".repeat(63), "c".repeat(63), "d".repeat(57));
         for text in ["ana@example.com", "a.b+c@sub.example.com.br", longest.as_str()] {
-            assert!(is_address(text), "{text}");
+            assert!(is_valid_email(text), "{text}");
         }
         let longer = format!("{}@{}.{}.{}.com", "a".repeat(64), "b".repeat(63), "c".repeat(63), "d".repeat(58));
         for text in [
@@ -55,7 +55,7 @@ mod tests {
             "a@b@example.com",
             longer.as_str(),
         ] {
-            assert!(!is_address(text), "{text:?}");
+            assert!(!is_valid_email(text), "{text:?}");
         }
     }
 }

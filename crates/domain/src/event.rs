@@ -1,6 +1,6 @@
 //! What there is to tell of: the kinds of events.
 
-use crate::webhook::Filter;
+use crate::webhook::FilterField;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
@@ -12,7 +12,7 @@ pub enum EventKind {
 }
 
 /// What a webhook is sent when its owner asks to try it; never published.
-pub const WEBHOOK_TEST: &str = "webhook.test";
+pub const WEBHOOK_TEST_EVENT: &str = "webhook.test";
 
 impl EventKind {
     pub const ALL: [Self; 5] =
@@ -34,13 +34,13 @@ impl EventKind {
     }
 
     /// Whether events of this kind have what this filter looks at.
-    pub const fn has(self, filter: Filter) -> bool {
+    pub const fn supports_filter(self, field: FilterField) -> bool {
         match self {
-            Self::FilingPublished => matches!(filter, Filter::Companies | Filter::Categories),
-            Self::CompanyUpdated => matches!(filter, Filter::Companies),
-            Self::RatePublished => matches!(filter, Filter::Series),
-            Self::FxPublished => matches!(filter, Filter::Pairs),
-            Self::SeriesRevised => matches!(filter, Filter::Series | Filter::Pairs),
+            Self::FilingPublished => matches!(field, FilterField::Companies | FilterField::Categories),
+            Self::CompanyUpdated => matches!(field, FilterField::Companies),
+            Self::RatePublished => matches!(field, FilterField::Series),
+            Self::FxPublished => matches!(field, FilterField::Pairs),
+            Self::SeriesRevised => matches!(field, FilterField::Series | FilterField::Pairs),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::CompanyId;
 
 /// The regulator's set that a filing comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FilingSet {
+pub enum CvmDataset {
     Ipe,
     Dfp,
     Itr,
@@ -14,7 +14,7 @@ pub enum FilingSet {
     Fca,
 }
 
-impl FilingSet {
+impl CvmDataset {
     pub const ALL: [Self; 5] = [Self::Ipe, Self::Dfp, Self::Itr, Self::Fre, Self::Fca];
 
     pub const fn id(self) -> &'static str {
@@ -32,7 +32,7 @@ impl FilingSet {
     }
 
     /// The publisher and its set.
-    pub const fn source(self) -> &'static str {
+    pub const fn source_name(self) -> &'static str {
         match self {
             Self::Ipe => "CVM IPE",
             Self::Dfp => "CVM DFP",
@@ -46,7 +46,7 @@ impl FilingSet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filing {
     pub id: String,
-    pub set: FilingSet,
+    pub cvm_dataset: CvmDataset,
     pub company_id: CompanyId,
     /// As the filing states it.
     pub company_name: String,

@@ -5,10 +5,10 @@ use std::fmt;
 use chrono::NaiveDate;
 
 use crate::Decimal;
-use crate::decimal::ratio_8;
+use crate::decimal::divide_to_8_decimals;
 
 /// The first day of the real. What was quoted before is stored in the currency of its day and never served as BRL.
-pub const REAL_SINCE: NaiveDate = NaiveDate::from_ymd_opt(1994, 7, 1).expect("a day of the calendar");
+pub const BRL_START_DATE: NaiveDate = NaiveDate::from_ymd_opt(1994, 7, 1).expect("a day of the calendar");
 
 /// The ten currencies that PTAX quotes. Each rate is reais per one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ impl Currency {
 
 /// A pair that we can quote: published, its inverse, or a cross of two published ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pair {
+pub enum CurrencyPair {
     /// `USD/BRL`: as published.
     Published(Currency),
     /// `BRL/USD`.
@@ -67,7 +67,7 @@ pub struct Quote {
     pub sell: Decimal,
 }
 
-impl Pair {
+impl CurrencyPair {
     pub const DEFAULT: Self = Self::Published(Currency::Usd);
 
     /// `USD/BRL`, `USD-BRL`, `USDBRL`, in any case.
@@ -103,26 +103,28 @@ impl Pair {
     }
 
     /// The rate of this pair from the published rates of its legs on one day.
-    pub fn quote(self, first: Quote, second: Option<Quote>) -> Option<Quote> {
-        match (self, second) {
-            (Self::Published(_), _) => Some(first),
-            (Self::Inverse(_), _) => {
-                Some(Quote { buy: ratio_8(Decimal::ONE, first.sell)?, sell: ratio_8(Decimal::ONE, first.buy)? })
-            }
-            (Self::Cross(..), Some(second)) => {
-                Some(Quote { buy: ratio_8(first.buy, second.sell)?, sell: ratio_8(first.sell, second.buy)? })
-            }
+    pub fn derive_quote(self, first_leg: Quote, second_leg: Option<Quote>) -> Option<Quote> {
+        match (self, second_leg) {
+            (Self::Published(_), _) => Some(first_leg),
+            (Self::Inverse(_), _) => Some(Quote {
+                buy: divide_to_8_decimals(Decimal::ONE, first_leg.sell)?,
+                sell: divide_to_8_decimals(Decimal::ONE, first_leg.buy)?,
+            }),
+            (Self::Cross(..), Some(second)) => Some(Quote {
+                buy: divide_to_8_decimals(first_leg.buy, second.sell)?,
+                sell: divide_to_8_decimals(first_leg.sell, second.buy)?,
+            }),
             (Self::Cross(..), None) => None,
         }
     }
 
     /// `AUD/BRL, CAD/BRL, …`: what a refused pair is answered with.
-    pub fn published_list() -> String {
+    pub fn published_pair_names() -> String {
         Currency::ALL.map(|currency| Self::Published(currency).to_string()).join(", ")
     }
 }
 
-impl fmt::Display for Pair {
+impl fmt::Display for CurrencyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Published(base) => write!(f, "{}/BRL", base.code()),
@@ -137,24 +139,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_read_in_every_spelling() {
+    fn pairs_parse_in_every_format() {
         for text in ["EUR/BRL", "EUR-BRL", "EURBRL", "eurbrl", "Eur/Brl"] {
-            assert_eq!(Pair::parse(text), Some(Pair::Published(Currency::Eur)), "{text}");
+            assert_eq!(CurrencyPair::parse(text), Some(CurrencyPair::Published(Currency::Eur)), "{text}");
         }
-        assert_eq!(Pair::parse("brl-usd"), Some(Pair::Inverse(Currency::Usd)));
-        assert_eq!(Pair::parse("EUR/USD"), Some(Pair::Cross(Currency::Eur, Currency::Usd)));
+        assert_eq!(CurrencyPair::parse("brl-usd"), Some(CurrencyPair::Inverse(Currency::Usd)));
+        assert_eq!(CurrencyPair::parse("EUR/USD"), Some(CurrencyPair::Cross(Currency::Eur, Currency::Usd)));
         for text in ["", "XXX/BRL", "nonsense", "BRL/BRL", "USD/USD", "USD_BRL", "ÉURBRL", "USD/BRLX"] {
-            assert_eq!(Pair::parse(text), None, "{text}");
+            assert_eq!(CurrencyPair::parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn derived_quotes_take_the_worse_side() {
+    fn derived_quotes_use_the_less_favorable_side() {
         let quote = |buy: &str, sell: &str| Quote { buy: buy.parse().unwrap(), sell: sell.parse().unwrap() };
         let (usd, eur) = (quote("5.4000", "5.5000"), quote("6.0000", "6.1000"));
-        let inverse = Pair::Inverse(Currency::Usd).quote(usd, None).unwrap();
+        let inverse = CurrencyPair::Inverse(Currency::Usd).derive_quote(usd, None).unwrap();
         assert_eq!((inverse.buy.to_string(), inverse.sell.to_string()), ("0.18181818".into(), "0.18518519".into()));
-        let cross = Pair::Cross(Currency::Eur, Currency::Usd).quote(eur, Some(usd)).unwrap();
+        let cross = CurrencyPair::Cross(Currency::Eur, Currency::Usd).derive_quote(eur, Some(usd)).unwrap();
         assert_eq!((cross.buy.to_string(), cross.sell.to_string()), ("1.09090909".into(), "1.12962963".into()));
     }
 }

@@ -10,12 +10,12 @@ pub enum Lang {
 
 /// A text in both languages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Text {
+pub struct LocalizedText {
     pub en: &'static str,
     pub pt: &'static str,
 }
 
-impl Text {
+impl LocalizedText {
     pub const fn new(en: &'static str, pt: &'static str) -> Self {
         Self { en, pt }
     }
@@ -35,7 +35,7 @@ impl Lang {
         for range in header.split(',').take(20) {
             let mut parts = range.split(';');
             let tag = parts.next().unwrap_or("").trim().to_ascii_lowercase();
-            let weight = parts.find_map(|part| part.trim().strip_prefix("q=")).map_or(1000, thousandths);
+            let weight = parts.find_map(|part| part.trim().strip_prefix("q=")).map_or(1000, parse_quality_thousandths);
             let primary = tag.split('-').next().unwrap_or("");
             let lang = match primary {
                 "pt" => Lang::Pt,
@@ -51,8 +51,8 @@ impl Lang {
 }
 
 /// `0.85` → 850. What is no weight counts as none.
-fn thousandths(weight: &str) -> u32 {
-    let (whole, fraction) = weight.trim().split_once('.').unwrap_or((weight.trim(), ""));
+fn parse_quality_thousandths(text: &str) -> u32 {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(3);
     let mut value = whole.parse::<u32>().map_or(0, |whole| whole.min(1));
     for digit in digits {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_highest_weight_wins() {
+    fn accept_language_picks_the_highest_weight() {
         let cases = [
             ("", Lang::En),
             ("pt-BR,pt;q=0.9,en;q=0.5", Lang::Pt),

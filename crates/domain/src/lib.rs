@@ -5,7 +5,6 @@
 #![deny(clippy::float_arithmetic)]
 
 pub mod accumulation;
-pub mod address;
 pub mod calendar;
 pub mod clock;
 pub mod cnpj;
@@ -17,6 +16,7 @@ pub mod email;
 pub mod event;
 pub mod filing;
 pub mod fx;
+pub mod ip_address;
 pub mod key;
 pub mod lang;
 pub mod plan;
@@ -28,17 +28,17 @@ pub mod text;
 pub mod usage;
 pub mod webhook;
 
-pub use address::AddressBucket;
 pub use calendar::Calendar;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cnpj::Cnpj;
 pub use company::{Company, CompanyId};
-pub use dataset::{Dataset, Origin};
+pub use dataset::{DataOrigin, Dataset};
 pub use dates::DateRange;
-pub use filing::{Filing, FilingSet};
-pub use fx::{Currency, Pair, Quote};
+pub use filing::{CvmDataset, Filing};
+pub use fx::{Currency, CurrencyPair, Quote};
+pub use ip_address::AddressBucket;
 pub use key::{ApiKey, KeyActor, KeyChange, KeyId};
-pub use lang::{Lang, Text};
+pub use lang::{Lang, LocalizedText};
 pub use plan::Plan;
 pub use problem::Problem;
 pub use rust_decimal::Decimal;

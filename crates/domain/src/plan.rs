@@ -31,7 +31,7 @@ impl Plan {
     }
 
     /// US dollars a month.
-    pub const fn price_usd(self) -> u32 {
+    pub const fn monthly_price_usd(self) -> u32 {
         match self {
             Self::Free => 0,
             Self::Bronze => 29,
@@ -41,7 +41,7 @@ impl Plan {
     }
 
     /// Requests admitted in any minute, unless the operator's settings say otherwise.
-    pub const fn default_limit(self) -> u32 {
+    pub const fn default_requests_per_minute(self) -> u32 {
         match self {
             Self::Free => 30,
             Self::Bronze => 100,
@@ -62,28 +62,28 @@ impl Plan {
 
 /// What this installation offers, as its operator configured it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Offer {
-    pub limits: Limits,
+pub struct PlanConfig {
+    pub limits: PlanLimits,
     /// Whether there is somebody whom the highest plan may ask first.
     pub priority_support: bool,
 }
 
 /// How many requests each plan may make in one window, as configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct PlanLimits {
     pub window_seconds: u32,
-    pub by_rank: [u32; 4],
+    pub requests_by_plan: [u32; 4],
 }
 
-impl Limits {
-    pub fn of(&self, plan: Plan) -> u32 {
-        self.by_rank[plan.rank()]
+impl PlanLimits {
+    pub fn for_plan(&self, plan: Plan) -> u32 {
+        self.requests_by_plan[plan.rank()]
     }
 }
 
-impl Default for Limits {
+impl Default for PlanLimits {
     fn default() -> Self {
-        Self { window_seconds: 60, by_rank: Plan::ALL.map(Plan::default_limit) }
+        Self { window_seconds: 60, requests_by_plan: Plan::ALL.map(Plan::default_requests_per_minute) }
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_lead_back_to_plans_in_order_of_rank() {
+    fn plan_ids_round_trip_in_rank_order() {
         for (rank, plan) in Plan::ALL.into_iter().enumerate() {
             assert_eq!(Plan::from_id(plan.id()), Some(plan));
             assert_eq!(plan.rank(), rank);

@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, NaiveDate, Utc};
 
-use crate::dates::sao_paulo_day;
+use crate::dates::sao_paulo_date;
 
 /// How it is known that something could be known on a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,17 +29,17 @@ impl Certainty {
 /// Of the versions of one thing, oldest first, each with when we learned of it, the one that could be known on a day.
 /// `published_on` is the day on which the first was published by rule, if it is history: known to us no later than when
 /// all history was there.
-pub fn known_on_day<V>(
+pub fn version_known_on<V>(
     versions: &[V],
     known_at: impl Fn(&V) -> DateTime<Utc>,
     published_on: NaiveDate,
-    filled_at: Option<DateTime<Utc>>,
+    backfilled_at: Option<DateTime<Utc>>,
     day: NaiveDate,
 ) -> Option<(&V, Certainty)> {
     let mut known = None;
     for (at, version) in versions.iter().enumerate() {
-        let seen_on = sao_paulo_day(known_at(version));
-        let is_history = at == 0 && filled_at.is_none_or(|filled_at| known_at(version) <= filled_at);
+        let seen_on = sao_paulo_date(known_at(version));
+        let is_history = at == 0 && backfilled_at.is_none_or(|filled_at| known_at(version) <= filled_at);
         let (since, certainty) = if is_history && published_on < seen_on {
             (published_on, Certainty::Estimated)
         } else {
@@ -57,12 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn history_is_known_by_rule_and_what_we_saw_appear_since_then() {
+    fn backfilled_versions_date_from_publication_and_later_ones_from_observation() {
         let instant = |day: &str| -> DateTime<Utc> { format!("{day}T15:00:00Z").parse().unwrap() };
         let day = |day: &str| -> NaiveDate { day.parse().unwrap() };
         let versions = [instant("2026-11-10"), instant("2026-11-20")];
         let known = |published_on: &str, filled_at: Option<&str>, on: &str| {
-            let found = known_on_day(&versions, |at| *at, day(published_on), filled_at.map(instant), day(on));
+            let found = version_known_on(&versions, |at| *at, day(published_on), filled_at.map(instant), day(on));
             found.map(|(version, certainty)| (*version == versions[1], certainty))
         };
         let filled = Some("2026-11-12");

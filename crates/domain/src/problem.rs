@@ -2,13 +2,13 @@
 //!
 //! A message says what to do next. What went wrong inside is for the log, never for the body.
 
-use crate::lang::{Lang, Text};
+use crate::lang::{Lang, LocalizedText};
 use crate::plan::Plan;
-use crate::webhook::MOST_WEBHOOKS;
+use crate::webhook::MAX_WEBHOOKS_PER_KEY;
 
 /// The closed list of `error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Code {
+pub enum ErrorCode {
     BadRequest,
     Unauthorized,
     InvalidApiKey,
@@ -23,7 +23,7 @@ pub enum Code {
     Overloaded,
 }
 
-impl Code {
+impl ErrorCode {
     pub const ALL: [Self; 12] = [
         Self::BadRequest,
         Self::Unauthorized,
@@ -40,7 +40,7 @@ impl Code {
     ];
 
     /// Its `error`, its status, and when it is given, as the documents say it.
-    const fn entry(self) -> (&'static str, u16, &'static str) {
+    const fn definition(self) -> (&'static str, u16, &'static str) {
         match self {
             Self::BadRequest => (
                 "bad_request",
@@ -76,15 +76,15 @@ impl Code {
     }
 
     pub const fn id(self) -> &'static str {
-        self.entry().0
+        self.definition().0
     }
 
     pub const fn status(self) -> u16 {
-        self.entry().1
+        self.definition().1
     }
 
-    pub const fn when(self) -> &'static str {
-        self.entry().2
+    pub const fn description(self) -> &'static str {
+        self.definition().2
     }
 }
 
@@ -93,27 +93,27 @@ pub enum Problem {
     /// A query parameter that cannot be read; `must` goes on after its name: "must be …".
     BadParameter {
         name: &'static str,
-        must: Text,
+        requirement: LocalizedText,
     },
     /// A field of the body that cannot be taken; `must` as above.
     BadField {
         name: &'static str,
-        must: Text,
+        requirement: LocalizedText,
     },
     /// A body that is no JSON object, or too long, or of another type.
-    BadBody(Text),
+    BadBody(LocalizedText),
     /// An exchange-rate pair that we do not carry, with those that we do.
     UnknownPair {
-        published: String,
+        published_pairs: String,
     },
-    AddressTooLong,
-    TwoKeys,
+    UrlTooLong,
+    ConflictingKeys,
     KeyRequired,
     InvalidKey,
     UpgradeRequired {
         current: Plan,
         required: Plan,
-        with_key: bool,
+        has_key: bool,
     },
     NoSuchPath,
     NoSuchCompany,
@@ -126,19 +126,19 @@ pub enum Problem {
     /// Nothing is sent to a webhook that is paused or disabled.
     WebhookNotActive,
     /// A part of a file that lies behind its end.
-    NoSuchRange {
-        bytes: u64,
+    RangeNotSatisfiable {
+        file_size: u64,
     },
     /// Nothing is as old as the day asked for; when the first is.
-    NothingUntil {
-        first: String,
+    NoValueOnOrBefore {
+        first_date: String,
     },
     MethodNotAllowed,
     CursorExpired,
     RateLimited {
         retry_after_seconds: u64,
     },
-    TooManyPages {
+    TooManyPageViews {
         retry_after_seconds: u64,
     },
     TooManyRegistrations {
@@ -148,29 +148,29 @@ pub enum Problem {
         retry_after_seconds: u64,
     },
     Internal,
-    NeverLoaded {
+    DatasetNotLoaded {
         dataset: &'static str,
     },
-    DependencyAway,
+    DependencyUnavailable,
     /// Shed: more is under way than would be answered in good time.
     Overloaded,
 }
 
 impl Problem {
-    pub const fn code(&self) -> Code {
+    pub const fn code(&self) -> ErrorCode {
         match self {
             Self::BadParameter { .. }
             | Self::BadField { .. }
             | Self::BadBody(_)
             | Self::UnknownPair { .. }
-            | Self::AddressTooLong
-            | Self::NoSuchRange { .. }
+            | Self::UrlTooLong
+            | Self::RangeNotSatisfiable { .. }
             | Self::TooManyWebhooks
             | Self::WebhookNotActive
-            | Self::TwoKeys => Code::BadRequest,
-            Self::KeyRequired => Code::Unauthorized,
-            Self::InvalidKey => Code::InvalidApiKey,
-            Self::UpgradeRequired { .. } => Code::UpgradeRequired,
+            | Self::ConflictingKeys => ErrorCode::BadRequest,
+            Self::KeyRequired => ErrorCode::Unauthorized,
+            Self::InvalidKey => ErrorCode::InvalidApiKey,
+            Self::UpgradeRequired { .. } => ErrorCode::UpgradeRequired,
             Self::NoSuchPath
             | Self::NoSuchCompany
             | Self::NoSuchFiling
@@ -178,24 +178,24 @@ impl Problem {
             | Self::NoSuchExport
             | Self::NoSuchWebhook
             | Self::NoSuchDelivery
-            | Self::NothingUntil { .. } => Code::NotFound,
-            Self::MethodNotAllowed => Code::MethodNotAllowed,
-            Self::CursorExpired => Code::CursorExpired,
+            | Self::NoValueOnOrBefore { .. } => ErrorCode::NotFound,
+            Self::MethodNotAllowed => ErrorCode::MethodNotAllowed,
+            Self::CursorExpired => ErrorCode::CursorExpired,
             Self::RateLimited { .. }
-            | Self::TooManyPages { .. }
+            | Self::TooManyPageViews { .. }
             | Self::TooManyRegistrations { .. }
-            | Self::TooManyKeyChanges { .. } => Code::RateLimited,
-            Self::Internal => Code::InternalError,
-            Self::NeverLoaded { .. } => Code::DataUnavailable,
-            Self::DependencyAway => Code::ServiceUnavailable,
-            Self::Overloaded => Code::Overloaded,
+            | Self::TooManyKeyChanges { .. } => ErrorCode::RateLimited,
+            Self::Internal => ErrorCode::InternalError,
+            Self::DatasetNotLoaded { .. } => ErrorCode::DataUnavailable,
+            Self::DependencyUnavailable => ErrorCode::ServiceUnavailable,
+            Self::Overloaded => ErrorCode::Overloaded,
         }
     }
 
     /// That of its code, but for what tools that go on with a broken download look for.
     pub const fn status(&self) -> u16 {
         match self {
-            Self::NoSuchRange { .. } => 416,
+            Self::RangeNotSatisfiable { .. } => 416,
             _ => self.code().status(),
         }
     }
@@ -204,12 +204,12 @@ impl Problem {
     pub const fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_seconds }
-            | Self::TooManyPages { retry_after_seconds }
+            | Self::TooManyPageViews { retry_after_seconds }
             | Self::TooManyRegistrations { retry_after_seconds }
             | Self::TooManyKeyChanges { retry_after_seconds } => Some(*retry_after_seconds),
             // A first load takes minutes, a restart of a dependency seconds.
-            Self::NeverLoaded { .. } => Some(60),
-            Self::DependencyAway => Some(2),
+            Self::DatasetNotLoaded { .. } => Some(60),
+            Self::DependencyUnavailable => Some(2),
             // What is under way is answered in a fraction of a second.
             Self::Overloaded => Some(1),
             _ => None,
@@ -218,24 +218,24 @@ impl Problem {
 
     pub fn message(&self, lang: Lang) -> String {
         match lang {
-            Lang::En => self.english(),
-            Lang::Pt => self.portuguese(),
+            Lang::En => self.english_message(),
+            Lang::Pt => self.portuguese_message(),
         }
     }
 
-    fn english(&self) -> String {
+    fn english_message(&self) -> String {
         match self {
-            Self::BadParameter { name, must } => format!("Parameter `{name}` must {}.", must.en),
-            Self::BadField { name, must } => format!("Field `{name}` must {}.", must.en),
+            Self::BadParameter { name, requirement: must } => format!("Parameter `{name}` must {}.", must.en),
+            Self::BadField { name, requirement: must } => format!("Field `{name}` must {}.", must.en),
             Self::BadBody(text) => text.en.to_owned(),
-            Self::UnknownPair { published } => format!(
+            Self::UnknownPair { published_pairs: published } => format!(
                 "Parameter `pair` names no pair that we carry. Published: {published}; also their inverses (BRL/USD) and crosses (EUR/USD)."
             ),
-            Self::AddressTooLong => "The address of the request is longer than 8192 bytes. Shorten its parameters.".into(),
-            Self::TwoKeys => "X-API-Key and Authorization carry two different keys. Send one of them.".into(),
+            Self::UrlTooLong => "The address of the request is longer than 8192 bytes. Shorten its parameters.".into(),
+            Self::ConflictingKeys => "X-API-Key and Authorization carry two different keys. Send one of them.".into(),
             Self::KeyRequired => "API key required".into(),
             Self::InvalidKey => "The API key is not valid: unknown, malformed, expired or revoked. Check it, or leave it out for the Free plan.".into(),
-            Self::UpgradeRequired { current, required, with_key: true } => format!(
+            Self::UpgradeRequired { current, required, has_key: true } => format!(
                 "Your API key is valid, but this needs the {} plan and yours is {}. See upgrade_url.",
                 required.name(),
                 current.name()
@@ -247,48 +247,48 @@ impl Problem {
             Self::NoSuchPath => "There is nothing at this path. The reference is at /docs.".into(),
             Self::NoSuchCompany => "No company has this code or CNPJ. Find it by /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
-            Self::NothingUntil { first } => format!("There is no value on or before this day; the first is of {first}."),
+            Self::NoValueOnOrBefore { first_date: first } => format!("There is no value on or before this day; the first is of {first}."),
             Self::NoSuchExport => "There is no file of this name. /api/v1/export lists those that there are.".into(),
             Self::NoSuchWebhook => "Your key has no webhook of this id. /api/v1/webhooks lists those that it has.".into(),
             Self::NoSuchDelivery => "This webhook has no delivery of this id; they are kept for 30 days. Its path with /deliveries lists them.".into(),
-            Self::TooManyWebhooks => format!("A key has at most {MOST_WEBHOOKS} webhooks. Delete one that you do not need."),
+            Self::TooManyWebhooks => format!("A key has at most {MAX_WEBHOOKS_PER_KEY} webhooks. Delete one that you do not need."),
             Self::WebhookNotActive => "Nothing is sent to this webhook: it is paused or disabled. Set its status to active first.".into(),
-            Self::NoSuchRange { bytes } => format!("The file has {bytes} bytes: nothing of it lies within the range asked for."),
+            Self::RangeNotSatisfiable { file_size: bytes } => format!("The file has {bytes} bytes: nothing of it lies within the range asked for."),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
             Self::CursorExpired => "Events are kept for 30 days, and those right after this cursor are gone. Begin anew without `after`, and read what you missed from the lists.".into(),
             Self::RateLimited { retry_after_seconds } => {
-                format!("Too many requests: the limit of your plan is reached. Try again in {}.", seconds_en(*retry_after_seconds))
+                format!("Too many requests: the limit of your plan is reached. Try again in {}.", format_seconds_en(*retry_after_seconds))
             }
-            Self::TooManyPages { retry_after_seconds } => {
-                format!("Too many pages from this address; your quota of the API is untouched. Try again in {}.", seconds_en(*retry_after_seconds))
+            Self::TooManyPageViews { retry_after_seconds } => {
+                format!("Too many pages from this address; your quota of the API is untouched. Try again in {}.", format_seconds_en(*retry_after_seconds))
             }
             Self::TooManyRegistrations { retry_after_seconds } => {
-                format!("Too many new keys for one day from this address or for this e-mail. Try again in {}.", seconds_en(*retry_after_seconds))
+                format!("Too many new keys for one day from this address or for this e-mail. Try again in {}.", format_seconds_en(*retry_after_seconds))
             }
             Self::TooManyKeyChanges { retry_after_seconds } => {
-                format!("Too many changes of this key for one day. Try again in {}.", seconds_en(*retry_after_seconds))
+                format!("Too many changes of this key for one day. Try again in {}.", format_seconds_en(*retry_after_seconds))
             }
             Self::Internal => "Something went wrong on our side. Try again, and tell us the request_id if it stays.".into(),
-            Self::NeverLoaded { dataset } => format!("The data of `{dataset}` has not been loaded yet, so there is nothing true to answer. Try again later."),
-            Self::DependencyAway => "A part of the service that this request needs is away for the moment. Try again in a few seconds.".into(),
+            Self::DatasetNotLoaded { dataset } => format!("The data of `{dataset}` has not been loaded yet, so there is nothing true to answer. Try again later."),
+            Self::DependencyUnavailable => "A part of the service that this request needs is away for the moment. Try again in a few seconds.".into(),
             Self::Overloaded => "We are asked for more than we can answer in good time. Nothing is wrong with the request: try again in a second, then less and less often.".into(),
         }
     }
 
-    fn portuguese(&self) -> String {
+    fn portuguese_message(&self) -> String {
         match self {
-            Self::BadParameter { name, must } => format!("O parâmetro `{name}` deve {}.", must.pt),
-            Self::BadField { name, must } => format!("O campo `{name}` deve {}.", must.pt),
+            Self::BadParameter { name, requirement: must } => format!("O parâmetro `{name}` deve {}.", must.pt),
+            Self::BadField { name, requirement: must } => format!("O campo `{name}` deve {}.", must.pt),
             Self::BadBody(text) => text.pt.to_owned(),
-            Self::UnknownPair { published } => format!(
+            Self::UnknownPair { published_pairs: published } => format!(
                 "O parâmetro `pair` não indica um par que oferecemos. Publicados: {published}; também os inversos (BRL/USD) e os cruzados (EUR/USD)."
             ),
-            Self::AddressTooLong => "O endereço da requisição passa de 8192 bytes. Encurte os parâmetros.".into(),
-            Self::TwoKeys => "X-API-Key e Authorization trazem duas chaves diferentes. Envie só uma delas.".into(),
+            Self::UrlTooLong => "O endereço da requisição passa de 8192 bytes. Encurte os parâmetros.".into(),
+            Self::ConflictingKeys => "X-API-Key e Authorization trazem duas chaves diferentes. Envie só uma delas.".into(),
             Self::KeyRequired => "É necessária uma chave de API".into(),
             Self::InvalidKey => "A chave de API não é válida: desconhecida, malformada, expirada ou revogada. Confira a chave, ou deixe-a de fora para usar o plano Free.".into(),
-            Self::UpgradeRequired { current, required, with_key: true } => format!(
+            Self::UpgradeRequired { current, required, has_key: true } => format!(
                 "Sua chave de API é válida, mas isto exige o plano {} e o seu é o {}. Veja upgrade_url.",
                 required.name(),
                 current.name()
@@ -300,41 +300,41 @@ impl Problem {
             Self::NoSuchPath => "Não há nada neste caminho. A referência está em /docs.".into(),
             Self::NoSuchCompany => "Nenhuma companhia tem este código ou CNPJ. Procure em /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
-            Self::NothingUntil { first } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first}."),
+            Self::NoValueOnOrBefore { first_date: first } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first}."),
             Self::NoSuchExport => "Não há arquivo com este nome. /api/v1/export lista os que existem.".into(),
             Self::NoSuchWebhook => "Sua chave não tem webhook com este id. /api/v1/webhooks lista os que ela tem.".into(),
             Self::NoSuchDelivery => "Este webhook não tem entrega com este id; elas são guardadas por 30 dias. O caminho dele com /deliveries as lista.".into(),
-            Self::TooManyWebhooks => format!("Uma chave tem no máximo {MOST_WEBHOOKS} webhooks. Apague um de que não precise."),
+            Self::TooManyWebhooks => format!("Uma chave tem no máximo {MAX_WEBHOOKS_PER_KEY} webhooks. Apague um de que não precise."),
             Self::WebhookNotActive => "Nada é enviado a este webhook: ele está pausado ou desativado. Antes, mude o status para active.".into(),
-            Self::NoSuchRange { bytes } => format!("O arquivo tem {bytes} bytes: nada dele está no intervalo pedido."),
+            Self::RangeNotSatisfiable { file_size: bytes } => format!("O arquivo tem {bytes} bytes: nada dele está no intervalo pedido."),
             Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
             Self::CursorExpired => "Os eventos são guardados por 30 dias, e os que vinham logo após este cursor já não existem. Recomece sem `after` e leia o que perdeu nas listas.".into(),
             Self::RateLimited { retry_after_seconds } => {
-                format!("Requisições demais: o limite do seu plano foi atingido. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+                format!("Requisições demais: o limite do seu plano foi atingido. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
             }
-            Self::TooManyPages { retry_after_seconds } => {
-                format!("Páginas demais deste endereço; sua cota da API está intacta. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+            Self::TooManyPageViews { retry_after_seconds } => {
+                format!("Páginas demais deste endereço; sua cota da API está intacta. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
             }
             Self::TooManyRegistrations { retry_after_seconds } => {
-                format!("Chaves novas demais em um dia, deste endereço ou para este e-mail. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+                format!("Chaves novas demais em um dia, deste endereço ou para este e-mail. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
             }
             Self::TooManyKeyChanges { retry_after_seconds } => {
-                format!("Mudanças demais desta chave em um dia. Tente de novo em {}.", seconds_pt(*retry_after_seconds))
+                format!("Mudanças demais desta chave em um dia. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
             }
             Self::Internal => "Algo deu errado do nosso lado. Tente de novo e, se persistir, informe-nos o request_id.".into(),
-            Self::NeverLoaded { dataset } => format!("Os dados de `{dataset}` ainda não foram carregados, então não há nada verdadeiro a responder. Tente mais tarde."),
-            Self::DependencyAway => "Uma parte do serviço de que esta requisição precisa está fora no momento. Tente de novo em alguns segundos.".into(),
+            Self::DatasetNotLoaded { dataset } => format!("Os dados de `{dataset}` ainda não foram carregados, então não há nada verdadeiro a responder. Tente mais tarde."),
+            Self::DependencyUnavailable => "Uma parte do serviço de que esta requisição precisa está fora no momento. Tente de novo em alguns segundos.".into(),
             Self::Overloaded => "Recebemos mais requisições do que conseguimos responder a tempo. Não há nada de errado com a sua: tente de novo em um segundo e, depois, cada vez mais espaçado.".into(),
         }
     }
 }
 
-fn seconds_en(seconds: u64) -> String {
+fn format_seconds_en(seconds: u64) -> String {
     if seconds == 1 { "1 second".into() } else { format!("{seconds} seconds") }
 }
 
-fn seconds_pt(seconds: u64) -> String {
+fn format_seconds_pt(seconds: u64) -> String {
     if seconds == 1 { "1 segundo".into() } else { format!("{seconds} segundos") }
 }
 
@@ -343,15 +343,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_distinct() {
-        for (at, code) in Code::ALL.iter().enumerate() {
-            assert!(Code::ALL[at + 1..].iter().all(|other| other.id() != code.id()));
+    fn error_codes_are_unique() {
+        for (at, code) in ErrorCode::ALL.iter().enumerate() {
+            assert!(ErrorCode::ALL[at + 1..].iter().all(|other| other.id() != code.id()));
         }
     }
 
     #[test]
-    fn a_refusal_names_the_plan_and_says_that_the_key_is_valid() {
-        let problem = Problem::UpgradeRequired { current: Plan::Free, required: Plan::Gold, with_key: true };
+    fn an_upgrade_message_names_the_plan_and_says_the_key_is_valid() {
+        let problem = Problem::UpgradeRequired { current: Plan::Free, required: Plan::Gold, has_key: true };
         assert!(problem.message(Lang::En).contains("valid") && problem.message(Lang::En).contains("Gold"));
         assert!(problem.message(Lang::Pt).contains("válida") && problem.message(Lang::Pt).contains("Gold"));
     }

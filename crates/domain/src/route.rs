@@ -2,19 +2,19 @@
 //!
 //! The gate, the plan list, the pricing page and the marks in `openapi.yaml` are all drawn from it.
 
-use crate::lang::{Lang, Text};
-use crate::plan::{Offer, Plan};
+use crate::lang::{Lang, LocalizedText};
+use crate::plan::{Plan, PlanConfig};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum HttpMethod {
     Get,
     Post,
     Patch,
     Delete,
 }
 
-impl Method {
-    pub const fn name(self) -> &'static str {
+impl HttpMethod {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
@@ -26,7 +26,7 @@ impl Method {
 
 /// What a request is counted against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Charge {
+pub enum RateLimitKind {
     /// One of the caller's own quota.
     Quota,
     /// Nothing of the quota; only the generous limit of the address, so that a caller who is over its quota
@@ -72,80 +72,80 @@ impl Feature {
     ];
 
     /// What this installation sells: what is not there is not listed.
-    pub fn sold(offer: &Offer) -> impl Iterator<Item = Self> {
-        let priority_support = offer.priority_support;
+    pub fn available(config: &PlanConfig) -> impl Iterator<Item = Self> {
+        let priority_support = config.priority_support;
         Self::ALL.into_iter().filter(move |feature| *feature != Self::Support || priority_support)
     }
 
-    pub const fn sentence(self) -> Text {
+    pub const fn description(self) -> LocalizedText {
         match self {
-            Self::Service => Text::new("Plans, status and documentation", "Planos, situação e documentação"),
-            Self::Market => Text::new(
+            Self::Service => LocalizedText::new("Plans, status and documentation", "Planos, situação e documentação"),
+            Self::Market => LocalizedText::new(
                 "Market data with its whole history, also accumulated: Selic, CDI, IPCA, exchange rates",
                 "Dados de mercado com todo o histórico, também acumulados: Selic, CDI, IPCA e câmbio",
             ),
             Self::Calendar => {
-                Text::new("Business days of banks and of the exchange", "Dias úteis dos bancos e da bolsa")
+                LocalizedText::new("Business days of banks and of the exchange", "Dias úteis dos bancos e da bolsa")
             }
-            Self::Companies => Text::new(
+            Self::Companies => LocalizedText::new(
                 "Companies: list, filters, search and look-up by code or CNPJ",
                 "Companhias: lista, filtros, busca e consulta por código ou CNPJ",
             ),
             Self::Search => {
-                Text::new("One search over companies and filings", "Uma só busca em companhias e documentos")
+                LocalizedText::new("One search over companies and filings", "Uma só busca em companhias e documentos")
             }
-            Self::Filings => Text::new(
+            Self::Filings => LocalizedText::new(
                 "Filings since 2003: list, filters, full-text search, by company",
                 "Documentos desde 2003: lista, filtros, busca textual, por companhia",
             ),
-            Self::History => Text::new(
+            Self::History => LocalizedText::new(
                 "Historical data: what could be known on a day (as_of), revisions, versions of filings",
                 "Dados históricos: o que se podia saber em um dia (as_of), revisões, versões de documentos",
             ),
-            Self::Export => Text::new(
+            Self::Export => LocalizedText::new(
                 "Bulk export: every dataset as a file, in CSV, NDJSON and Parquet",
                 "Exportação em massa: cada conjunto de dados como arquivo, em CSV, NDJSON e Parquet",
             ),
-            Self::Events => Text::new(
+            Self::Events => LocalizedText::new(
                 "Events: what is new, in order, to be read on from where one was",
                 "Eventos: o que é novo, em ordem, para continuar de onde se parou",
             ),
-            Self::Webhooks => Text::new(
+            Self::Webhooks => LocalizedText::new(
                 "Webhooks: signed, filtered, tried again for more than a day, with a log and replay",
                 "Webhooks: assinados, com filtros, repetidos por mais de um dia, com registro e reenvio",
             ),
-            Self::Support => Text::new("Priority support", "Suporte prioritário"),
-            Self::Csv => Text::new(
+            Self::Support => LocalizedText::new("Priority support", "Suporte prioritário"),
+            Self::Csv => LocalizedText::new(
                 "Every list as CSV, also as Brazilian spreadsheets read it; up to 1,000,000 filings at once",
                 "Todas as listas em CSV, também como as planilhas brasileiras o leem; até 1.000.000 de documentos de uma vez",
             ),
         }
     }
 
-    const fn missing(self) -> Text {
+    const fn missing_description(self) -> LocalizedText {
         match self {
-            Self::Service => Text::new("No service", "Sem serviço"),
-            Self::Market => Text::new("No market data", "Sem dados de mercado"),
-            Self::Calendar => Text::new("No business days", "Sem dias úteis"),
-            Self::Companies => Text::new("No companies", "Sem companhias"),
-            Self::Search => Text::new("No search", "Sem busca"),
-            Self::Filings => Text::new("No filings", "Sem documentos"),
-            Self::History => Text::new("No historical data", "Sem dados históricos"),
-            Self::Export => Text::new("No bulk export", "Sem exportação em massa"),
-            Self::Csv => Text::new("No CSV of lists", "Sem CSV das listas"),
-            Self::Events => Text::new("No events", "Sem eventos"),
-            Self::Webhooks => Text::new("No webhooks", "Sem webhooks"),
-            Self::Support => Text::new("No priority support", "Sem suporte prioritário"),
+            Self::Service => LocalizedText::new("No service", "Sem serviço"),
+            Self::Market => LocalizedText::new("No market data", "Sem dados de mercado"),
+            Self::Calendar => LocalizedText::new("No business days", "Sem dias úteis"),
+            Self::Companies => LocalizedText::new("No companies", "Sem companhias"),
+            Self::Search => LocalizedText::new("No search", "Sem busca"),
+            Self::Filings => LocalizedText::new("No filings", "Sem documentos"),
+            Self::History => LocalizedText::new("No historical data", "Sem dados históricos"),
+            Self::Export => LocalizedText::new("No bulk export", "Sem exportação em massa"),
+            Self::Csv => LocalizedText::new("No CSV of lists", "Sem CSV das listas"),
+            Self::Events => LocalizedText::new("No events", "Sem eventos"),
+            Self::Webhooks => LocalizedText::new("No webhooks", "Sem webhooks"),
+            Self::Support => LocalizedText::new("No priority support", "Sem suporte prioritário"),
         }
     }
 
     /// The plan from which on it is included: that of its routes, or of its option where it has none.
-    pub fn plan(self) -> Plan {
+    pub fn required_plan(self) -> Plan {
         if self == Self::Support {
             return Plan::Platinum;
         }
         let of_routes = ROUTES.iter().filter(|route| route.feature == self).map(|route| route.plan);
-        let of_options = OPTIONS.iter().filter(|option| option.feature == self).map(|option| option.plan);
+        let of_options = GATED_PARAMETERS.iter().filter(|option| option.feature == self).map(|option| option.plan);
         of_routes.chain(of_options).next().unwrap_or(Plan::Free)
     }
 }
@@ -154,33 +154,47 @@ impl Feature {
 pub struct Route {
     /// The handler's name and the OpenAPI operation id.
     pub operation: &'static str,
-    pub method: Method,
+    pub method: HttpMethod,
     pub path: &'static str,
     pub plan: Plan,
-    pub charge: Charge,
+    pub rate_limit: RateLimitKind,
     pub feature: Feature,
 }
 
 const fn page(operation: &'static str, path: &'static str) -> Route {
-    Route { operation, method: Method::Get, path, plan: Plan::Free, charge: Charge::Page, feature: Feature::Service }
+    Route {
+        operation,
+        method: HttpMethod::Get,
+        path,
+        plan: Plan::Free,
+        rate_limit: RateLimitKind::Page,
+        feature: Feature::Service,
+    }
 }
 
 const fn get(operation: &'static str, path: &'static str, plan: Plan, feature: Feature) -> Route {
-    Route { operation, method: Method::Get, path, plan, charge: Charge::Quota, feature }
+    Route { operation, method: HttpMethod::Get, path, plan, rate_limit: RateLimitKind::Quota, feature }
 }
 
 const fn post(operation: &'static str, path: &'static str, plan: Plan, feature: Feature) -> Route {
-    Route { operation, method: Method::Post, path, plan, charge: Charge::Quota, feature }
+    Route { operation, method: HttpMethod::Post, path, plan, rate_limit: RateLimitKind::Quota, feature }
 }
 
 /// What the owner of a webhook does with it.
-const fn webhook(operation: &'static str, method: Method, path: &'static str) -> Route {
-    Route { operation, method, path, plan: Plan::Platinum, charge: Charge::Quota, feature: Feature::Webhooks }
+const fn webhook_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
+    Route {
+        operation,
+        method,
+        path,
+        plan: Plan::Platinum,
+        rate_limit: RateLimitKind::Quota,
+        feature: Feature::Webhooks,
+    }
 }
 
 /// What the owner of a key does with it: with a key of any plan.
-const fn own_key(operation: &'static str, method: Method, path: &'static str) -> Route {
-    Route { operation, method, path, plan: Plan::Free, charge: Charge::Quota, feature: Feature::Service }
+const fn key_owner_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
+    Route { operation, method, path, plan: Plan::Free, rate_limit: RateLimitKind::Quota, feature: Feature::Service }
 }
 
 pub const ROUTES: &[Route] = &[
@@ -195,7 +209,7 @@ pub const ROUTES: &[Route] = &[
     page("get_status_feed", "/status.atom"),
     page("show_series", "/series/{id}"),
     page("show_company", "/companies/{id}"),
-    Route { charge: Charge::Search, ..page("show_search", "/search") },
+    Route { rate_limit: RateLimitKind::Search, ..page("show_search", "/search") },
     page("show_terms", "/terms"),
     page("show_privacy", "/privacy"),
     page("show_data", "/data"),
@@ -248,29 +262,29 @@ pub const ROUTES: &[Route] = &[
     get("list_exports", "/api/v1/export", Plan::Gold, Feature::Export),
     get("get_export", "/api/v1/export/{file}", Plan::Gold, Feature::Export),
     get("list_events", "/api/v1/events", Plan::Platinum, Feature::Events),
-    webhook("create_webhook", Method::Post, "/api/v1/webhooks"),
-    webhook("list_webhooks", Method::Get, "/api/v1/webhooks"),
-    webhook("get_webhook", Method::Get, "/api/v1/webhooks/{id}"),
-    webhook("update_webhook", Method::Patch, "/api/v1/webhooks/{id}"),
-    webhook("delete_webhook", Method::Delete, "/api/v1/webhooks/{id}"),
-    webhook("test_webhook", Method::Post, "/api/v1/webhooks/{id}/test"),
-    webhook("rotate_webhook", Method::Post, "/api/v1/webhooks/{id}/rotate"),
-    webhook("list_deliveries", Method::Get, "/api/v1/webhooks/{id}/deliveries"),
-    webhook("replay_delivery", Method::Post, "/api/v1/webhooks/{id}/deliveries/{delivery}/replay"),
+    webhook_route("create_webhook", HttpMethod::Post, "/api/v1/webhooks"),
+    webhook_route("list_webhooks", HttpMethod::Get, "/api/v1/webhooks"),
+    webhook_route("get_webhook", HttpMethod::Get, "/api/v1/webhooks/{id}"),
+    webhook_route("update_webhook", HttpMethod::Patch, "/api/v1/webhooks/{id}"),
+    webhook_route("delete_webhook", HttpMethod::Delete, "/api/v1/webhooks/{id}"),
+    webhook_route("test_webhook", HttpMethod::Post, "/api/v1/webhooks/{id}/test"),
+    webhook_route("rotate_webhook", HttpMethod::Post, "/api/v1/webhooks/{id}/rotate"),
+    webhook_route("list_deliveries", HttpMethod::Get, "/api/v1/webhooks/{id}/deliveries"),
+    webhook_route("replay_delivery", HttpMethod::Post, "/api/v1/webhooks/{id}/deliveries/{delivery}/replay"),
     get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service),
     post("register_key", "/api/v1/plans/register", Plan::Free, Feature::Service),
     get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service),
-    own_key("get_key", Method::Get, "/api/v1/keys/me"),
-    own_key("update_key", Method::Patch, "/api/v1/keys/me"),
-    own_key("revoke_key", Method::Delete, "/api/v1/keys/me"),
-    own_key("rotate_key", Method::Post, "/api/v1/keys/rotate"),
+    key_owner_route("get_key", HttpMethod::Get, "/api/v1/keys/me"),
+    key_owner_route("update_key", HttpMethod::Patch, "/api/v1/keys/me"),
+    key_owner_route("revoke_key", HttpMethod::Delete, "/api/v1/keys/me"),
+    key_owner_route("rotate_key", HttpMethod::Post, "/api/v1/keys/rotate"),
     get("get_status", "/api/v1/status", Plan::Free, Feature::Service),
 ];
 
 /// A parameter, or one value of it, that takes a higher plan than the operations that know it.
 #[derive(Debug)]
-pub struct GatedOption {
-    pub parameter: &'static str,
+pub struct GatedParameter {
+    pub name: &'static str,
     /// Every value, where none is named.
     pub value: Option<&'static str>,
     pub plan: Plan,
@@ -278,9 +292,9 @@ pub struct GatedOption {
     pub operations: &'static [&'static str],
 }
 
-pub const OPTIONS: &[GatedOption] = &[
-    GatedOption {
-        parameter: "as_of",
+pub const GATED_PARAMETERS: &[GatedParameter] = &[
+    GatedParameter {
+        name: "as_of",
         value: None,
         plan: Plan::Gold,
         feature: Feature::History,
@@ -303,8 +317,8 @@ pub const OPTIONS: &[GatedOption] = &[
         ],
     },
     // Who prefers CSV by `Accept` asks for the same.
-    GatedOption {
-        parameter: "format",
+    GatedParameter {
+        name: "format",
         value: Some("csv"),
         plan: Plan::Platinum,
         feature: Feature::Csv,
@@ -334,12 +348,11 @@ pub const OPTIONS: &[GatedOption] = &[
 
 impl Route {
     /// The plan that it takes with these parameters and their values: the largest of all.
-    pub fn plan_with<'q>(&self, parameters: impl Iterator<Item = (&'q str, Option<&'q str>)>) -> Plan {
+    pub fn required_plan<'q>(&self, parameters: impl Iterator<Item = (&'q str, Option<&'q str>)>) -> Plan {
         let of_parameter = |(name, value): (&str, Option<&str>)| {
-            let is_asked = |option: &&GatedOption| {
-                option.parameter == name && option.value.is_none_or(|gated| value == Some(gated))
-            };
-            let asked = OPTIONS.iter().filter(is_asked);
+            let is_asked =
+                |option: &&GatedParameter| option.name == name && option.value.is_none_or(|gated| value == Some(gated));
+            let asked = GATED_PARAMETERS.iter().filter(is_asked);
             asked.filter(|option| option.operations.contains(&self.operation)).map(|option| option.plan).max()
         };
         parameters.filter_map(of_parameter).fold(self.plan, Plan::max)
@@ -347,7 +360,7 @@ impl Route {
 }
 
 /// The route of this operation. A name that is in no line of the table is a bug, found at the first start.
-pub fn route(operation: &str) -> &'static Route {
+pub fn route_by_operation(operation: &str) -> &'static Route {
     ROUTES
         .iter()
         .find(|route| route.operation == operation)
@@ -355,27 +368,27 @@ pub fn route(operation: &str) -> &'static Route {
 }
 
 /// What a plan includes, as sentences.
-pub fn features(plan: Plan, offer: &Offer, lang: Lang) -> Vec<String> {
-    let limits = &offer.limits;
-    let mut sentences = vec![limit_sentence(limits.of(plan), limits.window_seconds, lang)];
+pub fn describe_features(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
+    let limits = &config.limits;
+    let mut sentences = vec![describe_rate_limit(limits.for_plan(plan), limits.window_seconds, lang)];
     if plan == Plan::Free {
-        let text = Text::new(
+        let text = LocalizedText::new(
             "No API key needed: counted per address; with a free key, per key",
             "Não é preciso chave: contado por endereço; com uma chave gratuita, por chave",
         );
         sentences.push(text.in_lang(lang).to_owned());
     }
-    let included = Feature::sold(offer).filter(|feature| feature.plan() <= plan);
-    sentences.extend(included.map(|feature| feature.sentence().in_lang(lang).to_owned()));
+    let included = Feature::available(config).filter(|feature| feature.required_plan() <= plan);
+    sentences.extend(included.map(|feature| feature.description().in_lang(lang).to_owned()));
     sentences
 }
 
 /// What a plan does not include, with the plan that does.
-pub fn restrictions(plan: Plan, offer: &Offer, lang: Lang) -> Vec<String> {
-    Feature::sold(offer)
-        .filter(|feature| feature.plan() > plan)
+pub fn describe_restrictions(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
+    Feature::available(config)
+        .filter(|feature| feature.required_plan() > plan)
         .map(|feature| {
-            let (missing, needed) = (feature.missing().in_lang(lang), feature.plan().name());
+            let (missing, needed) = (feature.missing_description().in_lang(lang), feature.required_plan().name());
             match lang {
                 Lang::En => format!("{missing} (from {needed} on)"),
                 Lang::Pt => format!("{missing} (a partir do {needed})"),
@@ -384,7 +397,7 @@ pub fn restrictions(plan: Plan, offer: &Offer, lang: Lang) -> Vec<String> {
         .collect()
 }
 
-fn limit_sentence(limit: u32, window_seconds: u32, lang: Lang) -> String {
+fn describe_rate_limit(limit: u32, window_seconds: u32, lang: Lang) -> String {
     match (lang, window_seconds) {
         (Lang::En, 60) => format!("{limit} requests in any minute"),
         (Lang::Pt, 60) => format!("{limit} requisições em qualquer minuto"),
@@ -398,40 +411,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn support_is_listed_only_where_there_is_some() {
-        let offered = Offer { priority_support: true, ..Offer::default() };
-        let last = |offer: &Offer| features(Plan::Platinum, offer, Lang::En).pop().unwrap();
+    fn priority_support_is_listed_only_when_offered() {
+        let offered = PlanConfig { priority_support: true, ..PlanConfig::default() };
+        let last = |offer: &PlanConfig| describe_features(Plan::Platinum, offer, Lang::En).pop().unwrap();
         assert_eq!(last(&offered), "Priority support");
-        assert!(last(&Offer::default()).starts_with("Webhooks"));
+        assert!(last(&PlanConfig::default()).starts_with("Webhooks"));
         assert_eq!(
-            restrictions(Plan::Gold, &offered, Lang::En).pop().unwrap(),
+            describe_restrictions(Plan::Gold, &offered, Lang::En).pop().unwrap(),
             "No priority support (from Platinum on)"
         );
     }
 
     #[test]
-    fn a_feature_has_one_plan() {
+    fn all_routes_of_a_feature_require_the_same_plan() {
         for route in ROUTES {
-            assert_eq!(route.plan, route.feature.plan(), "{}", route.operation);
+            assert_eq!(route.plan, route.feature.required_plan(), "{}", route.operation);
         }
     }
 
     #[test]
-    fn a_parameter_may_take_a_higher_plan_than_its_route() {
+    fn a_parameter_can_require_a_higher_plan_than_its_route() {
         let (limit, as_of) = (("limit", Some("2")), ("as_of", Some("2026-01-01")));
         let (csv, json) = (("format", Some("csv")), ("format", Some("json")));
-        let selic = route("list_selic");
-        assert_eq!(selic.plan_with([limit, json].into_iter()), Plan::Free);
-        assert_eq!(selic.plan_with([limit, as_of].into_iter()), Plan::Gold);
-        assert_eq!(selic.plan_with([csv, json, as_of].into_iter()), Plan::Platinum);
-        assert_eq!(route("get_overview").plan_with([as_of, csv].into_iter()), Plan::Free);
-        for option in OPTIONS {
-            assert!(option.operations.iter().all(|operation| route(operation).operation == *operation));
+        let selic = route_by_operation("list_selic");
+        assert_eq!(selic.required_plan([limit, json].into_iter()), Plan::Free);
+        assert_eq!(selic.required_plan([limit, as_of].into_iter()), Plan::Gold);
+        assert_eq!(selic.required_plan([csv, json, as_of].into_iter()), Plan::Platinum);
+        assert_eq!(route_by_operation("get_overview").required_plan([as_of, csv].into_iter()), Plan::Free);
+        for option in GATED_PARAMETERS {
+            assert!(option.operations.iter().all(|operation| route_by_operation(operation).operation == *operation));
         }
     }
 
     #[test]
-    fn operations_and_paths_are_named_once() {
+    fn operations_and_paths_are_unique() {
         for (at, route) in ROUTES.iter().enumerate() {
             for other in &ROUTES[at + 1..] {
                 assert_ne!(route.operation, other.operation);
@@ -441,10 +454,10 @@ mod tests {
     }
 
     #[test]
-    fn platinum_lacks_nothing_and_free_reaches_market_data_only() {
-        assert_eq!(restrictions(Plan::Platinum, &Offer::default(), Lang::En), Vec::<String>::new());
+    fn platinum_has_no_restrictions_and_free_only_reaches_market_data() {
+        assert_eq!(describe_restrictions(Plan::Platinum, &PlanConfig::default(), Lang::En), Vec::<String>::new());
         assert_eq!(
-            restrictions(Plan::Free, &Offer::default(), Lang::En),
+            describe_restrictions(Plan::Free, &PlanConfig::default(), Lang::En),
             [
                 "No companies (from Bronze on)",
                 "No search (from Bronze on)",
@@ -456,6 +469,6 @@ mod tests {
                 "No webhooks (from Platinum on)"
             ]
         );
-        assert_eq!(features(Plan::Free, &Offer::default(), Lang::En).len(), 4);
+        assert_eq!(describe_features(Plan::Free, &PlanConfig::default(), Lang::En).len(), 4);
     }
 }

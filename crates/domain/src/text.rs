@@ -3,12 +3,12 @@
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 /// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
+pub fn hex_encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Lower case without accents, white space collapsed: `"  PETRÓLEO  S.A. "` → `"petroleo s.a."`.
-pub fn fold(text: &str) -> String {
+pub fn normalize_text(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for character in text.nfd().filter(|character| !is_combining_mark(*character)) {
         if character.is_whitespace() {
@@ -25,12 +25,12 @@ pub fn fold(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::fold;
+    use super::normalize_text;
 
     #[test]
-    fn case_accents_and_spaces_do_not_matter() {
-        assert_eq!(fold("  PETRÓLEO   Brasileiro\tS.A. "), "petroleo brasileiro s.a.");
-        assert_eq!(fold("Ações"), fold("ACOES"));
-        assert_eq!(fold(""), "");
+    fn normalized_text_ignores_case_accents_and_spacing() {
+        assert_eq!(normalize_text("  PETRÓLEO   Brasileiro\tS.A. "), "petroleo brasileiro s.a.");
+        assert_eq!(normalize_text("Ações"), normalize_text("ACOES"));
+        assert_eq!(normalize_text(""), "");
     }
 }

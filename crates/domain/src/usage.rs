@@ -6,7 +6,7 @@ use crate::KeyId;
 
 /// How an admitted request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum RequestOutcome {
     Successful,
     ClientError,
     ServerError,
@@ -14,8 +14,8 @@ pub enum Outcome {
     RateLimited,
 }
 
-impl Outcome {
-    pub const fn of_status(status: u16) -> Self {
+impl RequestOutcome {
+    pub const fn from_status(status: u16) -> Self {
         match status {
             ..400 => Self::Successful,
             429 => Self::RateLimited,
@@ -27,7 +27,7 @@ impl Outcome {
 
 /// `requests` is all that was asked; what is in no class is under way, or its replica died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct UsageCounts {
     pub requests: u64,
     pub successful: u64,
     pub client_errors: u64,
@@ -35,7 +35,7 @@ pub struct Counts {
     pub rate_limited: u64,
 }
 
-impl Counts {
+impl UsageCounts {
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.successful += other.successful;
@@ -44,7 +44,7 @@ impl Counts {
         self.rate_limited += other.rate_limited;
     }
 
-    pub fn unfinished(&self) -> u64 {
+    pub fn unfinished_requests(&self) -> u64 {
         let finished = self.successful + self.client_errors + self.server_errors + self.rate_limited;
         self.requests.saturating_sub(finished)
     }
@@ -106,7 +106,7 @@ impl RouteGroup {
     }
 
     /// Of a path; `None` outside of `/api/v1`, where nothing is counted.
-    pub fn of_path(path: &str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         let word = path.strip_prefix("/api/v1/")?.split('/').next()?;
         Some(Self::from_id(word).unwrap_or(Self::Other))
     }
@@ -118,11 +118,11 @@ pub struct UsageRow {
     pub key_id: KeyId,
     pub day: NaiveDate,
     pub group: RouteGroup,
-    pub counts: Counts,
+    pub counts: UsageCounts,
 }
 
 /// The UTC day of an instant in microseconds since 1970.
-pub fn utc_day(micros: i64) -> NaiveDate {
+pub fn utc_date_from_micros(micros: i64) -> NaiveDate {
     DateTime::from_timestamp_micros(micros).unwrap_or_default().date_naive()
 }
 
@@ -132,9 +132,9 @@ mod tests {
     use crate::route::ROUTES;
 
     #[test]
-    fn every_counted_route_is_in_a_group_of_its_own_name() {
+    fn every_api_route_has_a_usage_group() {
         for route in ROUTES {
-            let group = RouteGroup::of_path(route.path);
+            let group = RouteGroup::from_path(route.path);
             assert_eq!(group.is_some(), route.path.starts_with("/api/v1/"), "{}", route.path);
             assert_ne!(group, Some(RouteGroup::Other), "{} needs a group", route.path);
         }

@@ -6,7 +6,7 @@ use crate::event::EventKind;
 
 /// What an event can be chosen by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Filter {
+pub enum FilterField {
     Companies,
     Categories,
     Series,
@@ -15,7 +15,7 @@ pub enum Filter {
 
 /// What a webhook wants to hear of. Filters are and-ed; an empty one leaves nothing out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Interest {
+pub struct EventFilter {
     pub kinds: Vec<EventKind>,
     pub companies: Vec<String>,
     pub categories: Vec<String>,
@@ -23,23 +23,24 @@ pub struct Interest {
     pub pairs: Vec<String>,
 }
 
-impl Interest {
+impl EventFilter {
     /// Whether each type that it names, or where it names none any type at all, has all that it filters by.
-    pub fn can_be_met(&self) -> bool {
+    pub fn is_satisfiable(&self) -> bool {
         let filters = [
-            (Filter::Companies, &self.companies),
-            (Filter::Categories, &self.categories),
-            (Filter::Series, &self.series),
-            (Filter::Pairs, &self.pairs),
+            (FilterField::Companies, &self.companies),
+            (FilterField::Categories, &self.categories),
+            (FilterField::Series, &self.series),
+            (FilterField::Pairs, &self.pairs),
         ];
-        let can_meet = |kind: &EventKind| filters.iter().all(|(filter, list)| list.is_empty() || kind.has(*filter));
+        let can_meet =
+            |kind: &EventKind| filters.iter().all(|(filter, list)| list.is_empty() || kind.supports_filter(*filter));
         if self.kinds.is_empty() { EventKind::ALL.iter().any(can_meet) } else { self.kinds.iter().all(can_meet) }
     }
 }
 
 /// What an event is about, for filters to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Topic {
+pub struct EventAttributes {
     pub company: Option<String>,
     pub category: Option<String>,
     pub series: Option<String>,
@@ -71,7 +72,7 @@ impl WebhookStatus {
         }
     }
 
-    pub const fn reason(self) -> Option<&'static str> {
+    pub const fn disabled_reason(self) -> Option<&'static str> {
         match self {
             Self::Disabled(DisabledReason::Gone) => Some("gone"),
             Self::Disabled(DisabledReason::Failing) => Some("failing"),
@@ -82,7 +83,7 @@ impl WebhookStatus {
     pub fn from_ids(status: &str, reason: Option<&str>) -> Option<Self> {
         let all =
             [Self::Active, Self::Paused, Self::Disabled(DisabledReason::Gone), Self::Disabled(DisabledReason::Failing)];
-        all.into_iter().find(|known| known.id() == status && known.reason() == reason)
+        all.into_iter().find(|known| known.id() == status && known.disabled_reason() == reason)
     }
 }
 
@@ -113,7 +114,7 @@ impl DeliveryState {
 }
 
 /// After the first failure, the second and so on: svix's schedule, 27.6 hours in all.
-const WAITS: [TimeDelta; 7] = [
+const RETRY_DELAYS: [TimeDelta; 7] = [
     TimeDelta::seconds(5),
     TimeDelta::minutes(5),
     TimeDelta::minutes(30),
@@ -123,20 +124,20 @@ const WAITS: [TimeDelta; 7] = [
     TimeDelta::hours(10),
 ];
 /// A wait is so much shorter or longer by chance, so that not all come again at once.
-const JITTER_PERCENT: i32 = 10;
+const RETRY_JITTER_PERCENT: i32 = 10;
 /// A receiver that asks for more is tried after that.
-const LONGEST_ASKED_WAIT: TimeDelta = TimeDelta::hours(24);
+const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
 /// A webhook of which nothing succeeded for so long is given up.
-pub const DISABLED_AFTER: TimeDelta = TimeDelta::days(5);
+pub const DISABLE_AFTER_FAILING: TimeDelta = TimeDelta::days(5);
 /// Of one key.
-pub const MOST_WEBHOOKS: usize = 20;
+pub const MAX_WEBHOOKS_PER_KEY: usize = 20;
 
 /// How long to wait after so many failures, or nothing where it was the last attempt. `chance` from -100 to 100 spreads
 /// it; what the receiver asked for is waited if it is longer.
-pub fn wait_after(failures: usize, chance: i32, asked: Option<TimeDelta>) -> Option<TimeDelta> {
-    let wait = *WAITS.get(failures.checked_sub(1)?)?;
-    let spread = wait + wait * (JITTER_PERCENT * chance.clamp(-100, 100)) / 10_000;
-    Some(asked.map_or(spread, |asked| asked.min(LONGEST_ASKED_WAIT).max(spread)))
+pub fn retry_delay(failures: usize, jitter: i32, retry_after: Option<TimeDelta>) -> Option<TimeDelta> {
+    let wait = *RETRY_DELAYS.get(failures.checked_sub(1)?)?;
+    let spread = wait + wait * (RETRY_JITTER_PERCENT * jitter.clamp(-100, 100)) / 10_000;
+    Some(retry_after.map_or(spread, |asked| asked.min(MAX_RETRY_AFTER).max(spread)))
 }
 
 #[cfg(test)]
@@ -144,19 +145,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_spread_and_end() {
-        let seconds = |failures, chance| wait_after(failures, chance, None).map(|wait| wait.num_milliseconds());
+    fn retry_delays_grow_with_jitter_and_end() {
+        let seconds = |failures, chance| retry_delay(failures, chance, None).map(|wait| wait.num_milliseconds());
         assert_eq!(seconds(1, 0), Some(5_000));
         assert_eq!((seconds(1, -100), seconds(1, 100)), (Some(4_500), Some(5_500)));
         assert_eq!((seconds(7, 100), seconds(8, 0)), (Some(39_600_000), None));
         assert_eq!(seconds(0, 0), None);
-        let all: TimeDelta = (1..=7).filter_map(|failures| wait_after(failures, 0, None)).sum();
+        let all: TimeDelta = (1..=7).filter_map(|failures| retry_delay(failures, 0, None)).sum();
         assert_eq!(all, TimeDelta::seconds(5) + TimeDelta::minutes(5 + 30) + TimeDelta::hours(27));
     }
 
     #[test]
-    fn a_receiver_may_ask_for_more_time_but_not_for_ever() {
-        let asked = |failures, seconds| wait_after(failures, 0, Some(TimeDelta::seconds(seconds)));
+    fn a_receiver_can_request_a_longer_delay_up_to_a_day() {
+        let asked = |failures, seconds| retry_delay(failures, 0, Some(TimeDelta::seconds(seconds)));
         assert_eq!(asked(1, 60), Some(TimeDelta::seconds(60)));
         assert_eq!(asked(2, 60), Some(TimeDelta::minutes(5)));
         assert_eq!(asked(1, i64::from(u32::MAX)), Some(TimeDelta::hours(24)));
@@ -164,18 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn what_no_event_can_meet_is_noticed() {
+    fn an_unsatisfiable_filter_is_detected() {
         let some = || vec!["x".to_owned()];
-        let interest = |kinds: &[EventKind], companies, series| Interest {
+        let interest = |kinds: &[EventKind], companies, series| EventFilter {
             kinds: kinds.to_vec(),
             companies,
             series,
-            ..Interest::default()
+            ..EventFilter::default()
         };
-        assert!(Interest::default().can_be_met());
-        assert!(interest(&[], some(), Vec::new()).can_be_met());
-        assert!(!interest(&[], some(), some()).can_be_met());
-        assert!(interest(&[EventKind::FilingPublished, EventKind::CompanyUpdated], some(), Vec::new()).can_be_met());
-        assert!(!interest(&[EventKind::FilingPublished, EventKind::RatePublished], some(), Vec::new()).can_be_met());
+        assert!(EventFilter::default().is_satisfiable());
+        assert!(interest(&[], some(), Vec::new()).is_satisfiable());
+        assert!(!interest(&[], some(), some()).is_satisfiable());
+        assert!(
+            interest(&[EventKind::FilingPublished, EventKind::CompanyUpdated], some(), Vec::new()).is_satisfiable()
+        );
+        assert!(
+            !interest(&[EventKind::FilingPublished, EventKind::RatePublished], some(), Vec::new()).is_satisfiable()
+        );
     }
 }

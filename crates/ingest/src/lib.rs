@@ -7,15 +7,15 @@
 //! left as it was, and those already loaded stay.
 #![deny(clippy::float_arithmetic)]
 
-pub mod checks;
+pub mod cross_checks;
 pub mod demo;
 pub mod fetch;
-pub mod gate;
-pub mod read;
-pub mod run;
+pub mod ingestor;
+pub mod parsers;
+pub mod scheduler;
 pub mod source;
 pub mod upstreams;
-pub mod watch;
+pub mod validation;
 
 use vintem_store::StoreError;
 
@@ -26,11 +26,11 @@ pub enum IngestError {
     #[error("the database already holds demo data: take it away with `vintem demo --remove`, then load again")]
     DemoAlreadyLoaded,
     #[error("demo data of this size cannot be made: {0}")]
-    DemoSize(&'static str),
+    InvalidDemoSize(&'static str),
     #[error("there is no source called {0}: `vintem ingest --help` lists them")]
-    NoSuchSource(String),
+    UnknownSource(String),
     #[error("{name} was not loaded: {reason}")]
-    File { name: String, reason: String },
+    FileNotLoaded { name: String, reason: String },
     #[error("no client could be made: {0}")]
-    Client(String),
+    HttpClient(String),
 }

@@ -1,9 +1,9 @@
 //! The sources: one line each, from which fetching, schedule, freshness and the command line follow.
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, TimeDelta, Utc, Weekday};
-use vintem_domain::dates::{sao_paulo_day, sao_paulo_offset_seconds};
-use vintem_domain::series::{CHECK_SERIES, Frequency, SERIES, Series};
-use vintem_domain::{Currency, Dataset, FilingSet};
+use vintem_domain::dates::{sao_paulo_date, sao_paulo_offset_seconds};
+use vintem_domain::series::{CROSS_CHECK_SERIES, Frequency, PUBLISHED_SERIES, Series};
+use vintem_domain::{Currency, CvmDataset, Dataset};
 
 /// Whose data it is, by the host it comes from: each is asked one thing at a time, the three side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,38 +26,38 @@ impl Upstream {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum DataSource {
     Series(&'static Series),
     Fx,
     Companies,
-    Filings(FilingSet),
+    Filings(CvmDataset),
 }
 
 /// What is fetched and loaded at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum SourcePart {
     Series(&'static Series),
     Currency(Currency),
     Registry,
-    Year(FilingSet, i32),
+    FilingYear(CvmDataset, i32),
 }
 
-impl Part {
+impl SourcePart {
     pub fn id(self) -> String {
         match self {
             Self::Series(series) => series.id.to_owned(),
             Self::Currency(currency) => currency.code().to_owned(),
             Self::Registry => "registry".to_owned(),
-            Self::Year(_, year) => year.to_string(),
+            Self::FilingYear(_, year) => year.to_string(),
         }
     }
 }
 
-impl Source {
+impl DataSource {
     /// In the order in which they are filled: what is small and asked for most comes first.
     pub fn all() -> impl Iterator<Item = Self> {
-        let series = SERIES.iter().chain(&CHECK_SERIES).map(Self::Series);
-        series.chain([Self::Fx, Self::Companies]).chain(FilingSet::ALL.map(Self::Filings))
+        let series = PUBLISHED_SERIES.iter().chain(&CROSS_CHECK_SERIES).map(Self::Series);
+        series.chain([Self::Fx, Self::Companies]).chain(CvmDataset::ALL.map(Self::Filings))
     }
 
     pub fn id(self) -> &'static str {
@@ -91,20 +91,20 @@ impl Source {
     }
 
     /// What there is to fetch; of yearly files the newest first, so that what people look at is there early.
-    pub fn parts(self, today: NaiveDate, since: Option<NaiveDate>) -> Vec<Part> {
+    pub fn parts(self, today: NaiveDate, since: Option<NaiveDate>) -> Vec<SourcePart> {
         match self {
-            Self::Series(series) => vec![Part::Series(series)],
-            Self::Fx => Currency::ALL.map(Part::Currency).into(),
-            Self::Companies => vec![Part::Registry],
+            Self::Series(series) => vec![SourcePart::Series(series)],
+            Self::Fx => Currency::ALL.map(SourcePart::Currency).into(),
+            Self::Companies => vec![SourcePart::Registry],
             Self::Filings(set) => {
-                let first = since.map_or(first_year(set), |since| since.year().max(first_year(set)));
-                (first..=today.year()).rev().map(|year| Part::Year(set, year)).collect()
+                let first = since.map_or(first_filing_year(set), |since| since.year().max(first_filing_year(set)));
+                (first..=today.year()).rev().map(|year| SourcePart::FilingYear(set, year)).collect()
             }
         }
     }
 
     /// When to ask again after this moment. Times are São Paulo's.
-    pub fn next_ask(self, after: DateTime<Utc>) -> DateTime<Utc> {
+    pub fn next_fetch_at(self, after: DateTime<Utc>) -> DateTime<Utc> {
         let (times, weekdays_only): (&[(u32, u32)], bool) = match self {
             // On the evening of a decision, and each morning.
             Self::Series(Series { frequency: Frequency::Daily, .. }) => (&[(8, 10), (20, 10)], false),
@@ -118,10 +118,10 @@ impl Source {
             // Rewritten weekly, on no day that could be relied on.
             Self::Filings(_) => (&[(8, 45)], false),
         };
-        let mut day = sao_paulo_day(after);
+        let mut day = sao_paulo_date(after);
         loop {
             let is_due = !weekdays_only || !matches!(day.weekday(), Weekday::Sat | Weekday::Sun);
-            let moments = times.iter().map(|(hour, minute)| sao_paulo_moment(day, *hour, *minute));
+            let moments = times.iter().map(|(hour, minute)| sao_paulo_time_to_utc(day, *hour, *minute));
             if let Some(next) = moments.filter(|moment| is_due && *moment > after).min() {
                 return next;
             }
@@ -130,15 +130,15 @@ impl Source {
     }
 }
 
-const fn first_year(set: FilingSet) -> i32 {
+const fn first_filing_year(set: CvmDataset) -> i32 {
     match set {
-        FilingSet::Ipe => 2003,
-        FilingSet::Itr => 2011,
-        FilingSet::Dfp | FilingSet::Fre | FilingSet::Fca => 2010,
+        CvmDataset::Ipe => 2003,
+        CvmDataset::Itr => 2011,
+        CvmDataset::Dfp | CvmDataset::Fre | CvmDataset::Fca => 2010,
     }
 }
 
-fn sao_paulo_moment(day: NaiveDate, hour: u32, minute: u32) -> DateTime<Utc> {
+fn sao_paulo_time_to_utc(day: NaiveDate, hour: u32, minute: u32) -> DateTime<Utc> {
     let time = NaiveTime::from_hms_opt(hour, minute, 0).unwrap_or_default();
     day.and_time(time).and_utc() - TimeDelta::seconds(i64::from(sao_paulo_offset_seconds(day)))
 }
@@ -147,31 +147,34 @@ fn sao_paulo_moment(day: NaiveDate, hour: u32, minute: u32) -> DateTime<Utc> {
 mod tests {
     use super::*;
 
-    fn at(text: &str) -> DateTime<Utc> {
+    fn parse_utc(text: &str) -> DateTime<Utc> {
         DateTime::parse_from_rfc3339(text).unwrap().to_utc()
     }
 
     #[test]
-    fn ids_lead_back_to_sources() {
-        for source in Source::all() {
-            assert_eq!(Source::from_id(source.id()), Some(source));
+    fn source_ids_round_trip() {
+        for source in DataSource::all() {
+            assert_eq!(DataSource::from_id(source.id()), Some(source));
         }
     }
 
     #[test]
-    fn years_come_newest_first() {
+    fn yearly_parts_come_newest_first() {
         let today = NaiveDate::from_ymd_opt(2026, 11, 13).unwrap();
-        let parts = Source::Filings(FilingSet::Ipe).parts(today, None);
+        let parts = DataSource::Filings(CvmDataset::Ipe).parts(today, None);
         assert_eq!((parts.len(), parts[0].id().as_str(), parts[23].id().as_str()), (24, "2026", "2003"));
-        assert_eq!(Source::Filings(FilingSet::Ipe).parts(today, today.with_ordinal(1)).len(), 1);
+        assert_eq!(DataSource::Filings(CvmDataset::Ipe).parts(today, today.with_ordinal(1)).len(), 1);
     }
 
     #[test]
-    fn rates_of_business_days_are_not_asked_for_on_weekends() {
-        let cdi = Source::from_id("cdi").unwrap();
-        assert_eq!(cdi.next_ask(at("2026-11-13T18:00:00Z")), at("2026-11-13T23:20:00Z"));
-        assert_eq!(cdi.next_ask(at("2026-11-13T23:20:00Z")), at("2026-11-16T11:20:00Z"));
-        assert_eq!(Source::Fx.next_ask(at("2026-11-13T13:00:00Z")), at("2026-11-13T13:20:00Z"));
-        assert_eq!(Source::Companies.next_ask(at("2026-11-14T18:00:00Z")), at("2026-11-15T10:30:00Z"));
+    fn business_day_series_are_not_fetched_on_weekends() {
+        let cdi = DataSource::from_id("cdi").unwrap();
+        assert_eq!(cdi.next_fetch_at(parse_utc("2026-11-13T18:00:00Z")), parse_utc("2026-11-13T23:20:00Z"));
+        assert_eq!(cdi.next_fetch_at(parse_utc("2026-11-13T23:20:00Z")), parse_utc("2026-11-16T11:20:00Z"));
+        assert_eq!(DataSource::Fx.next_fetch_at(parse_utc("2026-11-13T13:00:00Z")), parse_utc("2026-11-13T13:20:00Z"));
+        assert_eq!(
+            DataSource::Companies.next_fetch_at(parse_utc("2026-11-14T18:00:00Z")),
+            parse_utc("2026-11-15T10:30:00Z")
+        );
     }
 }

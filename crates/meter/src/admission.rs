@@ -6,41 +6,41 @@ use vintem_domain::usage::RouteGroup;
 use vintem_domain::{AddressBucket, KeyId};
 
 use crate::Meter;
-use crate::call::Ask;
-use crate::keys::Log;
-use crate::shard::{Decision, Shard};
+use crate::admit_call::LimitCheck;
+use crate::redis_keys::AdmissionLogId;
+use crate::shard::{LimitDecision, RedisShard};
 
 /// Whose quota is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visitor {
+pub enum QuotaOwner {
     Key(KeyId),
     Address(AddressBucket),
 }
 
 /// What the visit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Charge {
+pub enum AdmissionCharge {
     /// One of the visitor's quota.
-    Quota,
+    OwnQuota,
     /// Nothing of the quota, which is only shown; one of what an address may read of pages.
-    Page { address: AddressBucket, limit: u32 },
+    PageView { address: AddressBucket, limit: u32 },
     /// The same of searches on the pages.
-    Search { address: AddressBucket, limit: u32 },
+    PageSearch { address: AddressBucket, limit: u32 },
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Visit {
-    pub visitor: Visitor,
+pub struct AdmissionRequest {
+    pub quota_owner: QuotaOwner,
     pub limit: u32,
-    pub charge: Charge,
+    pub charge: AdmissionCharge,
     /// Where it is counted in the visitor's usage, if that is a key and it takes of its quota.
-    pub counted: Option<RouteGroup>,
+    pub usage_group: Option<RouteGroup>,
 }
 
 /// The answer to a visit. Instants are Redis' own, in microseconds since 1970; while Redis is away they are what its
 /// clock is reckoned to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AdmissionDecision {
     pub admitted: bool,
     /// Of the visitor's quota.
     pub remaining: u32,
@@ -54,55 +54,65 @@ pub struct Verdict {
 impl Meter {
     /// Admits or refuses, and counts the visit for its key: exact over all replicas as long as Redis answers in time,
     /// and else by this replica's part of the limit.
-    pub async fn admit(&self, visit: &Visit) -> Verdict {
-        let log = match visit.visitor {
-            Visitor::Key(id) => Log::Key(id),
-            Visitor::Address(address) => Log::Address(address),
+    pub async fn admit(&self, request: &AdmissionRequest) -> AdmissionDecision {
+        let log = match request.quota_owner {
+            QuotaOwner::Key(id) => AdmissionLogId::Key(id),
+            QuotaOwner::Address(address) => AdmissionLogId::Address(address),
         };
-        let (of_pages, limit) = match visit.charge {
-            Charge::Page { address, limit } => (Log::Pages(address), limit),
-            Charge::Search { address, limit } => (Log::Searches(address), limit),
-            Charge::Quota => {
-                let counted = match visit.visitor {
-                    Visitor::Key(id) => visit.counted.map(|group| (id, group)),
-                    Visitor::Address(_) => None,
+        let (of_pages, limit) = match request.charge {
+            AdmissionCharge::PageView { address, limit } => (AdmissionLogId::Pages(address), limit),
+            AdmissionCharge::PageSearch { address, limit } => (AdmissionLogId::Searches(address), limit),
+            AdmissionCharge::OwnQuota => {
+                let counted = match request.quota_owner {
+                    QuotaOwner::Key(id) => request.usage_group.map(|group| (id, group)),
+                    QuotaOwner::Address(_) => None,
                 };
-                return verdict(self.ask(Ask { log, limit: visit.limit, takes: true, counted }).await);
+                return admission_decision(
+                    self.check_limit(LimitCheck {
+                        log_id: log,
+                        limit: request.limit,
+                        consumes: true,
+                        counted_usage: counted,
+                    })
+                    .await,
+                );
             }
         };
         let (page, quota) = tokio::join!(
-            self.ask(Ask { log: of_pages, limit, takes: true, counted: None }),
-            self.ask(Ask { log, limit: visit.limit, takes: false, counted: None })
+            self.check_limit(LimitCheck { log_id: of_pages, limit, consumes: true, counted_usage: None }),
+            self.check_limit(LimitCheck { log_id: log, limit: request.limit, consumes: false, counted_usage: None })
         );
-        Verdict { admitted: page.standing.admitted, wait_us: page.standing.wait_us, ..verdict(quota) }
+        AdmissionDecision { admitted: page.status.admitted, wait_us: page.status.wait_us, ..admission_decision(quota) }
     }
 
-    async fn ask(&self, ask: Ask) -> Decision {
-        let shard = match ask.log {
-            Log::Key(id) => self.shard_of_key(id),
-            Log::Address(address) | Log::Pages(address) | Log::Searches(address) => match address {
-                AddressBucket::V4(address) => self.shard_of(u64::from(address.to_bits())),
-                AddressBucket::V6 { network, .. } => self.shard_of((network.to_bits() >> 64) as u64),
-            },
+    async fn check_limit(&self, ask: LimitCheck) -> LimitDecision {
+        let shard = match ask.log_id {
+            AdmissionLogId::Key(id) => self.shard_for_key(id),
+            AdmissionLogId::Address(address) | AdmissionLogId::Pages(address) | AdmissionLogId::Searches(address) => {
+                match address {
+                    AddressBucket::V4(address) => self.shard_for_hash(u64::from(address.to_bits())),
+                    AddressBucket::V6 { network, .. } => self.shard_for_hash((network.to_bits() >> 64) as u64),
+                }
+            }
         };
-        shard.decide(ask).await
+        shard.check_limit(ask).await
     }
 
-    pub(crate) fn shard_of_key(&self, id: KeyId) -> &Shard {
-        self.shard_of(id.cast_unsigned())
+    pub(crate) fn shard_for_key(&self, id: KeyId) -> &RedisShard {
+        self.shard_for_hash(id.cast_unsigned())
     }
 
     /// The same in every replica of every version: a caller must not change servers within a window.
-    fn shard_of(&self, caller: u64) -> &Shard {
+    fn shard_for_hash(&self, caller_hash: u64) -> &RedisShard {
         // Fibonacci hashing: neighbours are spread evenly.
-        let mixed = caller.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let mixed = caller_hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.shards[(mixed % self.shards.len() as u64) as usize]
     }
 }
 
-fn verdict(decision: Decision) -> Verdict {
-    let Decision { standing, now_us } = decision;
-    Verdict {
+fn admission_decision(decision: LimitDecision) -> AdmissionDecision {
+    let LimitDecision { status: standing, now_us } = decision;
+    AdmissionDecision {
         admitted: standing.admitted,
         remaining: standing.remaining,
         wait_us: standing.wait_us,
@@ -111,6 +121,6 @@ fn verdict(decision: Decision) -> Verdict {
     }
 }
 
-pub fn micros(duration: Duration) -> u64 {
+pub fn duration_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -7,14 +7,14 @@
 //! decided until it is stored.
 
 mod admission;
-mod call;
+mod admit_call;
 mod circuit;
-mod keys;
-mod link;
-mod local;
+mod connection;
+mod daily_caps;
 #[cfg(test)]
-mod model_tests;
-mod registrations;
+mod limiter_model_tests;
+mod local_usage;
+mod redis_keys;
 mod shard;
 mod sliding_log;
 mod usage;
@@ -22,21 +22,21 @@ mod usage;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use admission::{Charge, Verdict, Visit, Visitor};
-pub use registrations::Cap;
-pub use usage::{Batch, LiveBatch, LiveUsage, Source};
+pub use admission::{AdmissionCharge, AdmissionDecision, AdmissionRequest, QuotaOwner};
+pub use daily_caps::DailyCap;
+pub use usage::{LiveUsage, LiveUsageBatch, UsageBatch, UsageSource};
 
-use circuit::Replicas;
-use shard::{Common, Shard};
+use circuit::ReplicaCount;
+use shard::{RedisShard, SharedState};
 
 #[derive(Debug, thiserror::Error)]
 pub enum MeterError {
     #[error("asking Redis: {0}")]
     Redis(#[from] redis::RedisError),
     #[error("Redis did not answer within {0:?}")]
-    Slow(Duration),
+    Timeout(Duration),
     #[error("Redis answered in a form that no script of ours has: {0}")]
-    Foreign(String),
+    UnexpectedReply(String),
 }
 
 pub type Result<T> = std::result::Result<T, MeterError>;
@@ -50,7 +50,7 @@ pub struct MeterSettings<'a> {
     /// The window of the rate limit.
     pub window: Duration,
     /// What an admission may wait for Redis before it is decided here.
-    pub budget: Duration,
+    pub redis_timeout: Duration,
     /// How many replicas share the limit, while Redis has not told yet.
     pub assumed_replicas: u32,
 }
@@ -58,8 +58,8 @@ pub struct MeterSettings<'a> {
 /// The meter in one handle. Cheap to clone.
 #[derive(Clone)]
 pub struct Meter {
-    common: Arc<Common>,
-    shards: Arc<[Arc<Shard>]>,
+    shared: Arc<SharedState>,
+    shards: Arc<[Arc<RedisShard>]>,
 }
 
 impl std::fmt::Debug for Meter {
@@ -71,41 +71,41 @@ impl std::fmt::Debug for Meter {
 impl Meter {
     /// Connects lazily: a replica may start while Redis is away. Must be called within a Tokio runtime.
     pub fn open(settings: &MeterSettings<'_>) -> Result<Self> {
-        let common = Arc::new(Common {
-            window_us: admission::micros(settings.window),
-            budget: settings.budget,
-            replicas: Replicas::assume(settings.assumed_replicas),
-            usage: local::LocalUsage::default(),
-            caps: registrations::LocalCaps::default(),
+        let common = Arc::new(SharedState {
+            window_us: admission::duration_micros(settings.window),
+            redis_timeout: settings.redis_timeout,
+            replica_count: ReplicaCount::with_assumed(settings.assumed_replicas),
+            local_usage: local_usage::LocalUsage::default(),
+            local_caps: daily_caps::LocalDailyCaps::default(),
         });
         let shard = |url: &&str| {
             let client = redis::Client::open(*url)?;
-            Ok(Shard::start(client, keys::KeyNames::new(settings.prefix), common.clone()))
+            Ok(RedisShard::start(client, redis_keys::RedisKeys::new(settings.prefix), common.clone()))
         };
         let shards = settings.redis_urls.iter().map(shard).collect::<Result<_>>()?;
-        Ok(Self { common, shards })
+        Ok(Self { shared: common, shards })
     }
 
     /// The replica ends: the others have its part of the limit, should Redis go away.
-    pub async fn leave(&self) {
+    pub async fn shutdown(&self) {
         for shard in self.shards.iter() {
-            shard.leave().await;
+            shard.shutdown().await;
         }
     }
 
     /// For each server whether it decides, or this process alone.
-    pub fn are_shared(&self) -> impl Iterator<Item = bool> {
-        self.shards.iter().map(|shard| shard.is_shared())
+    pub fn redis_availability(&self) -> impl Iterator<Item = bool> {
+        self.shards.iter().map(|shard| shard.is_redis_available())
     }
 
     /// How many counts of usage only this process knows, until they are stored: those of when Redis was away.
-    pub fn kept_usage(&self) -> usize {
-        self.common.usage.len()
+    pub fn local_usage_count(&self) -> usize {
+        self.shared.local_usage.len()
     }
 }
 
 /// Whether a server answers.
-pub async fn ping(url: &str) -> Result<()> {
-    let link = link::Link::new(redis::Client::open(url)?);
-    link.ask(async |redis| redis::cmd("PING").exec_async(redis).await).await
+pub async fn ping_redis(url: &str) -> Result<()> {
+    let link = connection::LazyConnection::new(redis::Client::open(url)?);
+    link.run(async |redis| redis::cmd("PING").exec_async(redis).await).await
 }

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-use crate::keys::Log;
+use crate::redis_keys::AdmissionLogId;
 
 /// How a caller stands after an ask. Instants are in microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct LimitStatus {
     pub admitted: bool,
     pub remaining: u32,
     /// Until one would pass; zero if this one did.
@@ -23,7 +23,7 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    pub fn ask(&mut self, limit: u32, takes: bool, window_us: u64, now_us: u64) -> Standing {
+    pub fn check(&mut self, limit: u32, consume: bool, window_us: u64, now_us: u64) -> LimitStatus {
         let mut at = now_us;
         if let Some(&last) = self.admitted_at.back() {
             // The clock went back. A little: time stands still. By more than a window: start anew.
@@ -38,10 +38,10 @@ impl SlidingLog {
         }
         let (held, limit) = (self.admitted_at.len(), limit as usize);
         let admitted = held < limit;
-        if admitted && takes {
+        if admitted && consume {
             self.admitted_at.push_back(at);
         }
-        Standing {
+        LimitStatus {
             admitted,
             remaining: u32::try_from(limit.saturating_sub(self.admitted_at.len())).unwrap_or(u32::MAX),
             wait_us: if admitted { 0 } else { self.admitted_at[held - limit] + window_us - at },
@@ -49,49 +49,49 @@ impl SlidingLog {
         }
     }
 
-    fn is_over(&self, window_us: u64, now_us: u64) -> bool {
+    fn is_expired(&self, window_us: u64, now_us: u64) -> bool {
         self.admitted_at.back().is_none_or(|last| last + window_us <= now_us)
     }
 
     /// Takes the last admission back.
-    pub fn give_back(&mut self) {
+    pub fn refund_last(&mut self) {
         self.admitted_at.pop_back();
     }
 }
 
 /// The logs of all callers that were decided on here.
 #[derive(Debug)]
-pub struct LocalLogs {
+pub struct LocalRateLimiter {
     window_us: u64,
-    logs: Mutex<Kept>,
+    state: Mutex<LimiterState>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    logs: HashMap<Log, SlidingLog>,
+struct LimiterState {
+    logs: HashMap<AdmissionLogId, SlidingLog>,
     /// So many logs call for a look at which of them are over.
-    sweep_at: usize,
+    sweep_threshold: usize,
 }
 
 /// Fewer are not worth a look.
-const FEWEST_SWEPT: usize = 1024;
+const MIN_SWEEP_THRESHOLD: usize = 1024;
 
-impl LocalLogs {
+impl LocalRateLimiter {
     pub fn new(window_us: u64) -> Self {
-        Self { window_us, logs: Mutex::default() }
+        Self { window_us, state: Mutex::default() }
     }
 
-    pub fn ask(&self, log: Log, limit: u32, takes: bool, now_us: u64) -> Standing {
-        let mut kept = self.logs.lock().expect("never held across a panic");
-        if kept.logs.len() >= kept.sweep_at {
-            kept.logs.retain(|_, log| !log.is_over(self.window_us, now_us));
-            kept.sweep_at = (2 * kept.logs.len()).max(FEWEST_SWEPT);
+    pub fn check(&self, log_id: AdmissionLogId, limit: u32, consume: bool, now_us: u64) -> LimitStatus {
+        let mut kept = self.state.lock().expect("never held across a panic");
+        if kept.logs.len() >= kept.sweep_threshold {
+            kept.logs.retain(|_, log| !log.is_expired(self.window_us, now_us));
+            kept.sweep_threshold = (2 * kept.logs.len()).max(MIN_SWEEP_THRESHOLD);
         }
-        kept.logs.entry(log).or_default().ask(limit, takes, self.window_us, now_us)
+        kept.logs.entry(log_id).or_default().check(limit, consume, self.window_us, now_us)
     }
 
     /// Redis counts again: what was admitted here is forgotten.
-    pub fn forget(&self) {
-        *self.logs.lock().expect("never held across a panic") = Kept::default();
+    pub fn clear(&self) {
+        *self.state.lock().expect("never held across a panic") = LimiterState::default();
     }
 }

@@ -3,46 +3,46 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use vintem_domain::lang::Text;
+use vintem_domain::lang::LocalizedText;
 use vintem_domain::plan::Plan;
 use vintem_domain::route::Feature;
 
-use crate::Shared;
-use crate::layout::{Asked, Head, Layout, Styles, html_response};
+use crate::SharedSettings;
+use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
 #[derive(Template)]
 #[template(path = "dashboard.html")]
 struct DashboardPage {
     page: Layout,
     /// The plan from which on there are webhooks.
-    webhooks: Plan,
+    webhooks_plan: Plan,
     plans: [Plan; 4],
     /// How requests end, as the usage names it and as people read it.
     outcomes: [(&'static str, &'static str); 5],
 }
 
-const OUTCOMES: [(&str, Text); 5] = [
-    ("successful", Text::new("Successful", "Com sucesso")),
-    ("client_errors", Text::new("Client errors", "Erros do cliente")),
-    ("rate_limited", Text::new("Rate limited", "Barradas pelo limite")),
-    ("server_errors", Text::new("Server errors", "Erros do servidor")),
-    ("unfinished", Text::new("Unfinished", "Inacabadas")),
+const REQUEST_OUTCOMES: [(&str, LocalizedText); 5] = [
+    ("successful", LocalizedText::new("Successful", "Com sucesso")),
+    ("client_errors", LocalizedText::new("Client errors", "Erros do cliente")),
+    ("rate_limited", LocalizedText::new("Rate limited", "Barradas pelo limite")),
+    ("server_errors", LocalizedText::new("Server errors", "Erros do servidor")),
+    ("unfinished", LocalizedText::new("Unfinished", "Inacabadas")),
 ];
 
-const TITLE: Text = Text::new("Dashboard", "Painel");
-const DESCRIPTION: Text = Text::new(
+const TITLE: LocalizedText = LocalizedText::new("Dashboard", "Painel");
+const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Usage of a key up to its last request, its plan, rotation and webhooks.",
     "Uso de uma chave até a última requisição, seu plano, troca e webhooks.",
 );
 
-pub(crate) async fn show_dashboard(State(settings): State<Shared>, asked: Asked) -> Response {
+pub(crate) async fn show_dashboard(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
     let lang = asked.lang();
-    let head = Head::new(lang, "/dashboard", TITLE, DESCRIPTION).not_to_be_found();
+    let head = PageMetadata::new(lang, "/dashboard", TITLE, DESCRIPTION).noindex();
     let dashboard = DashboardPage {
         page: Layout::new(&settings, &asked, head),
-        webhooks: Feature::Webhooks.plan(),
+        webhooks_plan: Feature::Webhooks.required_plan(),
         plans: Plan::ALL,
-        outcomes: OUTCOMES.map(|(outcome, name)| (outcome, name.in_lang(lang))),
+        outcomes: REQUEST_OUTCOMES.map(|(outcome, name)| (outcome, name.in_lang(lang))),
     };
-    html_response(&dashboard, &dashboard.page, Styles::File)
+    html_response(&dashboard, &dashboard.page, StylePolicy::ExternalOnly)
 }

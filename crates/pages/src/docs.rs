@@ -6,42 +6,42 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header;
-use vintem_domain::lang::Text;
-use vintem_domain::route::{Charge, ROUTES, Route};
+use vintem_domain::lang::LocalizedText;
+use vintem_domain::route::{ROUTES, RateLimitKind, Route};
 
-use crate::Shared;
-use crate::bundle;
-use crate::layout::{Asked, Head, Layout, Styles, html_response};
+use crate::SharedSettings;
+use crate::docs_bundle;
+use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct DocsPage {
     page: Layout,
-    bundle_version: &'static str,
-    operations: Vec<Operation>,
+    bundle_hash: &'static str,
+    operations: Vec<OperationRow>,
 }
 
-struct Operation {
+struct OperationRow {
     method: &'static str,
     path: &'static str,
     /// The plan from which on it can be called.
     plan: &'static str,
 }
 
-const TITLE: Text = Text::new("API reference", "Referência da API");
-const DESCRIPTION: Text = Text::new(
+const TITLE: LocalizedText = LocalizedText::new("API reference", "Referência da API");
+const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Every operation with its parameters, answers and snippets in six languages, to be tried on the page.",
     "Cada operação com parâmetros, respostas e exemplos em seis linguagens, para testar na própria página.",
 );
 
-pub(crate) async fn show_docs(State(settings): State<Shared>, asked: Asked) -> Response {
-    let page = Layout::new(&settings, &asked, Head::new(asked.lang(), "/docs", TITLE, DESCRIPTION));
-    let operations = ROUTES.iter().filter(|route| is_of_the_api(route)).map(operation).collect();
-    let docs = DocsPage { page, bundle_version: bundle::version(), operations };
-    html_response(&docs, &docs.page, Styles::FileAndInline)
+pub(crate) async fn show_docs(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
+    let page = Layout::new(&settings, &asked, PageMetadata::new(asked.lang(), "/docs", TITLE, DESCRIPTION));
+    let operations = ROUTES.iter().filter(|route| is_api_route(route)).map(operation_row).collect();
+    let docs = DocsPage { page, bundle_hash: docs_bundle::bundle_hash(), operations };
+    html_response(&docs, &docs.page, StylePolicy::AllowInline)
 }
 
-pub(crate) async fn get_openapi(State(settings): State<Shared>) -> Response {
+pub(crate) async fn get_openapi(State(settings): State<SharedSettings>) -> Response {
     let headers =
         [(header::CONTENT_TYPE, "application/yaml; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=60")];
     (headers, settings.openapi_yaml).into_response()
@@ -54,16 +54,16 @@ pub(crate) async fn get_openapi_json(State(json): State<Arc<str>>) -> Response {
 }
 
 /// A file that is no YAML is found at the first start.
-pub(crate) fn as_json(yaml: &str) -> Arc<str> {
+pub(crate) fn yaml_to_json(yaml: &str) -> Arc<str> {
     let description: serde_json::Value = yaml_serde::from_str(yaml).expect("the description is YAML");
     description.to_string().into()
 }
 
 /// Pages and their assets are no part of the reference; `/health` is.
-fn is_of_the_api(route: &Route) -> bool {
-    route.charge == Charge::Quota || route.operation == "get_health"
+fn is_api_route(route: &Route) -> bool {
+    route.rate_limit == RateLimitKind::Quota || route.operation == "get_health"
 }
 
-fn operation(route: &Route) -> Operation {
-    Operation { method: route.method.name(), path: route.path, plan: route.plan.name() }
+fn operation_row(route: &Route) -> OperationRow {
+    OperationRow { method: route.method.as_str(), path: route.path, plan: route.plan.name() }
 }

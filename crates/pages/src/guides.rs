@@ -7,24 +7,24 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::header;
 use vintem_domain::Problem;
-use vintem_domain::lang::{Lang, Text};
+use vintem_domain::lang::{Lang, LocalizedText};
 
-use crate::layout::{Asked, Head, Layout, Styles, html_response};
-use crate::markdown::{self, Document};
-use crate::pricing::is_page;
-use crate::{PageSettings, Shared, refuse};
+use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
+use crate::markdown::{self, RenderedDocument};
+use crate::pricing::is_web_url;
+use crate::{PageSettings, SharedSettings, problem_response};
 
 /// A text in both languages, as it is in the project.
-struct Source {
+struct MarkdownSource {
     id: &'static str,
-    markdown: Text,
+    markdown: LocalizedText,
 }
 
-macro_rules! guide {
+macro_rules! guide_source {
     ($id:literal) => {
-        Source {
+        MarkdownSource {
             id: $id,
-            markdown: Text::new(
+            markdown: LocalizedText::new(
                 include_str!(concat!("../../../docs/guides/", $id, ".md")),
                 include_str!(concat!("../../../docs/guides/pt/", $id, ".md")),
             ),
@@ -32,11 +32,11 @@ macro_rules! guide {
     };
 }
 
-macro_rules! text {
+macro_rules! site_text_source {
     ($id:literal) => {
-        Source {
+        MarkdownSource {
             id: $id,
-            markdown: Text::new(
+            markdown: LocalizedText::new(
                 include_str!(concat!("../../../docs/site/en/", $id, ".md")),
                 include_str!(concat!("../../../docs/site/pt/", $id, ".md")),
             ),
@@ -45,32 +45,33 @@ macro_rules! text {
 }
 
 /// In the order in which they are listed.
-static GUIDES: [Source; 8] = [
-    guide!("quickstart"),
-    guide!("series"),
-    guide!("limits"),
-    guide!("exports"),
-    guide!("csv"),
-    guide!("webhooks"),
-    guide!("point-in-time"),
-    guide!("versioning"),
+static GUIDE_SOURCES: [MarkdownSource; 8] = [
+    guide_source!("quickstart"),
+    guide_source!("series"),
+    guide_source!("limits"),
+    guide_source!("exports"),
+    guide_source!("csv"),
+    guide_source!("webhooks"),
+    guide_source!("point-in-time"),
+    guide_source!("versioning"),
 ];
 
-static TEXTS: [Source; 3] = [text!("data"), text!("terms"), text!("privacy")];
+static SITE_TEXT_SOURCES: [MarkdownSource; 3] =
+    [site_text_source!("data"), site_text_source!("terms"), site_text_source!("privacy")];
 
 /// Read once: a text never changes while the process runs.
-struct Texts {
-    en: Vec<Document>,
-    pt: Vec<Document>,
+struct LocalizedDocuments {
+    en: Vec<RenderedDocument>,
+    pt: Vec<RenderedDocument>,
 }
 
-impl Texts {
-    fn read(sources: &[Source]) -> Self {
-        let all = |lang| sources.iter().map(|source| markdown::read(source.markdown.in_lang(lang))).collect();
+impl LocalizedDocuments {
+    fn render(sources: &[MarkdownSource]) -> Self {
+        let all = |lang| sources.iter().map(|source| markdown::render(source.markdown.in_lang(lang))).collect();
         Self { en: all(Lang::En), pt: all(Lang::Pt) }
     }
 
-    fn in_lang(&self, lang: Lang) -> &[Document] {
+    fn in_lang(&self, lang: Lang) -> &[RenderedDocument] {
         match lang {
             Lang::En => &self.en,
             Lang::Pt => &self.pt,
@@ -78,120 +79,127 @@ impl Texts {
     }
 }
 
-static READ_GUIDES: LazyLock<Texts> = LazyLock::new(|| Texts::read(&GUIDES));
-static READ_TEXTS: LazyLock<Texts> = LazyLock::new(|| Texts::read(&TEXTS));
+static RENDERED_GUIDES: LazyLock<LocalizedDocuments> = LazyLock::new(|| LocalizedDocuments::render(&GUIDE_SOURCES));
+static RENDERED_SITE_TEXTS: LazyLock<LocalizedDocuments> =
+    LazyLock::new(|| LocalizedDocuments::render(&SITE_TEXT_SOURCES));
 
 /// Where the texts of the site say who is to be asked.
-const CONTACT: &str = "{contact}";
-const NOBODY_NAMED: Text = Text::new("the operator of this service", "o operador deste serviço");
+const CONTACT_PLACEHOLDER: &str = "{contact}";
+const DEFAULT_CONTACT: LocalizedText = LocalizedText::new("the operator of this service", "o operador deste serviço");
 
 #[derive(Template)]
 #[template(path = "guides.html")]
 struct GuidesPage {
     page: Layout,
-    guides: Vec<Listed>,
+    guides: Vec<DocumentLink>,
 }
 
 #[derive(Template)]
 #[template(path = "text.html")]
 struct TextPage {
     page: Layout,
-    contents_name: &'static str,
-    contents: Vec<Listed>,
+    contents_label: &'static str,
+    contents: Vec<DocumentLink>,
     html: String,
     /// Where it is to be had as it was written.
-    markdown: Option<String>,
+    markdown_url: Option<String>,
 }
 
 /// A text in a list of them.
-pub(crate) struct Listed {
+pub(crate) struct DocumentLink {
     pub(crate) path: String,
     pub(crate) title: &'static str,
     pub(crate) summary: &'static str,
 }
 
-pub(crate) fn listed(lang: Lang) -> Vec<Listed> {
-    let guides = GUIDES.iter().zip(READ_GUIDES.in_lang(lang));
-    guides.map(|(source, guide)| entry(format!("/docs/guides/{}", source.id), guide)).collect()
+pub(crate) fn list_guides(lang: Lang) -> Vec<DocumentLink> {
+    let guides = GUIDE_SOURCES.iter().zip(RENDERED_GUIDES.in_lang(lang));
+    guides.map(|(source, guide)| document_link(format!("/docs/guides/{}", source.id), guide)).collect()
 }
 
-fn entry(path: String, document: &'static Document) -> Listed {
-    Listed { path, title: &document.title, summary: &document.summary }
+fn document_link(path: String, document: &'static RenderedDocument) -> DocumentLink {
+    DocumentLink { path, title: &document.title, summary: &document.summary }
 }
 
-const TITLE: Text = Text::new("Guides", "Guias");
-const DESCRIPTION: Text = Text::new(
+const TITLE: LocalizedText = LocalizedText::new("Guides", "Guias");
+const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Quickstart, which Selic and which CDI, limits and errors, exports, webhooks, point in time.",
     "Início rápido, qual Selic e qual CDI, limites e erros, exportações, webhooks, dados de um dia.",
 );
 
-pub(crate) async fn show_guides(State(settings): State<Shared>, asked: Asked) -> Response {
+pub(crate) async fn show_guides(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
     let lang = asked.lang();
-    let page = Layout::new(&settings, &asked, Head::new(lang, "/docs/guides", TITLE, DESCRIPTION));
-    let guides = GuidesPage { page, guides: listed(lang) };
-    html_response(&guides, &guides.page, Styles::File)
+    let page = Layout::new(&settings, &asked, PageMetadata::new(lang, "/docs/guides", TITLE, DESCRIPTION));
+    let guides = GuidesPage { page, guides: list_guides(lang) };
+    html_response(&guides, &guides.page, StylePolicy::ExternalOnly)
 }
 
 /// A guide as a page, or with `.md` behind its name as it was written.
-pub(crate) async fn show_guide(State(settings): State<Shared>, Path(name): Path<String>, asked: Asked) -> Response {
+pub(crate) async fn show_guide(
+    State(settings): State<SharedSettings>,
+    Path(name): Path<String>,
+    asked: PageRequest,
+) -> Response {
     let (id, as_markdown) = name.strip_suffix(".md").map_or((name.as_str(), false), |id| (id, true));
     let lang = asked.lang();
-    let Some(at) = GUIDES.iter().position(|guide| guide.id == id) else { return refuse(Problem::NoSuchPath) };
+    let Some(at) = GUIDE_SOURCES.iter().position(|guide| guide.id == id) else {
+        return problem_response(Problem::NoSuchPath);
+    };
     if as_markdown {
         let headers =
             [(header::CONTENT_TYPE, "text/markdown; charset=utf-8"), (header::CACHE_CONTROL, "private, max-age=60")];
-        return (headers, GUIDES[at].markdown.in_lang(lang)).into_response();
+        return (headers, GUIDE_SOURCES[at].markdown.in_lang(lang)).into_response();
     }
-    let (contents, guide) = (listed(lang), &READ_GUIDES.in_lang(lang)[at]);
+    let (contents, guide) = (list_guides(lang), &RENDERED_GUIDES.in_lang(lang)[at]);
     let path = &contents[at].path;
-    let head = Head::named(path, format!("{} · Vintém", guide.title), guide.summary.clone());
+    let head = PageMetadata::with_title(path, format!("{} · Vintém", guide.title), guide.summary.clone());
     let text = TextPage {
         page: Layout::new(&settings, &asked, head),
-        contents_name: TITLE.in_lang(lang),
+        contents_label: TITLE.in_lang(lang),
         html: guide.html.clone(),
-        markdown: Some(format!("{path}.md")),
+        markdown_url: Some(format!("{path}.md")),
         contents,
     };
-    html_response(&text, &text.page, Styles::File)
+    html_response(&text, &text.page, StylePolicy::ExternalOnly)
 }
 
-pub(crate) async fn show_data(State(settings): State<Shared>, asked: Asked) -> Response {
-    show_text(&settings, &asked, "data")
+pub(crate) async fn show_data(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
+    render_site_text(&settings, &asked, "data")
 }
 
-pub(crate) async fn show_terms(State(settings): State<Shared>, asked: Asked) -> Response {
-    show_text(&settings, &asked, "terms")
+pub(crate) async fn show_terms(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
+    render_site_text(&settings, &asked, "terms")
 }
 
-pub(crate) async fn show_privacy(State(settings): State<Shared>, asked: Asked) -> Response {
-    show_text(&settings, &asked, "privacy")
+pub(crate) async fn show_privacy(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
+    render_site_text(&settings, &asked, "privacy")
 }
 
-fn show_text(settings: &PageSettings, asked: &Asked, id: &str) -> Response {
+fn render_site_text(settings: &PageSettings, asked: &PageRequest, id: &str) -> Response {
     let lang = asked.lang();
-    let documents = TEXTS.iter().zip(READ_TEXTS.in_lang(lang));
-    let contents: Vec<Listed> =
-        documents.clone().map(|(source, document)| entry(format!("/{}", source.id), document)).collect();
+    let documents = SITE_TEXT_SOURCES.iter().zip(RENDERED_SITE_TEXTS.in_lang(lang));
+    let contents: Vec<DocumentLink> =
+        documents.clone().map(|(source, document)| document_link(format!("/{}", source.id), document)).collect();
     let Some((_, document)) = documents.into_iter().find(|(source, _)| source.id == id) else {
-        return refuse(Problem::NoSuchPath);
+        return problem_response(Problem::NoSuchPath);
     };
-    let named = document.summary.replace(CONTACT, NOBODY_NAMED.in_lang(lang));
-    let head = Head::named(&format!("/{id}"), format!("{} · Vintém", document.title), named);
+    let named = document.summary.replace(CONTACT_PLACEHOLDER, DEFAULT_CONTACT.in_lang(lang));
+    let head = PageMetadata::with_title(&format!("/{id}"), format!("{} · Vintém", document.title), named);
     let text = TextPage {
         page: Layout::new(settings, asked, head),
-        contents_name: Text::new("Texts", "Textos").in_lang(lang),
+        contents_label: LocalizedText::new("Texts", "Textos").in_lang(lang),
         contents,
-        html: document.html.replace(CONTACT, &contact_html(settings.contact.as_deref(), lang)),
-        markdown: None,
+        html: document.html.replace(CONTACT_PLACEHOLDER, &contact_html(settings.contact.as_deref(), lang)),
+        markdown_url: None,
     };
-    html_response(&text, &text.page, Styles::File)
+    html_response(&text, &text.page, StylePolicy::ExternalOnly)
 }
 
 /// A link to the operator, whose setting is no HTML of ours.
 fn contact_html(contact: Option<&str>, lang: Lang) -> String {
-    let Some(contact) = contact else { return NOBODY_NAMED.in_lang(lang).to_owned() };
-    let shown = markdown::escaped(contact);
-    let scheme = if is_page(contact) { "" } else { "mailto:" };
+    let Some(contact) = contact else { return DEFAULT_CONTACT.in_lang(lang).to_owned() };
+    let shown = markdown::escape_html(contact);
+    let scheme = if is_web_url(contact) { "" } else { "mailto:" };
     format!("<a href=\"{scheme}{shown}\" rel=\"noreferrer noopener external\">{shown}</a>")
 }
 
@@ -200,24 +208,24 @@ mod tests {
     use super::*;
 
     /// What is between the fences: what readers copy.
-    fn blocks(markdown: &str) -> Vec<&str> {
+    fn code_blocks(markdown: &str) -> Vec<&str> {
         markdown.split("\n```").skip(1).step_by(2).collect()
     }
 
     #[test]
-    fn both_languages_have_the_same_code() {
-        for source in &GUIDES {
-            let (en, pt) = (blocks(source.markdown.en), blocks(source.markdown.pt));
+    fn guides_have_the_same_code_blocks_in_both_languages() {
+        for source in &GUIDE_SOURCES {
+            let (en, pt) = (code_blocks(source.markdown.en), code_blocks(source.markdown.pt));
             assert!(!en.is_empty(), "{}", source.id);
             assert_eq!(en, pt, "{}", source.id);
         }
     }
 
     #[test]
-    fn every_text_has_a_title_and_says_what_it_is_for() {
+    fn every_document_has_a_title_and_a_summary() {
         for document in [Lang::En, Lang::Pt]
             .into_iter()
-            .flat_map(|lang| READ_GUIDES.in_lang(lang).iter().chain(READ_TEXTS.in_lang(lang)))
+            .flat_map(|lang| RENDERED_GUIDES.in_lang(lang).iter().chain(RENDERED_SITE_TEXTS.in_lang(lang)))
         {
             assert!(!document.title.is_empty() && document.title.len() < 60, "{document:?}");
             assert!(
@@ -230,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_address_is_escaped() {
+    fn operator_contact_is_escaped() {
         let html = contact_html(Some("https://x\"><script>"), Lang::En);
         assert!(!html.contains("<script>") && !html.contains("x\">"), "{html}");
         assert_eq!(

@@ -4,45 +4,45 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use chrono::NaiveDate;
-use vintem_domain::dates::sao_paulo_day;
-use vintem_domain::lang::{Lang, Text};
+use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::plan::Plan;
-use vintem_domain::route::{Feature, features};
+use vintem_domain::route::{Feature, describe_features};
 use vintem_domain::series;
 use vintem_domain::{Currency, Dataset, DateRange};
-use vintem_snapshot::{Freshness, Snapshot};
+use vintem_snapshot::{DatasetFreshness, Snapshot};
 
-use crate::layout::{Asked, Head, Layout, Styles, html_response};
-use crate::market::{Indicator, Subject, indicator};
-use crate::notation::{day, grouped};
-use crate::{PageSettings, Shared};
+use crate::formatting::{format_date, format_integer};
+use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
+use crate::market::{Indicator, SeriesOrRate, build_indicator};
+use crate::{PageSettings, SharedSettings};
 
 #[derive(Template)]
 #[template(path = "home.html")]
 struct HomePage {
     page: Layout,
-    requests: Vec<Request>,
+    requests: Vec<SampleRequest>,
     indicators: Vec<Indicator>,
-    all_series: Vec<Named>,
+    all_series: Vec<SeriesLink>,
     /// What a key gives beyond the data.
-    promises: Vec<String>,
-    coverage: Vec<Fact>,
-    whole: bool,
+    key_benefits: Vec<String>,
+    coverage: Vec<CoverageFact>,
+    is_up_to_date: bool,
     features: Vec<HomeFeature>,
 }
 
 /// A request that the reader can run, needing no key.
-struct Request {
+struct SampleRequest {
     name: &'static str,
     path: &'static str,
 }
 
-struct Named {
+struct SeriesLink {
     id: String,
     name: &'static str,
 }
 
-struct Fact {
+struct CoverageFact {
     title: String,
     text: String,
 }
@@ -54,26 +54,26 @@ struct HomeFeature {
 }
 
 /// Those of `/api/v1/market/overview`.
-const SHOWN: [&str; 4] = ["selic", "cdi", "ipca", "usd-brl"];
+const HOME_INDICATORS: [&str; 4] = ["selic", "cdi", "ipca", "usd-brl"];
 
-const REQUESTS: [(Text, &str); 4] = [
-    (Text::new("Selic now", "Selic agora"), "/api/v1/market/selic/current"),
-    (Text::new("Overview", "Panorama"), "/api/v1/market/overview"),
-    (Text::new("Euro, 5 days", "Euro, 5 dias"), "/api/v1/market/fx?pair=EUR-BRL&limit=5"),
+const SAMPLE_REQUESTS: [(LocalizedText, &str); 4] = [
+    (LocalizedText::new("Selic now", "Selic agora"), "/api/v1/market/selic/current"),
+    (LocalizedText::new("Overview", "Panorama"), "/api/v1/market/overview"),
+    (LocalizedText::new("Euro, 5 days", "Euro, 5 dias"), "/api/v1/market/fx?pair=EUR-BRL&limit=5"),
     (
-        Text::new("110 % of CDI", "110 % do CDI"),
+        LocalizedText::new("110 % of CDI", "110 % do CDI"),
         "/api/v1/market/cdi/accumulated?from=2025-01-02&to=2026-01-02&percent=110&amount=1000.00",
     ),
 ];
 
-pub(crate) async fn show_home(State(settings): State<Shared>, asked: Asked) -> Response {
+pub(crate) async fn show_home(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
     let (lang, now) = (asked.lang(), settings.clock.now());
-    let head = Head::named(
+    let head = PageMetadata::with_title(
         "/",
-        Text::new("Vintém: Brazilian financial data as an API", "Vintém: dados financeiros do Brasil em uma API")
+        LocalizedText::new("Vintém: Brazilian financial data as an API", "Vintém: dados financeiros do Brasil em uma API")
             .in_lang(lang)
             .to_owned(),
-        Text::new(
+        LocalizedText::new(
             "Selic, CDI, IPCA, exchange rates, companies and filings as JSON, with exact decimals and a free key in one step.",
             "Selic, CDI, IPCA, câmbio, companhias e documentos em JSON, com decimais exatos e chave gratuita em um passo.",
         )
@@ -81,63 +81,81 @@ pub(crate) async fn show_home(State(settings): State<Shared>, asked: Asked) -> R
         .to_owned(),
     );
     let page = Layout::new(&settings, &asked, head);
-    let subjects = SHOWN.into_iter().filter_map(Subject::from_id);
+    let subjects = HOME_INDICATORS.into_iter().filter_map(SeriesOrRate::from_id);
     let snapshot = settings.snapshot.get();
-    let features = Feature::sold(&settings.offer)
-        .map(|feature| HomeFeature { sentence: feature.sentence().in_lang(lang), plan: feature.plan().name() });
+    let features = Feature::available(&settings.offer).map(|feature| HomeFeature {
+        sentence: feature.description().in_lang(lang),
+        plan: feature.required_plan().name(),
+    });
     let home = HomePage {
-        requests: REQUESTS.map(|(name, path)| Request { name: name.in_lang(lang), path }).into(),
-        indicators: subjects.filter_map(|subject| indicator(subject, &settings.snapshot, now, lang)).collect(),
-        all_series: Subject::all().map(|subject| Named { id: subject.id(), name: subject.name(lang) }).collect(),
-        promises: promises(&settings, lang),
-        coverage: snapshot.as_deref().map(|snapshot| coverage(&settings, snapshot, lang)).unwrap_or_default(),
-        whole: snapshot.is_some_and(|snapshot| settings.snapshot.is_whole(&snapshot, now)),
+        requests: SAMPLE_REQUESTS.map(|(name, path)| SampleRequest { name: name.in_lang(lang), path }).into(),
+        indicators: subjects.filter_map(|subject| build_indicator(subject, &settings.snapshot, now, lang)).collect(),
+        all_series: SeriesOrRate::all()
+            .map(|subject| SeriesLink { id: subject.id(), name: subject.name(lang) })
+            .collect(),
+        key_benefits: key_benefits(&settings, lang),
+        coverage: snapshot.as_deref().map(|snapshot| coverage_facts(&settings, snapshot, lang)).unwrap_or_default(),
+        is_up_to_date: snapshot.is_some_and(|snapshot| settings.snapshot.is_complete_and_fresh(&snapshot, now)),
         features: features.collect(),
         page,
     };
-    html_response(&home, &home.page, Styles::File)
+    html_response(&home, &home.page, StylePolicy::ExternalOnly)
 }
 
-fn promises(settings: &PageSettings, lang: Lang) -> Vec<String> {
-    let limit = features(Plan::Free, &settings.offer, lang).into_iter().next().unwrap_or_default();
+fn key_benefits(settings: &PageSettings, lang: Lang) -> Vec<String> {
+    let limit = describe_features(Plan::Free, &settings.offer, lang).into_iter().next().unwrap_or_default();
     let further = [
-        Text::new("Your usage in the dashboard, up to the last request", "Seu uso no painel, até a última requisição"),
-        Text::new(
+        LocalizedText::new(
+            "Your usage in the dashboard, up to the last request",
+            "Seu uso no painel, até a última requisição",
+        ),
+        LocalizedText::new(
             "The same key when you move to another plan, in force within a second",
             "A mesma chave quando você muda de plano, valendo em um segundo",
         ),
-        Text::new("Rotate or revoke it yourself, at any time", "Troque-a ou revogue-a você mesmo, a qualquer momento"),
+        LocalizedText::new(
+            "Rotate or revoke it yourself, at any time",
+            "Troque-a ou revogue-a você mesmo, a qualquer momento",
+        ),
     ];
     [limit].into_iter().chain(further.map(|text| text.in_lang(lang).to_owned())).collect()
 }
 
 /// How much there is of what, and up to when.
-fn coverage(settings: &PageSettings, snapshot: &Snapshot, lang: Lang) -> Vec<Fact> {
+fn coverage_facts(settings: &PageSettings, snapshot: &Snapshot, lang: Lang) -> Vec<CoverageFact> {
     let now = settings.clock.now();
     let fresh = |dataset| settings.snapshot.freshness(snapshot, dataset, now);
-    let until = |newest: Option<NaiveDate>| newest.map(|newest| day(newest, lang)).unwrap_or_default();
+    let until = |newest: Option<NaiveDate>| newest.map(|newest| format_date(newest, lang)).unwrap_or_default();
     let values: usize =
         Dataset::all().filter(|dataset| matches!(dataset, Dataset::Series(_))).map(|one| fresh(one).rows).sum();
-    let today = sao_paulo_day(now);
-    let first = |subject: Subject| {
+    let today = sao_paulo_date(now);
+    let first = |subject: SeriesOrRate| {
         let values = subject.values(snapshot)?;
-        values.get(values.range(DateRange::ALL.until(today)).next()?).map(|(date, _)| date)
+        values.get(values.range(DateRange::ALL.capped_at(today)).next()?).map(|(date, _)| date)
     };
-    let first_value = series::served().filter_map(|series| first(Subject::Series(series))).min();
-    let first_rate = Currency::ALL.into_iter().filter_map(|currency| first(Subject::Rate(currency))).min();
+    let first_value = series::served_series().filter_map(|series| first(SeriesOrRate::Series(series))).min();
+    let first_rate = Currency::ALL.into_iter().filter_map(|currency| first(SeriesOrRate::ExchangeRate(currency))).min();
     let year = |date: Option<NaiveDate>| date.map(|date| date.format("%Y").to_string()).unwrap_or_default();
-    let (fx, companies, filings): (Freshness, Freshness, Freshness) =
+    let (fx, companies, filings): (DatasetFreshness, DatasetFreshness, DatasetFreshness) =
         (fresh(Dataset::Fx), fresh(Dataset::Companies), fresh(Dataset::Filings));
-    let number = |count: usize| grouped(count, lang);
+    let number = |count: usize| format_integer(count, lang);
     let facts = match lang {
         Lang::En => [
             (
                 format!("{} values", number(values)),
-                format!("{} series of interest and inflation since {}.", series::served().count(), year(first_value)),
+                format!(
+                    "{} series of interest and inflation since {}.",
+                    series::served_series().count(),
+                    year(first_value)
+                ),
             ),
             (
                 format!("{} exchange rates", number(fx.rows)),
-                format!("10 currencies and all their crosses since {}, until {}.", year(first_rate), until(fx.newest)),
+                format!(
+                    "10 currencies and all their crosses since {}, until {}.",
+                    year(first_rate),
+                    until(fx.newest_date)
+                ),
             ),
             (
                 format!("{} companies", number(companies.rows)),
@@ -145,17 +163,21 @@ fn coverage(settings: &PageSettings, snapshot: &Snapshot, lang: Lang) -> Vec<Fac
             ),
             (
                 format!("{} filings", number(filings.rows)),
-                format!("Every version, searchable in full, until {}.", until(filings.newest)),
+                format!("Every version, searchable in full, until {}.", until(filings.newest_date)),
             ),
         ],
         Lang::Pt => [
             (
                 format!("{} valores", number(values)),
-                format!("{} séries de juros e inflação desde {}.", series::served().count(), year(first_value)),
+                format!("{} séries de juros e inflação desde {}.", series::served_series().count(), year(first_value)),
             ),
             (
                 format!("{} cotações", number(fx.rows)),
-                format!("10 moedas e todos os seus cruzamentos desde {}, até {}.", year(first_rate), until(fx.newest)),
+                format!(
+                    "10 moedas e todos os seus cruzamentos desde {}, até {}.",
+                    year(first_rate),
+                    until(fx.newest_date)
+                ),
             ),
             (
                 format!("{} companhias", number(companies.rows)),
@@ -163,9 +185,9 @@ fn coverage(settings: &PageSettings, snapshot: &Snapshot, lang: Lang) -> Vec<Fac
             ),
             (
                 format!("{} documentos", number(filings.rows)),
-                format!("Todas as versões, com busca textual, até {}.", until(filings.newest)),
+                format!("Todas as versões, com busca textual, até {}.", until(filings.newest_date)),
             ),
         ],
     };
-    facts.map(|(title, text)| Fact { title, text }).into()
+    facts.map(|(title, text)| CoverageFact { title, text }).into()
 }

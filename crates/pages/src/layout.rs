@@ -8,33 +8,33 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use vintem_domain::VERSION;
-use vintem_domain::lang::{Lang, Text};
+use vintem_domain::lang::{Lang, LocalizedText};
 
 use crate::{PageSettings, assets};
 
 /// Where scripts and styles may come from: here alone, and never from within the page.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+const STRICT_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// The API reference writes its own style elements; the other pages need no such leave.
-const POLICY_WITH_INLINE_STYLES: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+const CSP_WITH_INLINE_STYLES: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
 
 /// A change of plan limits or a switch to real data is to be seen within a minute.
-const PAGE_CACHE: &str = "private, max-age=60";
+const PAGE_CACHE_CONTROL: &str = "private, max-age=60";
 
 /// How long a chosen language is remembered: a year.
-const LANGUAGE_SECONDS: u32 = 365 * 24 * 3600;
+const LANG_COOKIE_SECONDS: u32 = 365 * 24 * 3600;
 
 /// What a browser asked for, as far as every page reads it.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct PageRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) uri: Uri,
 }
 
-impl<S: Sync> FromRequestParts<S> for Asked {
+impl<S: Sync> FromRequestParts<S> for PageRequest {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -42,27 +42,27 @@ impl<S: Sync> FromRequestParts<S> for Asked {
     }
 }
 
-impl Asked {
+impl PageRequest {
     /// The language that the reader chose by the switch, just now or before; else the browser's.
     pub(crate) fn lang(&self) -> Lang {
-        let chosen = self.chosen_lang().or_else(|| self.remembered_lang());
+        let chosen = self.lang_from_query().or_else(|| self.lang_from_cookie());
         chosen.unwrap_or_else(|| {
             let accepted = self.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
             accepted.map_or(Lang::default(), Lang::from_accept_language)
         })
     }
 
-    fn chosen_lang(&self) -> Option<Lang> {
-        self.uri.query()?.split('&').find_map(|pair| lang_of(pair.strip_prefix("lang=")?))
+    fn lang_from_query(&self) -> Option<Lang> {
+        self.uri.query()?.split('&').find_map(|pair| parse_lang(pair.strip_prefix("lang=")?))
     }
 
-    fn remembered_lang(&self) -> Option<Lang> {
+    fn lang_from_cookie(&self) -> Option<Lang> {
         let cookies = self.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        cookies.flat_map(|value| value.split(';')).find_map(|pair| lang_of(pair.trim().strip_prefix("lang=")?))
+        cookies.flat_map(|value| value.split(';')).find_map(|pair| parse_lang(pair.trim().strip_prefix("lang=")?))
     }
 }
 
-fn lang_of(text: &str) -> Option<Lang> {
+fn parse_lang(text: &str) -> Option<Lang> {
     match text {
         "en" => Some(Lang::En),
         "pt" => Some(Lang::Pt),
@@ -71,27 +71,27 @@ fn lang_of(text: &str) -> Option<Lang> {
 }
 
 /// What a page is called and what it is about, as browsers and search engines show it.
-pub(crate) struct Head {
+pub(crate) struct PageMetadata {
     pub(crate) title: String,
     pub(crate) description: String,
     /// The page's own path, without a query.
     pub(crate) path: String,
     /// Whether search engines are to know it.
-    pub(crate) is_to_be_found: bool,
+    pub(crate) is_indexable: bool,
 }
 
-impl Head {
+impl PageMetadata {
     /// Of a page that there is once.
-    pub(crate) fn new(lang: Lang, path: &str, title: Text, description: Text) -> Self {
-        Self::named(path, format!("{} · Vintém", title.in_lang(lang)), description.in_lang(lang).to_owned())
+    pub(crate) fn new(lang: Lang, path: &str, title: LocalizedText, description: LocalizedText) -> Self {
+        Self::with_title(path, format!("{} · Vintém", title.in_lang(lang)), description.in_lang(lang).to_owned())
     }
 
-    pub(crate) fn named(path: &str, title: String, description: String) -> Self {
-        Self { title, description, path: path.to_owned(), is_to_be_found: true }
+    pub(crate) fn with_title(path: &str, title: String, description: String) -> Self {
+        Self { title, description, path: path.to_owned(), is_indexable: true }
     }
 
-    pub(crate) fn not_to_be_found(self) -> Self {
-        Self { is_to_be_found: false, ..self }
+    pub(crate) fn noindex(self) -> Self {
+        Self { is_indexable: false, ..self }
     }
 }
 
@@ -99,13 +99,13 @@ impl Head {
 pub(crate) struct Layout {
     pub(crate) lang: Lang,
     /// Whether the language was chosen with this very request, and is to be remembered.
-    chosen: bool,
+    has_lang_param: bool,
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) path: String,
-    pub(crate) is_to_be_found: bool,
+    pub(crate) is_indexable: bool,
     /// What follows the path when the language is switched, ready to be followed by `lang=`.
-    kept_query: String,
+    query_without_lang: String,
     pub(crate) synthetic: bool,
     /// Whether the operator says how to be reached.
     pub(crate) has_contact: bool,
@@ -113,17 +113,17 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(settings: &PageSettings, asked: &Asked, head: Head) -> Self {
+    pub(crate) fn new(settings: &PageSettings, asked: &PageRequest, head: PageMetadata) -> Self {
         let query = asked.uri.query().unwrap_or("");
         let kept = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("lang="));
         Self {
             lang: asked.lang(),
-            chosen: asked.chosen_lang().is_some(),
+            has_lang_param: asked.lang_from_query().is_some(),
             title: head.title,
             description: head.description,
             path: head.path,
-            is_to_be_found: head.is_to_be_found,
-            kept_query: kept.fold(String::new(), |kept, pair| kept + pair + "&"),
+            is_indexable: head.is_indexable,
+            query_without_lang: kept.fold(String::new(), |kept, pair| kept + pair + "&"),
             synthetic: settings.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()),
             has_contact: settings.contact.is_some(),
             public_url: settings.public_url.clone(),
@@ -131,21 +131,21 @@ impl Layout {
     }
 
     /// One text of a template, in the language of the page.
-    pub(crate) fn say(&self, en: &'static str, pt: &'static str) -> &'static str {
-        Text::new(en, pt).in_lang(self.lang)
+    pub(crate) fn localize(&self, en: &'static str, pt: &'static str) -> &'static str {
+        LocalizedText::new(en, pt).in_lang(self.lang)
     }
 
     pub(crate) fn html_lang(&self) -> &'static str {
-        self.say("en", "pt-BR")
+        self.localize("en", "pt-BR")
     }
 
     /// This page in the other language.
-    pub(crate) fn other_link(&self) -> String {
-        format!("{}?{}lang={}", self.path, self.kept_query, self.say("pt", "en"))
+    pub(crate) fn other_lang_url(&self) -> String {
+        format!("{}?{}lang={}", self.path, self.query_without_lang, self.localize("pt", "en"))
     }
 
     /// `page` for the link to the page that is open, as `aria-current` wants it; `true` for what it is a part of.
-    pub(crate) fn current(&self, path: &str) -> &'static str {
+    pub(crate) fn aria_current(&self, path: &str) -> &'static str {
         match self.path.strip_prefix(path) {
             Some("") => "page",
             Some(rest) if path == "/docs/guides" && rest.starts_with('/') => "true",
@@ -154,8 +154,8 @@ impl Layout {
     }
 
     /// The address of one of our files, which changes when the file does.
-    pub(crate) fn asset(&self, name: &str) -> String {
-        assets::address(name)
+    pub(crate) fn asset_url(&self, name: &str) -> String {
+        assets::asset_url(name)
     }
 
     pub(crate) fn version(&self) -> &'static str {
@@ -165,34 +165,34 @@ impl Layout {
 
 /// Whether a page may carry styles of its own.
 #[derive(Clone, Copy)]
-pub(crate) enum Styles {
-    File,
-    FileAndInline,
+pub(crate) enum StylePolicy {
+    ExternalOnly,
+    AllowInline,
 }
 
 /// The page, with the headers that all pages carry.
-pub(crate) fn html_response(template: &impl Template, page: &Layout, styles: Styles) -> Response {
+pub(crate) fn html_response(template: &impl Template, page: &Layout, styles: StylePolicy) -> Response {
     let Ok(html) = template.render() else {
         // Our templates only write to memory, so this is never seen; still no reason to panic.
         return (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be written.\n").into_response();
     };
     let policy = match styles {
-        Styles::File => POLICY,
-        Styles::FileAndInline => POLICY_WITH_INLINE_STYLES,
+        StylePolicy::ExternalOnly => STRICT_CSP,
+        StylePolicy::AllowInline => CSP_WITH_INLINE_STYLES,
     };
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, policy),
         (header::CONTENT_LANGUAGE, page.html_lang()),
-        (header::CACHE_CONTROL, PAGE_CACHE),
+        (header::CACHE_CONTROL, PAGE_CACHE_CONTROL),
         // Beside what every answer depends on.
         (header::VARY, "Cookie"),
     ];
     let mut response = (headers, html).into_response();
-    if page.chosen {
+    if page.has_lang_param {
         let secure = if page.public_url.starts_with("https://") { "; Secure" } else { "" };
-        let lang = page.say("en", "pt");
-        let cookie = format!("lang={lang}; Path=/; Max-Age={LANGUAGE_SECONDS}; SameSite=Lax{secure}");
+        let lang = page.localize("en", "pt");
+        let cookie = format!("lang={lang}; Path=/; Max-Age={LANG_COOKIE_SECONDS}; SameSite=Lax{secure}");
         if let Ok(cookie) = HeaderValue::from_str(&cookie) {
             response.headers_mut().insert(header::SET_COOKIE, cookie);
         }
@@ -204,15 +204,15 @@ pub(crate) fn html_response(template: &impl Template, page: &Layout, styles: Sty
 mod tests {
     use super::*;
 
-    fn asked(address: &str, cookie: &'static str, accepted: &'static str) -> Asked {
+    fn page_request(address: &str, cookie: &'static str, accepted: &'static str) -> PageRequest {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, HeaderValue::from_static(cookie));
         headers.insert(header::ACCEPT_LANGUAGE, HeaderValue::from_static(accepted));
-        Asked { headers, uri: address.parse().unwrap() }
+        PageRequest { headers, uri: address.parse().unwrap() }
     }
 
     #[test]
-    fn the_address_decides_before_the_cookie_and_that_before_the_browser() {
+    fn lang_param_wins_over_cookie_and_cookie_over_accept_language() {
         for (address, cookie, accepted, lang) in [
             ("/", "", "", Lang::En),
             ("/", "", "pt-BR,pt;q=0.9", Lang::Pt),
@@ -224,7 +224,7 @@ mod tests {
             ("/?lang=de", "", "pt", Lang::Pt),
             ("/?slang=pt", "", "", Lang::En),
         ] {
-            assert_eq!(asked(address, cookie, accepted).lang(), lang, "{address} {cookie} {accepted}");
+            assert_eq!(page_request(address, cookie, accepted).lang(), lang, "{address} {cookie} {accepted}");
         }
     }
 }

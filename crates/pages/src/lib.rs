@@ -11,17 +11,17 @@
 //! scripts ask of the API then shows the error with which the API answers.
 
 mod assets;
-mod bundle;
 mod chart;
 mod companies;
 mod dashboard;
 mod docs;
+mod docs_bundle;
+mod formatting;
 mod guides;
 mod home;
 mod layout;
 mod markdown;
 mod market;
-mod notation;
 mod pricing;
 mod problems;
 mod search;
@@ -35,20 +35,20 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use http::{HeaderMap, StatusCode, Uri};
-use vintem_domain::plan::Offer;
+use vintem_domain::plan::PlanConfig;
 use vintem_domain::{Clock, Problem};
-use vintem_snapshot::{Found, LiveSnapshot, Snapshot};
+use vintem_snapshot::{LiveSnapshot, RowPage, Snapshot};
 
 /// What a page shows of filings, of companies, or of a search, at most.
-const MOST_SHOWN: usize = 10;
+const MAX_PAGE_ROWS: usize = 10;
 
 /// What was found, in the snapshot that it was found in: companies, then filings.
-pub type Search = Pin<Box<dyn Future<Output = Result<(Arc<Snapshot>, [Found; 2]), Problem>> + Send>>;
+pub type SearchFuture = Pin<Box<dyn Future<Output = Result<(Arc<Snapshot>, [RowPage; 2]), Problem>> + Send>>;
 
 /// What the pages show beyond their own tables.
 #[derive(Clone)]
 pub struct PageSettings {
-    pub offer: Offer,
+    pub offer: PlanConfig,
     /// Where callers reach the service, such as `https://api.example.com`, without a slash at the end.
     pub public_url: String,
     /// Where the operator is reached: an e-mail, or the address of a page.
@@ -58,21 +58,21 @@ pub struct PageSettings {
     pub snapshot: Arc<LiveSnapshot>,
     pub clock: Arc<dyn Clock>,
     /// Whether the engines behind the API answered when they were last asked.
-    pub engines_answer: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub backends_healthy: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The API's own search for so many rows of each kind, with its bounds on how many run at once.
-    pub search: Arc<dyn Fn(String, usize) -> Search + Send + Sync>,
+    pub search: Arc<dyn Fn(String, usize) -> SearchFuture + Send + Sync>,
 }
 
 /// What each handler is given.
-type Shared = Arc<PageSettings>;
+type SharedSettings = Arc<PageSettings>;
 
 /// Tells a person what the API would tell a program: the problem, the request, and its number.
-pub type ProblemPage = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
+pub type ProblemRenderer = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
 
 /// Operation name of the route table → its handler. The caller joins each with its path.
 pub fn handlers(settings: PageSettings) -> Vec<(&'static str, MethodRouter)> {
-    let shared: Shared = Arc::new(settings);
-    let pages: Vec<(&'static str, MethodRouter<Shared>)> = vec![
+    let shared: SharedSettings = Arc::new(settings);
+    let pages: Vec<(&'static str, MethodRouter<SharedSettings>)> = vec![
         ("show_home", get(home::show_home)),
         ("show_pricing", get(pricing::show_pricing)),
         ("show_docs", get(docs::show_docs)),
@@ -92,24 +92,26 @@ pub fn handlers(settings: PageSettings) -> Vec<(&'static str, MethodRouter)> {
         ("get_security_contact", get(well_known::get_security_contact)),
         ("get_llms", get(well_known::get_llms)),
         ("get_openapi", get(docs::get_openapi)),
-        ("get_docs_bundle", get(bundle::get_docs_bundle)),
+        ("get_docs_bundle", get(docs_bundle::get_docs_bundle)),
         ("get_asset", get(assets::get_asset)),
         ("get_icon", get(assets::get_icon)),
     ];
     let mut handlers: Vec<_> =
         pages.into_iter().map(|(operation, handler)| (operation, handler.with_state(shared.clone()))).collect();
-    let json = docs::as_json(shared.openapi_yaml);
+    let json = docs::yaml_to_json(shared.openapi_yaml);
     handlers.push(("get_openapi_json", get(docs::get_openapi_json).with_state(json)));
     handlers
 }
 
 /// For whoever asks as a browser does and cannot be given what was asked for.
-pub fn problem_page(settings: PageSettings) -> ProblemPage {
-    Arc::new(move |problem, headers, uri, request_id| problems::show(&settings, problem, headers, uri, request_id))
+pub fn problem_renderer(settings: PageSettings) -> ProblemRenderer {
+    Arc::new(move |problem, headers, uri, request_id| {
+        problems::render_problem_page(&settings, problem, headers, uri, request_id)
+    })
 }
 
 /// What a page answers when it cannot answer what was asked: the service turns it into a page or a body.
-fn refuse(problem: Problem) -> Response {
+fn problem_response(problem: Problem) -> Response {
     let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = status.into_response();
     response.extensions_mut().insert(problem);

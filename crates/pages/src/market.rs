@@ -3,25 +3,25 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
-use vintem_domain::dates::sao_paulo_day;
-use vintem_domain::lang::{Lang, Text};
-use vintem_domain::series::{self, Dated, Frequency, Series};
-use vintem_domain::{Currency, Dataset, DateRange, Decimal, Pair, Quote};
+use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::lang::{Lang, LocalizedText};
+use vintem_domain::series::{self, DatedValue, Frequency, Series};
+use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Decimal, Quote};
 use vintem_snapshot::{LiveSnapshot, PairRates, SeriesValues, Snapshot};
 
-use crate::chart::{Curve, curve, extremes};
-use crate::notation::{decimal, period};
+use crate::chart::{SvgCurve, draw_curve, lowest_and_highest};
+use crate::formatting::{format_decimal, format_period};
 
 /// How a page is addressed: `selic`, or `usd-brl` for an exchange rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum SeriesOrRate {
     Series(&'static Series),
-    Rate(Currency),
+    ExchangeRate(Currency),
 }
 
-impl Subject {
+impl SeriesOrRate {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        series::served().map(Self::Series).chain(Currency::ALL.map(Self::Rate))
+        series::served_series().map(Self::Series).chain(Currency::ALL.map(Self::ExchangeRate))
     }
 
     pub(crate) fn from_id(id: &str) -> Option<Self> {
@@ -31,37 +31,37 @@ impl Subject {
     pub(crate) fn id(self) -> String {
         match self {
             Self::Series(series) => series.id.to_owned(),
-            Self::Rate(currency) => format!("{}-brl", currency.code().to_ascii_lowercase()),
+            Self::ExchangeRate(currency) => format!("{}-brl", currency.code().to_ascii_lowercase()),
         }
     }
 
     pub(crate) fn name(self, lang: Lang) -> &'static str {
         match self {
             Self::Series(series) => series.name.in_lang(lang),
-            Self::Rate(currency) => currency_name(currency).in_lang(lang),
+            Self::ExchangeRate(currency) => currency_name(currency).in_lang(lang),
         }
     }
 
     pub(crate) fn unit(self, lang: Lang) -> String {
         match (self, lang) {
             (Self::Series(series), _) => series.unit.in_lang(lang).to_owned(),
-            (Self::Rate(currency), Lang::En) => format!("BRL per {}", currency.code()),
-            (Self::Rate(currency), Lang::Pt) => format!("BRL por {}", currency.code()),
+            (Self::ExchangeRate(currency), Lang::En) => format!("BRL per {}", currency.code()),
+            (Self::ExchangeRate(currency), Lang::Pt) => format!("BRL por {}", currency.code()),
         }
     }
 
     pub(crate) const fn frequency(self) -> Frequency {
         match self {
             Self::Series(series) => series.frequency,
-            Self::Rate(_) => Frequency::BusinessDaily,
+            Self::ExchangeRate(_) => Frequency::BusinessDaily,
         }
     }
 
     /// What it is loaded with; what we compute follows from what it is made of.
     pub(crate) fn datasets(self) -> Vec<Dataset> {
         match self {
-            Self::Series(series) => series.made_of().into_iter().map(Dataset::Series).collect(),
-            Self::Rate(_) => vec![Dataset::Fx],
+            Self::Series(series) => series.source_series().into_iter().map(Dataset::Series).collect(),
+            Self::ExchangeRate(_) => vec![Dataset::Fx],
         }
     }
 
@@ -69,14 +69,16 @@ impl Subject {
     pub(crate) fn api_path(self) -> String {
         match self {
             Self::Series(series) => format!("/api/v1/market/series/{}", series.id),
-            Self::Rate(currency) => format!("/api/v1/market/fx?pair={}-BRL", currency.code()),
+            Self::ExchangeRate(currency) => format!("/api/v1/market/fx?pair={}-BRL", currency.code()),
         }
     }
 
-    pub(crate) fn values(self, snapshot: &Snapshot) -> Option<Values<'_>> {
+    pub(crate) fn values(self, snapshot: &Snapshot) -> Option<MarketValues<'_>> {
         match self {
-            Self::Series(series) => snapshot.series(series).map(Values::Series),
-            Self::Rate(currency) => snapshot.fx().map(|fx| Values::Rates(fx.pair(Pair::Published(currency)))),
+            Self::Series(series) => snapshot.series(series).map(MarketValues::Series),
+            Self::ExchangeRate(currency) => {
+                snapshot.fx().map(|fx| MarketValues::ExchangeRates(fx.pair_rates(CurrencyPair::Published(currency))))
+            }
         }
     }
 
@@ -86,51 +88,51 @@ impl Subject {
     }
 }
 
-const fn currency_name(currency: Currency) -> Text {
+const fn currency_name(currency: Currency) -> LocalizedText {
     match currency {
-        Currency::Aud => Text::new("Australian dollar, PTAX sell", "Dólar australiano, PTAX venda"),
-        Currency::Cad => Text::new("Canadian dollar, PTAX sell", "Dólar canadense, PTAX venda"),
-        Currency::Chf => Text::new("Swiss franc, PTAX sell", "Franco suíço, PTAX venda"),
-        Currency::Dkk => Text::new("Danish krone, PTAX sell", "Coroa dinamarquesa, PTAX venda"),
-        Currency::Eur => Text::new("Euro, PTAX sell", "Euro, PTAX venda"),
-        Currency::Gbp => Text::new("Pound sterling, PTAX sell", "Libra esterlina, PTAX venda"),
-        Currency::Jpy => Text::new("Japanese yen, PTAX sell", "Iene japonês, PTAX venda"),
-        Currency::Nok => Text::new("Norwegian krone, PTAX sell", "Coroa norueguesa, PTAX venda"),
-        Currency::Sek => Text::new("Swedish krona, PTAX sell", "Coroa sueca, PTAX venda"),
-        Currency::Usd => Text::new("US dollar, PTAX sell", "Dólar americano, PTAX venda"),
+        Currency::Aud => LocalizedText::new("Australian dollar, PTAX sell", "Dólar australiano, PTAX venda"),
+        Currency::Cad => LocalizedText::new("Canadian dollar, PTAX sell", "Dólar canadense, PTAX venda"),
+        Currency::Chf => LocalizedText::new("Swiss franc, PTAX sell", "Franco suíço, PTAX venda"),
+        Currency::Dkk => LocalizedText::new("Danish krone, PTAX sell", "Coroa dinamarquesa, PTAX venda"),
+        Currency::Eur => LocalizedText::new("Euro, PTAX sell", "Euro, PTAX venda"),
+        Currency::Gbp => LocalizedText::new("Pound sterling, PTAX sell", "Libra esterlina, PTAX venda"),
+        Currency::Jpy => LocalizedText::new("Japanese yen, PTAX sell", "Iene japonês, PTAX venda"),
+        Currency::Nok => LocalizedText::new("Norwegian krone, PTAX sell", "Coroa norueguesa, PTAX venda"),
+        Currency::Sek => LocalizedText::new("Swedish krona, PTAX sell", "Coroa sueca, PTAX venda"),
+        Currency::Usd => LocalizedText::new("US dollar, PTAX sell", "Dólar americano, PTAX venda"),
     }
 }
 
 /// The values of a subject, oldest first.
-pub(crate) enum Values<'s> {
+pub(crate) enum MarketValues<'s> {
     Series(&'s SeriesValues),
-    Rates(PairRates<'s>),
+    ExchangeRates(PairRates<'s>),
 }
 
-impl Values<'_> {
+impl MarketValues<'_> {
     pub(crate) fn range(&self, days: DateRange) -> Range<usize> {
         match self {
             Self::Series(values) => values.range(days),
-            Self::Rates(rates) => rates.range(days),
+            Self::ExchangeRates(rates) => rates.range(days),
         }
     }
 
     /// Of an exchange rate that at which is sold.
-    pub(crate) fn get(&self, at: usize) -> Option<Dated> {
+    pub(crate) fn get(&self, at: usize) -> Option<DatedValue> {
         match self {
             Self::Series(values) => Some(values.get(at)),
-            Self::Rates(_) => self.quote(at).map(|(date, quote)| (date, quote.sell)),
+            Self::ExchangeRates(_) => self.quote(at).map(|(date, quote)| (date, quote.sell)),
         }
     }
 
     pub(crate) fn quote(&self, at: usize) -> Option<(NaiveDate, Quote)> {
         match self {
             Self::Series(_) => None,
-            Self::Rates(rates) => rates.get(at),
+            Self::ExchangeRates(rates) => rates.get(at),
         }
     }
 
-    pub(crate) fn points(&self, days: DateRange) -> Vec<Dated> {
+    pub(crate) fn points(&self, days: DateRange) -> Vec<DatedValue> {
         self.range(days).filter_map(|at| self.get(at)).collect()
     }
 }
@@ -143,51 +145,56 @@ pub(crate) struct Indicator {
     pub(crate) unit: String,
     pub(crate) change: String,
     pub(crate) date: NaiveDate,
-    pub(crate) day: String,
+    pub(crate) date_label: String,
     pub(crate) stale: bool,
-    pub(crate) spark: Curve,
+    pub(crate) sparkline: SvgCurve,
     /// What the curve shows, in words.
-    pub(crate) year: String,
+    pub(crate) sparkline_description: String,
 }
 
-const SPARK_WIDTH: u32 = 240;
-const SPARK_HEIGHT: u32 = 56;
+const SPARKLINE_WIDTH: u32 = 240;
+const SPARKLINE_HEIGHT: u32 = 56;
 
 /// Nothing where there is no value yet.
-pub(crate) fn indicator(subject: Subject, live: &LiveSnapshot, now: DateTime<Utc>, lang: Lang) -> Option<Indicator> {
-    let (snapshot, today) = (live.get()?, sao_paulo_day(now));
+pub(crate) fn build_indicator(
+    subject: SeriesOrRate,
+    live: &LiveSnapshot,
+    now: DateTime<Utc>,
+    lang: Lang,
+) -> Option<Indicator> {
+    let (snapshot, today) = (live.get()?, sao_paulo_date(now));
     let values = subject.values(&snapshot)?;
-    let newest = values.range(DateRange::ALL.until(today)).next_back()?;
+    let newest = values.range(DateRange::ALL.capped_at(today)).next_back()?;
     let (date, value) = values.get(newest)?;
     let points = values.points(DateRange { from: date - Days::new(365), to: date });
     Some(Indicator {
         id: subject.id(),
         name: subject.name(lang),
-        value: decimal(value, lang),
+        value: format_decimal(value, lang),
         unit: subject.unit(lang),
-        change: change(subject, &values, newest, lang),
+        change: describe_change(subject, &values, newest, lang),
         date,
-        day: period(date, subject.frequency(), lang),
+        date_label: format_period(date, subject.frequency(), lang),
         stale: subject.is_stale(live, &snapshot, now),
-        spark: curve(&points, SPARK_WIDTH, SPARK_HEIGHT),
-        year: in_words(subject, &points, lang),
+        sparkline: draw_curve(&points, SPARKLINE_WIDTH, SPARKLINE_HEIGHT),
+        sparkline_description: describe_curve(subject, &points, lang),
     })
 }
 
 /// How the newest value differs from the last one that was another. Of rates in percentage points, of prices in percent.
-fn change(subject: Subject, values: &Values<'_>, newest: usize, lang: Lang) -> String {
+fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usize, lang: Lang) -> String {
     let Some((_, value)) = values.get(newest) else { return String::new() };
     let earlier = (0..newest).rev().filter_map(|at| values.get(at)).find(|(_, earlier)| *earlier != value);
     let Some((date, before)) = earlier else { return String::new() };
     let arrow = if value > before { "▲" } else { "▼" };
     let difference = match subject {
-        Subject::Series(_) => format!("{} p.p.", decimal((value - before).abs(), lang)),
-        Subject::Rate(_) => {
+        SeriesOrRate::Series(_) => format!("{} p.p.", format_decimal((value - before).abs(), lang)),
+        SeriesOrRate::ExchangeRate(_) => {
             let percent = (value - before).checked_div(before).unwrap_or_default() * Decimal::ONE_HUNDRED;
-            format!("{} %", decimal(percent.abs().round_dp(2), lang))
+            format!("{} %", format_decimal(percent.abs().round_dp(2), lang))
         }
     };
-    let (before, when) = (decimal(before, lang), period(date, subject.frequency(), lang));
+    let (before, when) = (format_decimal(before, lang), format_period(date, subject.frequency(), lang));
     match (lang, subject.frequency()) {
         (Lang::En, Frequency::Monthly) => format!("{arrow} {difference}, from {before} in {when}"),
         (Lang::Pt, Frequency::Monthly) => format!("{arrow} {difference}, de {before} em {when}"),
@@ -197,10 +204,11 @@ fn change(subject: Subject, values: &Values<'_>, newest: usize, lang: Lang) -> S
 }
 
 /// A curve for who does not see it.
-pub(crate) fn in_words(subject: Subject, points: &[Dated], lang: Lang) -> String {
+pub(crate) fn describe_curve(subject: SeriesOrRate, points: &[DatedValue], lang: Lang) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
-    let Some((low, high)) = extremes(points) else { return String::new() };
-    let at = |(date, value): &Dated| (decimal(*value, lang), period(*date, subject.frequency(), lang));
+    let Some((low, high)) = lowest_and_highest(points) else { return String::new() };
+    let at =
+        |(date, value): &DatedValue| (format_decimal(*value, lang), format_period(*date, subject.frequency(), lang));
     let ((low, low_day), (high, high_day)) = (at(&low), at(&high));
     let (from, to) = (at(first).1, at(last).1);
     match lang {
@@ -214,11 +222,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_subject_is_found_by_its_id() {
-        for subject in Subject::all() {
-            assert_eq!(Subject::from_id(&subject.id()), Some(subject));
+    fn every_series_and_rate_is_found_by_its_id() {
+        for subject in SeriesOrRate::all() {
+            assert_eq!(SeriesOrRate::from_id(&subject.id()), Some(subject));
         }
-        assert_eq!(Subject::from_id("usd-brl"), Some(Subject::Rate(Currency::Usd)));
-        assert_eq!(Subject::from_id("check-usd-sell"), None);
+        assert_eq!(SeriesOrRate::from_id("usd-brl"), Some(SeriesOrRate::ExchangeRate(Currency::Usd)));
+        assert_eq!(SeriesOrRate::from_id("check-usd-sell"), None);
     }
 }

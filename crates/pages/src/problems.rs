@@ -4,11 +4,11 @@ use askama::Template;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use vintem_domain::Problem;
-use vintem_domain::lang::Text;
-use vintem_domain::problem::Code;
+use vintem_domain::lang::LocalizedText;
+use vintem_domain::problem::ErrorCode;
 
 use crate::PageSettings;
-use crate::layout::{Asked, Head, Layout, Styles, html_response};
+use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
 #[derive(Template)]
 #[template(path = "problem.html")]
@@ -20,18 +20,18 @@ struct ProblemPage<'a> {
     request_id: &'a str,
 }
 
-pub(crate) fn show(
+pub(crate) fn render_problem_page(
     settings: &PageSettings,
     problem: &Problem,
     headers: &HeaderMap,
     uri: &Uri,
     request_id: &str,
 ) -> Response {
-    let asked = Asked { headers: headers.clone(), uri: uri.clone() };
+    let asked = PageRequest { headers: headers.clone(), uri: uri.clone() };
     let lang = asked.lang();
-    let heading = heading(problem.code()).in_lang(lang);
+    let heading = problem_heading(problem.code()).in_lang(lang);
     // The switch of the language leads back to here.
-    let head = Head::named(uri.path(), format!("{heading} · Vintém"), problem.message(lang)).not_to_be_found();
+    let head = PageMetadata::with_title(uri.path(), format!("{heading} · Vintém"), problem.message(lang)).noindex();
     let page = ProblemPage {
         page: Layout::new(settings, &asked, head),
         status: problem.status(),
@@ -39,7 +39,7 @@ pub(crate) fn show(
         message: problem.message(lang),
         request_id,
     };
-    let mut response = html_response(&page, &page.page, Styles::File);
+    let mut response = html_response(&page, &page.page, StylePolicy::ExternalOnly);
     *response.status_mut() = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(seconds) = problem.retry_after_seconds() {
@@ -48,13 +48,15 @@ pub(crate) fn show(
     response
 }
 
-const fn heading(code: Code) -> Text {
+const fn problem_heading(code: ErrorCode) -> LocalizedText {
     match code {
-        Code::NotFound => Text::new("There is no such page", "Página não encontrada"),
-        Code::RateLimited => Text::new("That was a little fast", "Um pouco rápido demais"),
-        Code::DataUnavailable => Text::new("The data is not there yet", "Os dados ainda não estão aqui"),
-        Code::ServiceUnavailable | Code::Overloaded => Text::new("One moment, please", "Um momento, por favor"),
-        Code::InternalError => Text::new("That was our fault", "O erro foi nosso"),
-        _ => Text::new("That cannot be answered", "Isso não pode ser respondido"),
+        ErrorCode::NotFound => LocalizedText::new("There is no such page", "Página não encontrada"),
+        ErrorCode::RateLimited => LocalizedText::new("That was a little fast", "Um pouco rápido demais"),
+        ErrorCode::DataUnavailable => LocalizedText::new("The data is not there yet", "Os dados ainda não estão aqui"),
+        ErrorCode::ServiceUnavailable | ErrorCode::Overloaded => {
+            LocalizedText::new("One moment, please", "Um momento, por favor")
+        }
+        ErrorCode::InternalError => LocalizedText::new("That was our fault", "O erro foi nosso"),
+        _ => LocalizedText::new("That cannot be answered", "Isso não pode ser respondido"),
     }
 }

@@ -5,21 +5,21 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
-use vintem_domain::lang::{Lang, Text};
-use vintem_domain::route::route;
-use vintem_domain::text::fold;
-use vintem_snapshot::{Found, Snapshot};
+use vintem_domain::lang::{Lang, LocalizedText};
+use vintem_domain::route::route_by_operation;
+use vintem_domain::text::normalize_text;
+use vintem_snapshot::{RowPage, Snapshot};
 
-use crate::companies::filing;
-use crate::layout::{Asked, Head, Layout, Styles, html_response};
-use crate::market::Subject;
-use crate::notation::grouped;
-use crate::{MOST_SHOWN, Shared, refuse};
+use crate::companies::filing_list_item;
+use crate::formatting::format_integer;
+use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
+use crate::market::SeriesOrRate;
+use crate::{MAX_PAGE_ROWS, SharedSettings, problem_response};
 
-const LONGEST_QUERY: usize = 200;
-const MOST_SERIES: usize = 3;
+const MAX_QUERY_CHARS: usize = 200;
+const MAX_SERIES_HITS: usize = 3;
 /// Of companies, where there are filings too.
-const MOST_COMPANIES: usize = 5;
+const MAX_COMPANY_HITS: usize = 5;
 
 #[derive(Template)]
 #[template(path = "search.html")]
@@ -28,12 +28,12 @@ struct SearchPage {
     q: String,
     problem: Option<&'static str>,
     summary: String,
-    hits: Vec<Hit>,
+    hits: Vec<SearchPageHit>,
     /// From which plan on all of them are found.
     plan: &'static str,
 }
 
-struct Hit {
+struct SearchPageHit {
     title: String,
     text: String,
     link: String,
@@ -41,60 +41,67 @@ struct Hit {
     external: bool,
 }
 
-const TITLE: Text = Text::new("Search", "Busca");
-const DESCRIPTION: Text = Text::new(
+const TITLE: LocalizedText = LocalizedText::new("Search", "Busca");
+const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Companies by name, ticker or CNPJ, and filings by what they are about.",
     "Companhias por nome, ticker ou CNPJ, e documentos pelo assunto.",
 );
-const TOO_LONG: Text = Text::new("Please search for at most 200 characters.", "Busque por no máximo 200 caracteres.");
+const QUERY_TOO_LONG: LocalizedText =
+    LocalizedText::new("Please search for at most 200 characters.", "Busque por no máximo 200 caracteres.");
 
-pub(crate) async fn show_search(State(settings): State<Shared>, asked: Asked) -> Response {
-    let (lang, q) = (asked.lang(), searched_for(asked.uri.query().unwrap_or("")));
+pub(crate) async fn show_search(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
+    let (lang, q) = (asked.lang(), parse_search_query(asked.uri.query().unwrap_or("")));
     let mut search = SearchPage {
-        page: Layout::new(&settings, &asked, Head::new(lang, "/search", TITLE, DESCRIPTION).not_to_be_found()),
+        page: Layout::new(&settings, &asked, PageMetadata::new(lang, "/search", TITLE, DESCRIPTION).noindex()),
         problem: None,
         summary: String::new(),
         hits: Vec::new(),
-        plan: route("search").plan.name(),
+        plan: route_by_operation("search").plan.name(),
         q,
     };
-    if search.q.chars().count() > LONGEST_QUERY {
-        search.problem = Some(TOO_LONG.in_lang(lang));
-        let mut response = html_response(&search, &search.page, Styles::File);
+    if search.q.chars().count() > MAX_QUERY_CHARS {
+        search.problem = Some(QUERY_TOO_LONG.in_lang(lang));
+        let mut response = html_response(&search, &search.page, StylePolicy::ExternalOnly);
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return response;
     }
     if !search.q.is_empty() {
-        match (settings.search)(search.q.clone(), MOST_SHOWN).await {
+        match (settings.search)(search.q.clone(), MAX_PAGE_ROWS).await {
             Ok((snapshot, [companies, filings])) => {
-                search.summary = summary(companies.total, filings.total, lang);
-                search.hits = hits(&search.q, &snapshot, &companies, &filings, lang);
+                search.summary = format_totals(companies.total, filings.total, lang);
+                search.hits = collect_hits(&search.q, &snapshot, &companies, &filings, lang);
             }
-            Err(problem) => return refuse(problem),
+            Err(problem) => return problem_response(problem),
         }
     }
-    html_response(&search, &search.page, Styles::File)
+    html_response(&search, &search.page, StylePolicy::ExternalOnly)
 }
 
 /// What was typed, as forms send it.
-fn searched_for(query: &str) -> String {
+fn parse_search_query(query: &str) -> String {
     let typed = query.split('&').find_map(|pair| pair.strip_prefix("q=")).unwrap_or("");
     let typed = typed.replace('+', " ");
     percent_decode_str(&typed).decode_utf8_lossy().trim().to_owned()
 }
 
-fn summary(companies: usize, filings: usize, lang: Lang) -> String {
-    let (companies, filings) = (grouped(companies, lang), grouped(filings, lang));
+fn format_totals(companies: usize, filings: usize, lang: Lang) -> String {
+    let (companies, filings) = (format_integer(companies, lang), format_integer(filings, lang));
     match lang {
         Lang::En => format!("Companies: {companies}. Filings: {filings}."),
         Lang::Pt => format!("Companhias: {companies}. Documentos: {filings}."),
     }
 }
 
-fn hits(q: &str, snapshot: &Snapshot, companies: &Found, filings: &Found, lang: Lang) -> Vec<Hit> {
-    let mut hits: Vec<Hit> = series_hits(q, lang).collect();
+fn collect_hits(
+    q: &str,
+    snapshot: &Snapshot,
+    companies: &RowPage,
+    filings: &RowPage,
+    lang: Lang,
+) -> Vec<SearchPageHit> {
+    let mut hits: Vec<SearchPageHit> = find_series_hits(q, lang).collect();
     let all_companies = snapshot.companies().into_iter().flat_map(|all| companies.rows.iter().map(|row| all.get(*row)));
-    let mut companies = all_companies.map(|company| Hit {
+    let mut companies = all_companies.map(|company| SearchPageHit {
         title: company.name.clone(),
         text: [
             company.tickers.join(", "),
@@ -109,31 +116,36 @@ fn hits(q: &str, snapshot: &Snapshot, companies: &Found, filings: &Found, lang: 
         link: format!("/companies/{}", company.id),
         external: false,
     });
-    hits.extend(companies.by_ref().take(MOST_COMPANIES));
+    hits.extend(companies.by_ref().take(MAX_COMPANY_HITS));
     let views = snapshot.filings().into_iter().flat_map(|all| filings.rows.iter().map(|row| all.get(*row)));
     hits.extend(
         views
             .map(|view| {
-                let shown = filing(&view, lang);
+                let shown = filing_list_item(&view, lang);
                 let own = format!("/companies/{}", view.filing.company_id);
-                let text = format!("{} · {} · {}", view.filing.company_name, shown.day, shown.category);
-                Hit { title: shown.title, text, external: shown.url.is_some(), link: shown.url.unwrap_or(own) }
+                let text = format!("{} · {} · {}", view.filing.company_name, shown.date_label, shown.category);
+                SearchPageHit {
+                    title: shown.title,
+                    text,
+                    external: shown.url.is_some(),
+                    link: shown.url.unwrap_or(own),
+                }
             })
-            .take(MOST_SHOWN.saturating_sub(hits.len())),
+            .take(MAX_PAGE_ROWS.saturating_sub(hits.len())),
     );
     hits.extend(companies);
-    hits.truncate(MOST_SHOWN);
+    hits.truncate(MAX_PAGE_ROWS);
     hits
 }
 
 /// Series whose name or id has what was typed.
-fn series_hits(q: &str, lang: Lang) -> impl Iterator<Item = Hit> {
-    let q = fold(q);
-    let has = move |subject: &Subject| {
+fn find_series_hits(q: &str, lang: Lang) -> impl Iterator<Item = SearchPageHit> {
+    let q = normalize_text(q);
+    let has = move |subject: &SeriesOrRate| {
         let names = [subject.id(), subject.name(Lang::En).to_owned(), subject.name(Lang::Pt).to_owned()];
-        q.len() > 2 && names.iter().any(|name| fold(name).contains(&q))
+        q.len() > 2 && names.iter().any(|name| normalize_text(name).contains(&q))
     };
-    Subject::all().filter(has).take(MOST_SERIES).map(move |subject| Hit {
+    SeriesOrRate::all().filter(has).take(MAX_SERIES_HITS).map(move |subject| SearchPageHit {
         title: subject.name(lang).to_owned(),
         text: subject.unit(lang),
         link: format!("/series/{}", subject.id()),
@@ -146,16 +158,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_forms_send_is_read() {
-        assert_eq!(searched_for("lang=pt&q=Petr%C3%B3leo+brasileiro+"), "Petróleo brasileiro");
-        assert_eq!(searched_for("q="), "");
-        assert_eq!(searched_for(""), "");
-        assert_eq!(searched_for("q=%FF"), "\u{fffd}");
+    fn form_encoded_query_is_decoded() {
+        assert_eq!(parse_search_query("lang=pt&q=Petr%C3%B3leo+brasileiro+"), "Petróleo brasileiro");
+        assert_eq!(parse_search_query("q="), "");
+        assert_eq!(parse_search_query(""), "");
+        assert_eq!(parse_search_query("q=%FF"), "\u{fffd}");
     }
 
     #[test]
     fn series_are_found_by_name_and_code() {
-        let found = |q| series_hits(q, Lang::En).map(|hit| hit.link).collect::<Vec<_>>();
+        let found = |q| find_series_hits(q, Lang::En).map(|hit| hit.link).collect::<Vec<_>>();
         assert_eq!(found("DÓLAR AMERICANO"), ["/series/usd-brl"]);
         assert_eq!(found("cdi"), ["/series/cdi", "/series/cdi-daily"]);
         assert!(found("se").is_empty());

@@ -5,21 +5,21 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use chrono::{Months, NaiveDate};
-use vintem_domain::dates::sao_paulo_day;
-use vintem_domain::fx::REAL_SINCE;
-use vintem_domain::lang::{Lang, Text};
+use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::fx::BRL_START_DATE;
+use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::series::Frequency;
 use vintem_domain::{DateRange, Problem};
 
-use crate::chart::{Curve, curve};
-use crate::layout::{Asked, Head, Layout, Styles, html_response};
-use crate::market::{Subject, Values, in_words, indicator};
-use crate::notation::{day, decimal, grouped, period};
-use crate::{Shared, refuse};
+use crate::chart::{SvgCurve, draw_curve};
+use crate::formatting::{format_date, format_decimal, format_integer, format_period};
+use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
+use crate::market::{MarketValues, SeriesOrRate, build_indicator, describe_curve};
+use crate::{SharedSettings, problem_response};
 
 const CURVE_WIDTH: u32 = 600;
 const CURVE_HEIGHT: u32 = 320;
-const NEWEST_ROWS: usize = 20;
+const NEWEST_ROW_COUNT: usize = 20;
 
 #[derive(Template)]
 #[template(path = "series.html")]
@@ -30,39 +30,39 @@ struct SeriesPage {
     value: String,
     unit: String,
     date: NaiveDate,
-    day: String,
+    date_label: String,
     change: String,
     stale: bool,
-    ranges: Vec<RangeShown>,
+    ranges: Vec<ChartRange>,
     chart_path: String,
     chart_field: &'static str,
-    curve: Curve,
-    spoken: String,
-    which: &'static str,
-    identity: Vec<(&'static str, String)>,
+    curve: SvgCurve,
+    curve_description: String,
+    details_heading: &'static str,
+    details: Vec<(&'static str, String)>,
     /// Whether the guide to rates of interest tells of it.
     has_guide: bool,
-    accumulated: Option<Accumulated>,
+    accumulation_form: Option<AccumulationForm>,
     columns: Vec<&'static str>,
-    rows: Vec<RowShown>,
+    rows: Vec<SeriesTableRow>,
     api_path: String,
 }
 
 /// A part of the history that can be chosen.
-struct RangeShown {
+struct ChartRange {
     from: NaiveDate,
     label: &'static str,
-    is_first_shown: bool,
+    is_default: bool,
 }
 
-struct RowShown {
+struct SeriesTableRow {
     date: NaiveDate,
-    day: String,
+    date_label: String,
     cells: Vec<String>,
 }
 
 /// What the calculator asks.
-struct Accumulated {
+struct AccumulationForm {
     path: &'static str,
     pair: String,
     from: NaiveDate,
@@ -70,30 +70,37 @@ struct Accumulated {
     has_percent: bool,
 }
 
-pub(crate) async fn show_series(State(settings): State<Shared>, Path(id): Path<String>, asked: Asked) -> Response {
+pub(crate) async fn show_series(
+    State(settings): State<SharedSettings>,
+    Path(id): Path<String>,
+    asked: PageRequest,
+) -> Response {
     let (lang, now) = (asked.lang(), settings.clock.now());
-    let Some(subject) = Subject::from_id(&id) else { return refuse(Problem::NoSuchSeries) };
-    let Some(snapshot) = settings.snapshot.get() else { return refuse(Problem::DependencyAway) };
-    let never = || refuse(Problem::NeverLoaded { dataset: subject.datasets()[0].id() });
+    let Some(subject) = SeriesOrRate::from_id(&id) else { return problem_response(Problem::NoSuchSeries) };
+    let Some(snapshot) = settings.snapshot.get() else { return problem_response(Problem::DependencyUnavailable) };
+    let never = || problem_response(Problem::DatasetNotLoaded { dataset: subject.datasets()[0].id() });
     let Some(values) = subject.values(&snapshot) else { return never() };
-    let Some(indicator) = indicator(subject, &settings.snapshot, now, lang) else { return never() };
-    let today = sao_paulo_day(now);
-    let served = values.range(DateRange::ALL.until(today));
+    let Some(indicator) = build_indicator(subject, &settings.snapshot, now, lang) else { return never() };
+    let today = sao_paulo_date(now);
+    let served = values.range(DateRange::ALL.capped_at(today));
     let first = values.get(served.start).map_or(indicator.date, |(date, _)| date);
-    let ranges = ranges(first, indicator.date, lang);
-    let from = ranges.iter().find(|range| range.is_first_shown).map_or(first, |range| range.from);
+    let ranges = build_chart_ranges(first, indicator.date, lang);
+    let from = ranges.iter().find(|range| range.is_default).map_or(first, |range| range.from);
     let points = values.points(DateRange { from, to: today });
     let name = subject.name(lang);
     let description = match lang {
         Lang::En => {
-            format!("{name}: {} {} on {}. Chart, table and API call.", indicator.value, indicator.unit, indicator.day)
+            format!(
+                "{name}: {} {} on {}. Chart, table and API call.",
+                indicator.value, indicator.unit, indicator.date_label
+            )
         }
         Lang::Pt => format!(
             "{name}: {} {} em {}. Gráfico, tabela e chamada da API.",
-            indicator.value, indicator.unit, indicator.day
+            indicator.value, indicator.unit, indicator.date_label
         ),
     };
-    let head = Head::named(&format!("/series/{id}"), format!("{name} · Vintém"), description);
+    let head = PageMetadata::with_title(&format!("/series/{id}"), format!("{name} · Vintém"), description);
     let next = subject
         .datasets()
         .into_iter()
@@ -101,102 +108,119 @@ pub(crate) async fn show_series(State(settings): State<Shared>, Path(id): Path<S
         .max();
     let series = SeriesPage {
         page: Layout::new(&settings, &asked, head),
-        kind: kind(subject).in_lang(lang),
+        kind: kind_label(subject).in_lang(lang),
         name,
         ranges,
-        chart_path: with_whole_history(&subject.api_path()),
+        chart_path: full_history_path(&subject.api_path()),
         chart_field: match subject {
-            Subject::Series(_) => "value",
-            Subject::Rate(_) => "sell",
+            SeriesOrRate::Series(_) => "value",
+            SeriesOrRate::ExchangeRate(_) => "sell",
         },
-        curve: curve(&points, CURVE_WIDTH, CURVE_HEIGHT),
-        spoken: in_words(subject, &points, lang),
-        which: which(subject).in_lang(lang),
-        identity: identity(subject, (served.len(), first, next), lang),
-        has_guide: matches!(subject, Subject::Series(_)),
-        accumulated: accumulated(subject, indicator.date),
+        curve: draw_curve(&points, CURVE_WIDTH, CURVE_HEIGHT),
+        curve_description: describe_curve(subject, &points, lang),
+        details_heading: details_heading(subject).in_lang(lang),
+        details: series_details(subject, (served.len(), first, next), lang),
+        has_guide: matches!(subject, SeriesOrRate::Series(_)),
+        accumulation_form: accumulation_form(subject, indicator.date),
         columns: match subject {
-            Subject::Series(_) => vec![Text::new("Value", "Valor").in_lang(lang)],
-            Subject::Rate(_) => {
-                vec![Text::new("Buy", "Compra").in_lang(lang), Text::new("Sell", "Venda").in_lang(lang)]
+            SeriesOrRate::Series(_) => vec![LocalizedText::new("Value", "Valor").in_lang(lang)],
+            SeriesOrRate::ExchangeRate(_) => {
+                vec![
+                    LocalizedText::new("Buy", "Compra").in_lang(lang),
+                    LocalizedText::new("Sell", "Venda").in_lang(lang),
+                ]
             }
         },
-        rows: served.rev().take(NEWEST_ROWS).filter_map(|at| row(subject, &values, at, lang)).collect(),
-        api_path: with_whole_history(&subject.api_path()),
+        rows: served
+            .rev()
+            .take(NEWEST_ROW_COUNT)
+            .filter_map(|at| build_table_row(subject, &values, at, lang))
+            .collect(),
+        api_path: full_history_path(&subject.api_path()),
         value: indicator.value,
         unit: indicator.unit,
         date: indicator.date,
-        day: indicator.day,
+        date_label: indicator.date_label,
         change: indicator.change,
         stale: indicator.stale,
     };
-    html_response(&series, &series.page, Styles::File)
+    html_response(&series, &series.page, StylePolicy::ExternalOnly)
 }
 
 /// All of it in one call, oldest first.
-fn with_whole_history(path: &str) -> String {
+fn full_history_path(path: &str) -> String {
     let joint = if path.contains('?') { '&' } else { '?' };
     format!("{path}{joint}limit=20000&order=asc")
 }
 
-fn row(subject: Subject, values: &Values<'_>, at: usize, lang: Lang) -> Option<RowShown> {
+fn build_table_row(subject: SeriesOrRate, values: &MarketValues<'_>, at: usize, lang: Lang) -> Option<SeriesTableRow> {
     let (date, value) = values.get(at)?;
     let cells = match values.quote(at) {
-        Some((_, quote)) => vec![decimal(quote.buy, lang), decimal(quote.sell, lang)],
-        None => vec![decimal(value, lang)],
+        Some((_, quote)) => vec![format_decimal(quote.buy, lang), format_decimal(quote.sell, lang)],
+        None => vec![format_decimal(value, lang)],
     };
-    Some(RowShown { date, day: period(date, subject.frequency(), lang), cells })
+    Some(SeriesTableRow { date, date_label: format_period(date, subject.frequency(), lang), cells })
 }
 
 /// What can be looked at; the prices of before the real would flatten all that came after, so those come by themselves.
-fn ranges(first: NaiveDate, newest: NaiveDate, lang: Lang) -> Vec<RangeShown> {
+fn build_chart_ranges(first: NaiveDate, newest: NaiveDate, lang: Lang) -> Vec<ChartRange> {
     let years = |years: u32| newest.checked_sub_months(Months::new(12 * years)).unwrap_or(first);
-    let is_older_than_the_real = first < REAL_SINCE;
+    let is_older_than_the_real = first < BRL_START_DATE;
     let all = [
-        (years(1), Text::new("1 year", "1 ano"), false),
-        (years(5), Text::new("5 years", "5 anos"), false),
-        (years(10), Text::new("10 years", "10 anos"), false),
-        (REAL_SINCE, Text::new("since the real, 1994", "desde o real, 1994"), is_older_than_the_real),
-        (first, Text::new("all", "tudo"), !is_older_than_the_real),
+        (years(1), LocalizedText::new("1 year", "1 ano"), false),
+        (years(5), LocalizedText::new("5 years", "5 anos"), false),
+        (years(10), LocalizedText::new("10 years", "10 anos"), false),
+        (BRL_START_DATE, LocalizedText::new("since the real, 1994", "desde o real, 1994"), is_older_than_the_real),
+        (first, LocalizedText::new("all", "tudo"), !is_older_than_the_real),
     ];
-    let is_there = |(from, _, _): &(NaiveDate, Text, bool)| *from >= first;
+    let is_there = |(from, _, _): &(NaiveDate, LocalizedText, bool)| *from >= first;
     let shown = all.into_iter().filter(is_there);
-    shown.map(|(from, label, is_first_shown)| RangeShown { from, label: label.in_lang(lang), is_first_shown }).collect()
+    shown
+        .map(|(from, label, is_first_shown)| ChartRange {
+            from,
+            label: label.in_lang(lang),
+            is_default: is_first_shown,
+        })
+        .collect()
 }
 
-fn kind(subject: Subject) -> Text {
+fn kind_label(subject: SeriesOrRate) -> LocalizedText {
     match subject {
-        Subject::Rate(_) => Text::new("Exchange rate", "Câmbio"),
-        Subject::Series(series) if series.formula.is_some() => {
-            Text::new("Series that we compute", "Série que calculamos")
+        SeriesOrRate::ExchangeRate(_) => LocalizedText::new("Exchange rate", "Câmbio"),
+        SeriesOrRate::Series(series) if series.formula.is_some() => {
+            LocalizedText::new("Series that we compute", "Série que calculamos")
         }
-        Subject::Series(_) => Text::new("Series of the central bank", "Série do Banco Central"),
+        SeriesOrRate::Series(_) => LocalizedText::new("Series of the central bank", "Série do Banco Central"),
     }
 }
 
-fn which(subject: Subject) -> Text {
+fn details_heading(subject: SeriesOrRate) -> LocalizedText {
     let id = subject.id();
     match subject {
-        Subject::Rate(_) => Text::new("Which rate is this?", "Que cotação é esta?"),
-        Subject::Series(_) if id.contains("selic") => Text::new("Which Selic is this?", "Qual Selic é esta?"),
-        Subject::Series(_) if id.contains("cdi") => Text::new("Which CDI is this?", "Qual CDI é este?"),
-        Subject::Series(_) => Text::new("Which IPCA is this?", "Qual IPCA é este?"),
+        SeriesOrRate::ExchangeRate(_) => LocalizedText::new("Which rate is this?", "Que cotação é esta?"),
+        SeriesOrRate::Series(_) if id.contains("selic") => {
+            LocalizedText::new("Which Selic is this?", "Qual Selic é esta?")
+        }
+        SeriesOrRate::Series(_) if id.contains("cdi") => LocalizedText::new("Which CDI is this?", "Qual CDI é este?"),
+        SeriesOrRate::Series(_) => LocalizedText::new("Which IPCA is this?", "Qual IPCA é este?"),
     }
 }
 
 /// What it is and what it is not, and how much of it there is.
-fn identity(
-    subject: Subject,
+fn series_details(
+    subject: SeriesOrRate,
     (count, first, next): (usize, NaiveDate, Option<NaiveDate>),
     lang: Lang,
 ) -> Vec<(&'static str, String)> {
-    let say = |en, pt| Text::new(en, pt).in_lang(lang);
+    let say = |en, pt| LocalizedText::new(en, pt).in_lang(lang);
     let mut lines = Vec::new();
     match subject {
-        Subject::Series(series) => {
-            match (series.code, &series.formula) {
+        SeriesOrRate::Series(series) => {
+            match (series.sgs_code, &series.formula) {
                 (Some(code), _) => lines.push((say("Source", "Fonte"), format!("BCB SGS {code}"))),
-                (None, Some(formula)) => lines.push((say("Formula", "Fórmula"), formula.text.in_lang(lang).to_owned())),
+                (None, Some(formula)) => {
+                    lines.push((say("Formula", "Fórmula"), formula.description.in_lang(lang).to_owned()));
+                }
                 (None, None) => {}
             }
             lines.push((
@@ -205,7 +229,7 @@ fn identity(
             ));
             lines.push((say("Careful", "Atenção"), series.is_not.in_lang(lang).replace('`', "")));
         }
-        Subject::Rate(currency) => {
+        SeriesOrRate::ExchangeRate(currency) => {
             lines.push((say("Source", "Fonte"), format!("BCB PTAX, {}", currency.code())));
             lines.push((
                 say("Unit and basis", "Unidade e base"),
@@ -224,23 +248,25 @@ fn identity(
         Frequency::Monthly => say("every month", "todo mês"),
     };
     lines.push((say("Published", "Publicada"), rhythm.to_owned()));
-    let since = period(first, subject.frequency(), lang);
+    let since = format_period(first, subject.frequency(), lang);
     lines.push((
         say("Held", "Disponível"),
         match lang {
-            Lang::En => format!("{} values since {since}", grouped(count, lang)),
-            Lang::Pt => format!("{} valores desde {since}", grouped(count, lang)),
+            Lang::En => format!("{} values since {since}", format_integer(count, lang)),
+            Lang::Pt => format!("{} valores desde {since}", format_integer(count, lang)),
         },
     ));
-    lines.extend(next.map(|next| (say("Next expected", "Próximo esperado"), day(next, lang))));
+    lines.extend(next.map(|next| (say("Next expected", "Próximo esperado"), format_date(next, lang))));
     lines
 }
 
 /// A year until the newest value, of what the API can accumulate.
-fn accumulated(subject: Subject, newest: NaiveDate) -> Option<Accumulated> {
+fn accumulation_form(subject: SeriesOrRate, newest: NaiveDate) -> Option<AccumulationForm> {
     let (path, pair, has_percent) = match subject {
-        Subject::Rate(currency) => ("/api/v1/market/fx/accumulated", format!("{}-BRL", currency.code()), false),
-        Subject::Series(series) => {
+        SeriesOrRate::ExchangeRate(currency) => {
+            ("/api/v1/market/fx/accumulated", format!("{}-BRL", currency.code()), false)
+        }
+        SeriesOrRate::Series(series) => {
             let path = match series.id {
                 "selic" | "selic-effective" | "selic-daily" => "/api/v1/market/selic/accumulated",
                 "cdi" | "cdi-daily" => "/api/v1/market/cdi/accumulated",
@@ -251,22 +277,22 @@ fn accumulated(subject: Subject, newest: NaiveDate) -> Option<Accumulated> {
         }
     };
     let from = newest.checked_sub_months(Months::new(12))?;
-    Some(Accumulated { path, pair, from, to: newest, has_percent })
+    Some(AccumulationForm { path, pair, from, to: newest, has_percent })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn day(text: &str) -> NaiveDate {
+    fn parse_date(text: &str) -> NaiveDate {
         text.parse().unwrap()
     }
 
     #[test]
-    fn what_began_before_the_real_is_first_shown_from_it_on() {
+    fn charts_default_to_1994_when_a_series_predates_the_real() {
         let shown = |first: &str| -> Vec<(String, bool)> {
-            let ranges = ranges(day(first), day("2026-11-13"), Lang::En);
-            ranges.into_iter().map(|range| (range.from.to_string(), range.is_first_shown)).collect()
+            let ranges = build_chart_ranges(parse_date(first), parse_date("2026-11-13"), Lang::En);
+            ranges.into_iter().map(|range| (range.from.to_string(), range.is_default)).collect()
         };
         let old = shown("1986-03-06");
         assert_eq!(old[3], ("1994-07-01".to_owned(), true));

@@ -6,30 +6,30 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri, header};
 use vintem_domain::SystemClock;
-use vintem_domain::plan::{Limits, Offer, Plan};
-use vintem_domain::route::{Charge, ROUTES};
+use vintem_domain::plan::{Plan, PlanConfig, PlanLimits};
+use vintem_domain::route::{ROUTES, RateLimitKind};
 
 use super::*;
-use crate::layout::Asked;
+use crate::layout::PageRequest;
 
 const PUBLIC_URL: &str = "https://api.example.com";
 
-fn settings() -> PageSettings {
+fn test_settings() -> PageSettings {
     PageSettings {
-        offer: Offer::default(),
+        offer: PlanConfig::default(),
         public_url: PUBLIC_URL.to_owned(),
         contact: None,
         openapi_yaml: "openapi: 3.0.3\n",
         snapshot: Arc::default(),
         clock: Arc::new(SystemClock),
-        engines_answer: Arc::new(|| true),
-        search: Arc::new(|_, _| Box::pin(async { Err(Problem::DependencyAway) })),
+        backends_healthy: Arc::new(|| true),
+        search: Arc::new(|_, _| Box::pin(async { Err(Problem::DependencyUnavailable) })),
     }
 }
 
-async fn visit(settings: PageSettings, address: &str) -> Response {
+async fn fetch_page(settings: PageSettings, address: &str) -> Response {
     let uri: Uri = address.parse().unwrap();
-    let (path, asked) = (uri.path().to_owned(), Asked { headers: HeaderMap::new(), uri });
+    let (path, asked) = (uri.path().to_owned(), PageRequest { headers: HeaderMap::new(), uri });
     let state = State(Arc::new(settings));
     match path.as_str() {
         "/" => home::show_home(state, asked).await,
@@ -42,32 +42,36 @@ async fn visit(settings: PageSettings, address: &str) -> Response {
     }
 }
 
-const PAGES: [&str; 6] = ["/", "/pricing", "/docs", "/status", "/dashboard", "/privacy"];
+const PAGE_PATHS: [&str; 6] = ["/", "/pricing", "/docs", "/status", "/dashboard", "/privacy"];
 
-async fn text(response: Response) -> String {
+async fn body_text(response: Response) -> String {
     let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-async fn html(address: &str) -> String {
-    text(visit(settings(), address).await).await
+async fn fetch_html(address: &str) -> String {
+    body_text(fetch_page(test_settings(), address).await).await
 }
 
 #[test]
 fn every_page_of_the_route_table_has_a_handler() {
-    let handlers = handlers(settings());
+    let handlers = handlers(test_settings());
     let served: Vec<_> = handlers.iter().map(|(operation, _)| *operation).collect();
-    let wanted = ROUTES.iter().filter(|route| route.charge != Charge::Quota && route.operation != "get_health");
+    let wanted =
+        ROUTES.iter().filter(|route| route.rate_limit != RateLimitKind::Quota && route.operation != "get_health");
     assert_eq!(served, wanted.map(|route| route.operation).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn pricing_shows_all_plans_in_both_languages() {
     for (lang, platinum_limit, month) in [("en", "2,000", "/ month"), ("pt", "2.000", "/ mês")] {
-        let html = html(&format!("/pricing?lang={lang}")).await;
+        let html = fetch_html(&format!("/pricing?lang={lang}")).await;
         for plan in Plan::ALL {
             assert!(html.contains(&format!("<h2>{}", plan.name())), "{lang}: {plan:?}");
-            assert!(html.contains(&format!("<strong>US$ {}</strong> {month}", plan.price_usd())), "{lang}: {plan:?}");
+            assert!(
+                html.contains(&format!("<strong>US$ {}</strong> {month}", plan.monthly_price_usd())),
+                "{lang}: {plan:?}"
+            );
         }
         for limit in ["30", "100", "500", platinum_limit] {
             assert!(html.contains(&format!("<td>{limit}</td>")), "{lang}: {limit}");
@@ -76,23 +80,23 @@ async fn pricing_shows_all_plans_in_both_languages() {
 }
 
 #[tokio::test]
-async fn the_limits_shown_are_those_configured() {
-    let mut settings = settings();
-    settings.offer.limits = Limits { window_seconds: 10, by_rank: [7, 11, 13, 1017] };
-    let html = text(visit(settings, "/pricing").await).await;
+async fn pricing_shows_the_configured_limits() {
+    let mut settings = test_settings();
+    settings.offer.limits = PlanLimits { window_seconds: 10, requests_by_plan: [7, 11, 13, 1017] };
+    let html = body_text(fetch_page(settings, "/pricing").await).await;
     assert!(html.contains("1,017 requests in any 10 seconds"));
     assert!(html.contains("<td>11</td>"));
     assert!(!html.contains("2,000"));
 }
 
 #[tokio::test]
-async fn who_asks_for_a_plan_is_led_to_the_operator_and_support_is_told_where_there_is_some() {
-    let nobody = html("/pricing").await;
+async fn upgrade_links_and_priority_support_show_only_when_configured() {
+    let nobody = fetch_html("/pricing").await;
     assert!(!nobody.contains("data-upgrade") && !nobody.contains("Priority support"));
-    let mut settings = settings();
+    let mut settings = test_settings();
     settings.contact = Some("sales@example.com".to_owned());
     settings.offer.priority_support = true;
-    let html = text(visit(settings, "/pricing").await).await;
+    let html = body_text(fetch_page(settings, "/pricing").await).await;
     assert_eq!(html.matches("data-upgrade=\"mailto:sales@example.com?subject=").count(), 3);
     // In the card, in the three that lack it, and in the table.
     assert_eq!(html.matches("riority support").count(), 5);
@@ -100,37 +104,37 @@ async fn who_asks_for_a_plan_is_led_to_the_operator_and_support_is_told_where_th
 
 #[tokio::test]
 async fn docs_without_scripts_list_every_operation_with_its_plan() {
-    let html = html("/docs").await;
-    for route in ROUTES.iter().filter(|route| route.charge == Charge::Quota) {
+    let html = fetch_html("/docs").await;
+    for route in ROUTES.iter().filter(|route| route.rate_limit == RateLimitKind::Quota) {
         assert!(html.contains(&format!("<code>{}</code>", route.path)), "{}", route.path);
     }
-    assert!(html.contains(&format!("/docs/scalar.js?v={}", bundle::version())));
+    assert!(html.contains(&format!("/docs/scalar.js?v={}", docs_bundle::bundle_hash())));
 }
 
 #[tokio::test]
-async fn what_the_operator_configures_is_escaped() {
-    let mut settings = settings();
+async fn operator_settings_are_escaped() {
+    let mut settings = test_settings();
     settings.public_url = "https://x\"><script>alert(1)</script>".to_owned();
     settings.contact = Some("https://x\"><script>alert(2)</script>".to_owned());
-    for path in PAGES {
-        let html = text(visit(settings.clone(), path).await).await;
+    for path in PAGE_PATHS {
+        let html = body_text(fetch_page(settings.clone(), path).await).await;
         assert!(!html.contains("<script>alert"), "{path}");
     }
 }
 
 #[tokio::test]
-async fn the_openapi_file_is_served_as_it_is() {
-    let response = docs::get_openapi(State(Arc::new(settings()))).await;
+async fn openapi_file_is_served_unchanged() {
+    let response = docs::get_openapi(State(Arc::new(test_settings()))).await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/yaml; charset=utf-8");
-    assert_eq!(text(response).await, "openapi: 3.0.3\n");
+    assert_eq!(body_text(response).await, "openapi: 3.0.3\n");
 }
 
 #[tokio::test]
-async fn a_fault_of_ours_is_told_without_detail_and_with_its_number() {
-    let page = problem_page(settings());
+async fn internal_error_page_hides_details_and_shows_the_request_id() {
+    let page = problem_renderer(test_settings());
     let response = page(&Problem::Internal, &HeaderMap::new(), &"/status?lang=pt".parse().unwrap(), "0123-abc");
     assert_eq!(response.status(), 500);
     assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
-    let html = text(response).await;
+    let html = body_text(response).await;
     assert!(html.contains("O erro foi nosso") && html.contains("0123-abc"), "{html}");
 }

@@ -7,62 +7,63 @@ use http::header;
 use vintem_domain::Problem;
 use vintem_domain::lang::Lang;
 
-use crate::market::Subject;
-use crate::pricing::is_page;
-use crate::status::xml;
-use crate::{Shared, guides, refuse};
+use crate::market::SeriesOrRate;
+use crate::pricing::is_web_url;
+use crate::status::escape_xml;
+use crate::{SharedSettings, guides, problem_response};
 
-const PLAIN: &str = "text/plain; charset=utf-8";
-const PAGES: [&str; 8] = ["/", "/pricing", "/docs", "/docs/guides", "/status", "/data", "/terms", "/privacy"];
+const PLAIN_TEXT_MIME: &str = "text/plain; charset=utf-8";
+const SITEMAP_PATHS: [&str; 8] = ["/", "/pricing", "/docs", "/docs/guides", "/status", "/data", "/terms", "/privacy"];
 /// RFC 9116 wants a day until which the contact is good: it is asked for anew each time.
-const GOOD_FOR_DAYS: u64 = 180;
+const SECURITY_TXT_VALID_DAYS: u64 = 180;
 
-fn text(content_type: &'static str, text: String) -> Response {
+fn text_response(content_type: &'static str, text: String) -> Response {
     let headers = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "public, max-age=3600")];
     (headers, text).into_response()
 }
 
-pub(crate) async fn get_robots(State(settings): State<Shared>) -> Response {
+pub(crate) async fn get_robots(State(settings): State<SharedSettings>) -> Response {
     let body = format!(
         "User-agent: *\nDisallow: /api/\nDisallow: /search\nDisallow: /dashboard\n\nSitemap: {}/sitemap.xml\n",
         settings.public_url
     );
-    text(PLAIN, body)
+    text_response(PLAIN_TEXT_MIME, body)
 }
 
 /// Not the companies: a list of them is for those whose plan has it.
-pub(crate) async fn get_sitemap(State(settings): State<Shared>) -> Response {
-    let guides = guides::listed(Lang::En).into_iter().map(|guide| guide.path);
-    let series = Subject::all().map(|subject| format!("/series/{}", subject.id()));
-    let url = xml(&settings.public_url);
+pub(crate) async fn get_sitemap(State(settings): State<SharedSettings>) -> Response {
+    let guides = guides::list_guides(Lang::En).into_iter().map(|guide| guide.path);
+    let series = SeriesOrRate::all().map(|subject| format!("/series/{}", subject.id()));
+    let url = escape_xml(&settings.public_url);
     let entry = |path: String| format!("<url><loc>{url}{path}</loc></url>\n");
-    let entries: String = PAGES.map(str::to_owned).into_iter().chain(guides).chain(series).map(entry).collect();
+    let entries: String = SITEMAP_PATHS.map(str::to_owned).into_iter().chain(guides).chain(series).map(entry).collect();
     let body = format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{entries}</urlset>\n"
     );
-    text("application/xml; charset=utf-8", body)
+    text_response("application/xml; charset=utf-8", body)
 }
 
 /// Only where the operator says how to be reached.
-pub(crate) async fn get_security_contact(State(settings): State<Shared>) -> Response {
-    let Some(contact) = &settings.contact else { return refuse(Problem::NoSuchPath) };
-    let scheme = if is_page(contact) { "" } else { "mailto:" };
-    let expires = (settings.clock.now() + Days::new(GOOD_FOR_DAYS)).to_rfc3339_opts(SecondsFormat::Secs, true);
+pub(crate) async fn get_security_contact(State(settings): State<SharedSettings>) -> Response {
+    let Some(contact) = &settings.contact else { return problem_response(Problem::NoSuchPath) };
+    let scheme = if is_web_url(contact) { "" } else { "mailto:" };
+    let expires =
+        (settings.clock.now() + Days::new(SECURITY_TXT_VALID_DAYS)).to_rfc3339_opts(SecondsFormat::Secs, true);
     let body = format!(
         "Contact: {scheme}{contact}\nExpires: {expires}\nPreferred-Languages: pt, en\nCanonical: {}/.well-known/security.txt\n",
         settings.public_url
     );
-    text(PLAIN, body)
+    text_response(PLAIN_TEXT_MIME, body)
 }
 
 /// What a language model needs to use the API, in the form of llmstxt.org.
-pub(crate) async fn get_llms(State(settings): State<Shared>) -> Response {
+pub(crate) async fn get_llms(State(settings): State<SharedSettings>) -> Response {
     let url = &settings.public_url;
-    let guides: String = guides::listed(Lang::En)
+    let guides: String = guides::list_guides(Lang::En)
         .into_iter()
         .map(|guide| format!("- [{}]({url}{}.md): {}\n", guide.title, guide.path, guide.summary))
         .collect();
-    let series: String = Subject::all()
+    let series: String = SeriesOrRate::all()
         .map(|subject| format!("- `{}`: {}, {}\n", subject.id(), subject.name(Lang::En), subject.unit(Lang::En)))
         .collect();
     let body = format!(
@@ -73,5 +74,5 @@ pub(crate) async fn get_llms(State(settings): State<Shared>) -> Response {
          - [OpenAPI, JSON]({url}/docs/openapi.json): the same\n- [Plans]({url}/api/v1/plans): limits and what each plan includes\n\
          - [Status]({url}/api/v1/status): how new each source is\n\n## Guides\n\n{guides}\n## Series\n\n{series}"
     );
-    text("text/markdown; charset=utf-8", body)
+    text_response("text/markdown; charset=utf-8", body)
 }

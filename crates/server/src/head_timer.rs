@@ -12,24 +12,24 @@ use hyper::rt::{Sleep, Timer};
 
 /// The timer of one connection, all of which runs in one task.
 #[derive(Debug, Clone, Default)]
-pub struct HeadTimer {
-    armed: Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>,
+pub struct RequestHeadTimer {
+    armed_sleep: Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>,
 }
 
 #[derive(Debug)]
-struct HeadSleep {
-    timer: HeadTimer,
+struct RequestHeadSleep {
+    timer: RequestHeadTimer,
     deadline: Instant,
 }
 
-impl Timer for HeadTimer {
+impl Timer for RequestHeadTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
         self.sleep_until(self.now() + duration)
     }
 
     /// Deadlines are later each time, so what is armed goes off in time for all of them.
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(HeadSleep { timer: self.clone(), deadline })
+        Box::pin(RequestHeadSleep { timer: self.clone(), deadline })
     }
 
     fn now(&self) -> Instant {
@@ -37,13 +37,13 @@ impl Timer for HeadTimer {
     }
 }
 
-impl Sleep for HeadSleep {}
+impl Sleep for RequestHeadSleep {}
 
-impl Future for HeadSleep {
+impl Future for RequestHeadSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut armed = self.timer.armed.lock().expect("never held across a panic");
+        let mut armed = self.timer.armed_sleep.lock().expect("never held across a panic");
         // It knows this task since it was armed, and will wake it.
         if armed.as_ref().is_some_and(|armed| !armed.is_elapsed()) {
             return Poll::Pending;
@@ -60,8 +60,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_goes_off_at_its_own_deadline_whatever_was_armed_before() {
-        let (timer, began) = (HeadTimer::default(), tokio::time::Instant::now());
+    async fn each_sleep_ends_at_its_own_deadline() {
+        let (timer, began) = (RequestHeadTimer::default(), tokio::time::Instant::now());
         let second = Duration::from_secs(1);
         // One that is given up after it was polled, as with a head that came in time.
         let given_up = tokio::time::timeout(second, timer.sleep(10 * second)).await;

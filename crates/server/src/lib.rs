@@ -2,14 +2,14 @@
 //!
 //! It holds no logic of its own. `start` brings up a whole replica and is what both `vintem serve` and the tests use.
 
+mod background;
 pub mod cli;
 mod commands;
-mod follow;
 mod head_timer;
-mod http;
+mod http_server;
 mod operator;
 pub mod replica;
 pub mod settings;
-mod stall;
-mod strict_heads;
-pub mod work;
+mod smuggling_guard;
+pub mod worker;
+mod write_timeout;

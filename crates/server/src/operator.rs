@@ -13,21 +13,21 @@ use vintem_api::App;
 use vintem_domain::Dataset;
 
 /// Some hundred thousand values at most, and a millisecond's work.
-const BETWEEN_UPKEEPS: Duration = Duration::from_secs(2);
+const METRICS_UPKEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
-struct Operator {
+struct OperatorState {
     app: Arc<App>,
     stopping: watch::Receiver<bool>,
     metrics: PrometheusHandle,
 }
 
-pub fn router(app: Arc<App>, stopping: watch::Receiver<bool>, metrics: PrometheusHandle) -> Router {
+pub fn operator_router(app: Arc<App>, stopping: watch::Receiver<bool>, metrics: PrometheusHandle) -> Router {
     Router::new()
         .route("/livez", get(|| async { "alive\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(render_metrics))
-        .with_state(Operator { app, stopping, metrics })
+        .with_state(OperatorState { app, stopping, metrics })
 }
 
 /// Collects for the whole process; a second replica in the same process (as in tests) shares it.
@@ -43,28 +43,28 @@ pub fn metrics_handle() -> PrometheusHandle {
 
 /// Every value of a histogram waits in memory until it is put into its bucket, which this does as long as the process
 /// runs: otherwise, where nobody reads `/metrics`, every request would leave something behind.
-pub async fn keep_metrics_small(metrics: PrometheusHandle) {
+pub async fn run_metrics_upkeep(metrics: PrometheusHandle) {
     loop {
-        tokio::time::sleep(BETWEEN_UPKEEPS).await;
+        tokio::time::sleep(METRICS_UPKEEP_INTERVAL).await;
         metrics.run_upkeep();
     }
 }
 
 /// True once the first snapshot stands and until SIGTERM; never false because Redis or Postgres is away.
-async fn readyz(State(operator): State<Operator>) -> (StatusCode, &'static str) {
+async fn readyz(State(operator): State<OperatorState>) -> (StatusCode, &'static str) {
     let is_stopping = *operator.stopping.borrow();
     if is_stopping {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    } else if operator.app.snapshot.get().is_none() {
+    } else if operator.app.live_snapshot.get().is_none() {
         (StatusCode::SERVICE_UNAVAILABLE, "no snapshot yet\n")
     } else {
         (StatusCode::OK, "ready\n")
     }
 }
 
-async fn render_metrics(State(operator): State<Operator>) -> String {
+async fn render_metrics(State(operator): State<OperatorState>) -> String {
     let now = operator.app.clock.now();
-    if let Some(snapshot) = operator.app.snapshot.get() {
+    if let Some(snapshot) = operator.app.live_snapshot.get() {
         for dataset in Dataset::all() {
             if let Some(state) = snapshot.state(dataset) {
                 let age = (now - state.loaded_at).as_seconds_f64();
@@ -73,10 +73,10 @@ async fn render_metrics(State(operator): State<Operator>) -> String {
             }
         }
     }
-    for (server, is_shared) in operator.app.meter.are_shared().enumerate() {
+    for (server, is_shared) in operator.app.meter.redis_availability().enumerate() {
         metrics::gauge!("vintem_meter_shared", "server" => server.to_string()).set(if is_shared { 1.0 } else { 0.0 });
     }
-    metrics::gauge!("vintem_usage_kept").set(operator.app.meter.kept_usage() as f64);
+    metrics::gauge!("vintem_usage_kept").set(operator.app.meter.local_usage_count() as f64);
     operator.metrics.run_upkeep();
     operator.metrics.render()
 }

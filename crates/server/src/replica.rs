@@ -11,37 +11,41 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vintem_api::App;
 use vintem_domain::{Clock, Dataset};
-use vintem_meter::Source;
+use vintem_meter::UsageSource;
 use vintem_pages::PageSettings;
 use vintem_snapshot::LiveSnapshot;
 use vintem_store::Store;
-use vintem_store::read::DatasetState;
+use vintem_store::reader::DatasetState;
 
 use crate::settings::ServeSettings;
-use crate::{follow, http, operator};
+use crate::{background, http_server, operator};
 
 /// The contract, served as it is.
-const OPENAPI: &str = include_str!("../../../openapi.yaml");
+const OPENAPI_YAML: &str = include_str!("../../../openapi.yaml");
 /// The copy of the filings within the directory of a replica.
-const COPY_DIRECTORY: &str = "snapshot";
+const SNAPSHOT_DIRECTORY: &str = "snapshot";
 /// What all our keys in Redis begin with.
 pub const REDIS_PREFIX: &str = "vintem:";
 /// What is not counted by then is lost.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+const USAGE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub struct Replica {
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
     app: Arc<App>,
-    bells: Arc<follow::Bells>,
-    stop: watch::Sender<bool>,
-    server: JoinHandle<()>,
-    operator: JoinHandle<()>,
-    followers: Vec<JoinHandle<()>>,
+    notifications: Arc<background::Notifications>,
+    stop_sender: watch::Sender<bool>,
+    server_task: JoinHandle<()>,
+    operator_task: JoinHandle<()>,
+    background_tasks: Vec<JoinHandle<()>>,
 }
 
 /// Binds, wires and starts; returns while the first snapshot is still being built.
-pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn Clock>) -> anyhow::Result<Replica> {
+pub async fn start_replica(
+    settings: &ServeSettings,
+    redis_prefix: &str,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Replica> {
     let offer = settings.offer();
     if offer.limits.window_seconds != 60 {
         tracing::warn!(
@@ -49,9 +53,9 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
             "the window of the rate limit is not the minute that plans promise"
         );
     }
-    let pepper = settings.pepper.pepper()?;
-    let store = settings.store()?;
-    let meter = settings.meter(redis_prefix)?;
+    let pepper = settings.pepper.parse_pepper()?;
+    let store = settings.open_store()?;
+    let meter = settings.open_meter(redis_prefix)?;
     let listen = |address: SocketAddr| async move {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
     };
@@ -59,10 +63,10 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
     let admin_listener = listen(settings.admin_listen).await?;
     let (address, admin_address) = (listener.local_addr()?, admin_listener.local_addr()?);
 
-    let api = settings.api(address)?;
+    let api = settings.api_settings(address)?;
     let public_url = api.public_url.clone();
     let snapshot = match &settings.directories.data_dir {
-        Some(directory) => LiveSnapshot::with_copy(directory.join(COPY_DIRECTORY)),
+        Some(directory) => LiveSnapshot::with_disk_cache(directory.join(SNAPSHOT_DIRECTORY)),
         None => LiveSnapshot::default(),
     };
     let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock.clone()));
@@ -70,39 +74,51 @@ pub async fn start(settings: &ServeSettings, redis_prefix: &str, clock: Arc<dyn 
     let pages = PageSettings {
         offer,
         public_url,
-        contact: settings.contact.shown(),
-        openapi_yaml: OPENAPI,
-        snapshot: app.snapshot.clone(),
+        contact: settings.contact.non_empty_contact(),
+        openapi_yaml: OPENAPI_YAML,
+        snapshot: app.live_snapshot.clone(),
         clock,
-        engines_answer: Arc::new(move || looked_at.dependencies_answer()),
-        search: Arc::new(move |q, limit| Box::pin(vintem_api::find(searched.clone(), q, limit))),
+        backends_healthy: Arc::new(move || looked_at.are_dependencies_up()),
+        search: Arc::new(move |q, limit| Box::pin(vintem_api::search_all(searched.clone(), q, limit))),
     };
     let (stop, stopping) = watch::channel(false);
-    let service =
-        vintem_api::service(app.clone(), vintem_pages::handlers(pages.clone()), vintem_pages::problem_page(pages));
-    let operator = operator::router(app.clone(), stopping.clone(), operator::metrics_handle());
-    let server = tokio::spawn(http::serve(listener, service, stopping));
+    let service = vintem_api::build_service(
+        app.clone(),
+        vintem_pages::handlers(pages.clone()),
+        vintem_pages::problem_renderer(pages),
+    );
+    let operator = operator::operator_router(app.clone(), stopping.clone(), operator::metrics_handle());
+    let server = tokio::spawn(http_server::serve(listener, service, stopping));
     // The operator's port is never drained: probes see until the end that the replica is not ready any more.
     let (_, never) = watch::channel(false);
-    let operator = tokio::spawn(http::serve(admin_listener, operator, never));
-    let bells = Arc::new(follow::Bells::default());
+    let operator = tokio::spawn(http_server::serve(admin_listener, operator, never));
+    let bells = Arc::new(background::Notifications::default());
     let followers = vec![
-        tokio::spawn(follow::listen(app.store.clone(), bells.clone())),
-        tokio::spawn(follow::keys(app.clone(), bells.clone())),
-        tokio::spawn(follow::events(app.clone(), bells.clone())),
-        tokio::spawn(follow::snapshot(app.store.clone(), app.snapshot.clone(), bells.clone())),
-        tokio::spawn(follow::compact(app.snapshot.clone())),
-        tokio::spawn(follow::save_copy(app.snapshot.clone())),
-        tokio::spawn(follow::drain_usage(app.clone())),
-        tokio::spawn(operator::keep_metrics_small(operator::metrics_handle())),
+        tokio::spawn(background::listen_for_notifications(app.store.clone(), bells.clone())),
+        tokio::spawn(background::refresh_keys(app.clone(), bells.clone())),
+        tokio::spawn(background::refresh_events(app.clone(), bells.clone())),
+        tokio::spawn(background::refresh_snapshot(app.store.clone(), app.live_snapshot.clone(), bells.clone())),
+        tokio::spawn(background::compact_layers(app.live_snapshot.clone())),
+        tokio::spawn(background::save_snapshot_copy(app.live_snapshot.clone())),
+        tokio::spawn(background::drain_usage(app.clone())),
+        tokio::spawn(operator::run_metrics_upkeep(operator::metrics_handle())),
     ];
-    Ok(Replica { address, admin_address, app, bells, stop, server, operator, followers })
+    Ok(Replica {
+        address,
+        admin_address,
+        app,
+        notifications: bells,
+        stop_sender: stop,
+        server_task: server,
+        operator_task: operator,
+        background_tasks: followers,
+    })
 }
 
 impl Replica {
     /// How far the datasets have come that are served now.
-    pub fn served_states(&self) -> HashMap<Dataset, DatasetState> {
-        self.app.snapshot.get().map(|snapshot| snapshot.states().clone()).unwrap_or_default()
+    pub fn served_dataset_states(&self) -> HashMap<Dataset, DatasetState> {
+        self.app.live_snapshot.get().map(|snapshot| snapshot.states().clone()).unwrap_or_default()
     }
 
     pub fn store(&self) -> Store {
@@ -110,34 +126,34 @@ impl Replica {
     }
 
     pub fn snapshot(&self) -> Arc<LiveSnapshot> {
-        self.app.snapshot.clone()
+        self.app.live_snapshot.clone()
     }
 
     /// What rings when Postgres notifies.
-    pub fn bells(&self) -> Arc<follow::Bells> {
-        self.bells.clone()
+    pub fn notifications(&self) -> Arc<background::Notifications> {
+        self.notifications.clone()
     }
 
     pub fn is_ready(&self) -> bool {
-        self.app.snapshot.get().is_some()
+        self.app.live_snapshot.get().is_some()
     }
 
     /// Not ready any more → no new connections → what is under way ends → outcomes are counted.
     pub async fn stop(&mut self) {
-        self.stop.send_replace(true);
-        self.app.feed.end();
-        if let Err(error) = (&mut self.server).await {
+        self.stop_sender.send_replace(true);
+        self.app.event_feed.shut_down();
+        if let Err(error) = (&mut self.server_task).await {
             tracing::error!(%error, "serving ended badly");
         }
-        for follower in &self.followers {
+        for follower in &self.background_tasks {
             follower.abort();
         }
         let last_counts = async {
             self.app.meter.flush_outcomes().await;
-            self.app.meter.leave().await;
-            follow::drain(&self.app, Source::Process).await
+            self.app.meter.shutdown().await;
+            background::drain_usage_source(&self.app, UsageSource::LocalProcess).await
         };
-        match tokio::time::timeout(FLUSH_TIMEOUT, last_counts).await {
+        match tokio::time::timeout(USAGE_FLUSH_TIMEOUT, last_counts).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the last requests could not be counted"),
             Err(_) => tracing::warn!("the last requests could not be counted in time"),
@@ -149,7 +165,7 @@ impl Replica {
 /// Without [`Replica::stop`] everything ends at once.
 impl Drop for Replica {
     fn drop(&mut self) {
-        for task in [&self.server, &self.operator].into_iter().chain(&self.followers) {
+        for task in [&self.server_task, &self.operator_task].into_iter().chain(&self.background_tasks) {
             task.abort();
         }
     }

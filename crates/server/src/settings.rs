@@ -13,10 +13,10 @@ use tracing_subscriber::EnvFilter;
 use vintem_api::{ApiSettings, Pepper};
 use vintem_deliver::webhook::{AddressGuard, SecretBox};
 use vintem_domain::Plan;
-use vintem_domain::plan::{Limits, Offer};
+use vintem_domain::plan::{PlanConfig, PlanLimits};
 use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_meter::{Meter, MeterSettings};
-use vintem_store::{Deadlines, Store};
+use vintem_store::{Store, Timeouts};
 
 /// A value that no log and no error may show.
 #[derive(Clone)]
@@ -44,9 +44,9 @@ impl fmt::Debug for Secret {
 
 /// Networks, comma-separated; none where a setting is left empty.
 #[derive(Debug, Clone, Default)]
-pub struct Networks(pub Vec<IpNet>);
+pub struct NetworkList(pub Vec<IpNet>);
 
-impl FromStr for Networks {
+impl FromStr for NetworkList {
     type Err = ipnet::AddrParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -78,16 +78,17 @@ pub struct WebhookSettings {
 
     /// Networks that webhooks may lead to although they are not public, also without encryption, comma-separated
     #[arg(long, env = "VINTEM_WEBHOOK_ALLOW", default_value = "", hide_default_value = true)]
-    pub webhook_allow: Networks,
+    pub webhook_allow: NetworkList,
 }
 
 impl WebhookSettings {
-    pub fn secrets(&self) -> anyhow::Result<SecretBox> {
-        SecretBox::new(self.secret_key.reveal())
-            .with_context(|| format!("VINTEM_SECRET_KEY must have at least {} characters", SecretBox::SHORTEST))
+    pub fn secret_box(&self) -> anyhow::Result<SecretBox> {
+        SecretBox::new(self.secret_key.reveal()).with_context(|| {
+            format!("VINTEM_SECRET_KEY must have at least {} characters", SecretBox::MIN_SETTING_LENGTH)
+        })
     }
 
-    pub fn guard(&self) -> AddressGuard {
+    pub fn address_guard(&self) -> AddressGuard {
         AddressGuard::new(self.webhook_allow.0.clone())
     }
 }
@@ -101,7 +102,7 @@ pub struct LogSettings {
 
 impl LogSettings {
     /// Lines of JSON on standard error.
-    pub fn start(&self) -> anyhow::Result<()> {
+    pub fn init_logging(&self) -> anyhow::Result<()> {
         let filter = EnvFilter::try_new(&self.log).context("VINTEM_LOG cannot be read")?;
         tracing_subscriber::fmt()
             .json()
@@ -139,13 +140,13 @@ pub struct ContactSettings {
 
 impl ContactSettings {
     /// As the pages show it.
-    pub fn shown(&self) -> Option<String> {
+    pub fn non_empty_contact(&self) -> Option<String> {
         Some(self.contact.trim().to_owned()).filter(|contact| !contact.is_empty())
     }
 }
 
 impl UpstreamSettings {
-    pub fn addresses(&self) -> UpstreamAddresses {
+    pub fn upstream_addresses(&self) -> UpstreamAddresses {
         UpstreamAddresses { sgs: self.sgs_url.clone(), ptax: self.ptax_url.clone(), cvm: self.cvm_url.clone() }
     }
 }
@@ -164,7 +165,7 @@ pub struct DirectorySettings {
 }
 
 impl DirectorySettings {
-    pub fn exports(&self) -> Option<PathBuf> {
+    pub fn export_directory(&self) -> Option<PathBuf> {
         let within_data = || self.data_dir.as_ref().map(|directory| directory.join("export"));
         self.export_dir.clone().or_else(within_data)
     }
@@ -209,7 +210,7 @@ pub struct ServeSettings {
 
     /// Networks of proxies whose X-Forwarded-For or Forwarded is believed, comma-separated
     #[arg(long, env = "VINTEM_TRUSTED_PROXIES", default_value = "", hide_default_value = true)]
-    pub trusted_proxies: Networks,
+    pub trusted_proxies: NetworkList,
 
     #[command(flatten)]
     pub directories: DirectorySettings,
@@ -230,19 +231,19 @@ pub struct ServeSettings {
     pub limit_window_seconds: u32,
 
     /// Requests in a window on the Free plan
-    #[arg(long, env = "VINTEM_LIMIT_FREE", default_value_t = Plan::Free.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "VINTEM_LIMIT_FREE", default_value_t = Plan::Free.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_free: u32,
 
     /// Requests in a window on the Bronze plan
-    #[arg(long, env = "VINTEM_LIMIT_BRONZE", default_value_t = Plan::Bronze.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "VINTEM_LIMIT_BRONZE", default_value_t = Plan::Bronze.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_bronze: u32,
 
     /// Requests in a window on the Gold plan
-    #[arg(long, env = "VINTEM_LIMIT_GOLD", default_value_t = Plan::Gold.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "VINTEM_LIMIT_GOLD", default_value_t = Plan::Gold.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_gold: u32,
 
     /// Requests in a window on the Platinum plan
-    #[arg(long, env = "VINTEM_LIMIT_PLATINUM", default_value_t = Plan::Platinum.default_limit(), value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "VINTEM_LIMIT_PLATINUM", default_value_t = Plan::Platinum.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_platinum: u32,
 
     /// New keys a day for one address, and for one e-mail
@@ -255,17 +256,17 @@ pub struct ServeSettings {
 }
 
 /// Requests use the pool for keys and usage only, so a few connections serve thousands of callers.
-const MAX_CONNECTIONS: u32 = 10;
+const MAX_DATABASE_CONNECTIONS: u32 = 10;
 
 impl DatabaseSettings {
     /// For work that nobody waits for at the other end of a connection.
-    pub fn open(&self) -> anyhow::Result<Store> {
-        self.open_with(Deadlines::of_workers())
+    pub fn open_store(&self) -> anyhow::Result<Store> {
+        self.open_store_with(Timeouts::for_workers())
     }
 
-    fn open_with(&self, deadlines: Deadlines) -> anyhow::Result<Store> {
+    fn open_store_with(&self, deadlines: Timeouts) -> anyhow::Result<Store> {
         // The error of an unreadable URL would repeat it, password and all.
-        Store::open(self.database_url.reveal(), MAX_CONNECTIONS, deadlines).map_err(|_| {
+        Store::open(self.database_url.reveal(), MAX_DATABASE_CONNECTIONS, deadlines).map_err(|_| {
             anyhow::anyhow!(
                 "VINTEM_DATABASE_URL cannot be read: it must look like postgres://user:password@host:5432/database"
             )
@@ -274,28 +275,28 @@ impl DatabaseSettings {
 }
 
 impl PepperSettings {
-    pub fn pepper(&self) -> anyhow::Result<Pepper> {
+    pub fn parse_pepper(&self) -> anyhow::Result<Pepper> {
         Pepper::new(self.key_pepper.reveal())
-            .with_context(|| format!("VINTEM_KEY_PEPPER must have at least {} characters", Pepper::SHORTEST))
+            .with_context(|| format!("VINTEM_KEY_PEPPER must have at least {} characters", Pepper::MIN_LENGTH))
     }
 }
 
 impl ServeSettings {
-    pub fn store(&self) -> anyhow::Result<Store> {
+    pub fn open_store(&self) -> anyhow::Result<Store> {
         let budget = Duration::from_millis(u64::from(self.postgres_budget_ms));
-        self.database.open_with(Deadlines::of_requests(budget))
+        self.database.open_store_with(Timeouts::for_requests(budget))
     }
 
     /// What this installation offers.
-    pub fn offer(&self) -> Offer {
-        let limits = Limits {
+    pub fn offer(&self) -> PlanConfig {
+        let limits = PlanLimits {
             window_seconds: self.limit_window_seconds,
-            by_rank: [self.limit_free, self.limit_bronze, self.limit_gold, self.limit_platinum],
+            requests_by_plan: [self.limit_free, self.limit_bronze, self.limit_gold, self.limit_platinum],
         };
-        Offer { limits, priority_support: self.support().is_some() }
+        PlanConfig { limits, priority_support: self.support_contact().is_some() }
     }
 
-    fn support(&self) -> Option<String> {
+    fn support_contact(&self) -> Option<String> {
         Some(self.support.trim().to_owned()).filter(|support| !support.is_empty())
     }
 
@@ -304,12 +305,12 @@ impl ServeSettings {
     }
 
     /// The meter on the Redis servers that are named.
-    pub fn meter(&self, prefix: &str) -> anyhow::Result<Meter> {
+    pub fn open_meter(&self, prefix: &str) -> anyhow::Result<Meter> {
         let settings = MeterSettings {
             redis_urls: self.redis_urls(),
             prefix,
             window: Duration::from_secs(u64::from(self.limit_window_seconds)),
-            budget: Duration::from_millis(u64::from(self.redis_budget_ms)),
+            redis_timeout: Duration::from_millis(u64::from(self.redis_budget_ms)),
             assumed_replicas: self.replicas,
         };
         // The error of an unreadable URL would repeat it, password and all.
@@ -319,18 +320,19 @@ impl ServeSettings {
     }
 
     /// `bound` is where it really listens, which port 0 leaves open.
-    pub fn api(&self, bound: SocketAddr) -> anyhow::Result<ApiSettings> {
-        let public_url = if self.public_url.is_empty() { format!("http://{bound}") } else { self.public_url.clone() };
+    pub fn api_settings(&self, bound_address: SocketAddr) -> anyhow::Result<ApiSettings> {
+        let public_url =
+            if self.public_url.is_empty() { format!("http://{bound_address}") } else { self.public_url.clone() };
         Ok(ApiSettings {
             offer: self.offer(),
             public_url: public_url.trim_end_matches('/').to_owned(),
             trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
-            most_in_flight: self.max_in_flight as usize,
-            export_directory: self.directories.exports(),
-            support: self.support(),
-            webhook_guard: self.webhooks.guard(),
-            webhook_secrets: self.webhooks.secrets()?,
+            max_in_flight: self.max_in_flight as usize,
+            export_directory: self.directories.export_directory(),
+            support_contact: self.support_contact(),
+            webhook_guard: self.webhooks.address_guard(),
+            webhook_secrets: self.webhooks.secret_box()?,
         })
     }
 }

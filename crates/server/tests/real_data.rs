@@ -9,69 +9,70 @@ use std::sync::Arc;
 use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use vintem_domain::series::{self, CHECK_SERIES, SERIES};
+use vintem_domain::series::{self, CROSS_CHECK_SERIES, PUBLISHED_SERIES};
 use vintem_domain::{
-    Calendar, Currency, Dataset, DateRange, Decimal, Filing, FilingSet, ManualClock, Origin, Plan, Series,
+    Calendar, Currency, CvmDataset, DataOrigin, Dataset, DateRange, Decimal, Filing, ManualClock, Plan, Series,
 };
 use vintem_ingest::fetch::UpstreamAddresses;
-use vintem_ingest::read::{ptax, registry};
-use vintem_ingest::run::Ingestor;
-use vintem_ingest::source::Source;
-use vintem_store::load::Fetch;
+use vintem_ingest::ingestor::Ingestor;
+use vintem_ingest::parsers::{company_registry, ptax};
+use vintem_ingest::source::DataSource;
+use vintem_store::load::NewFetch;
 use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
-type Outcome = anyhow::Result<()>;
+type TestResult = anyhow::Result<()>;
 
-fn directory() -> anyhow::Result<PathBuf> {
+fn real_data_directory() -> anyhow::Result<PathBuf> {
     let named = std::env::var_os("VINTEM_REAL_DATA").map(PathBuf::from);
     let directory = named.ok_or_else(|| anyhow::anyhow!("VINTEM_REAL_DATA names no directory of real files"))?;
     anyhow::ensure!(directory.is_dir(), "{} is no directory", directory.display());
     Ok(directory)
 }
 
-fn now() -> DateTime<Utc> {
+fn fixed_now() -> DateTime<Utc> {
     "2026-11-13T18:00:00Z".parse().expect("an instant")
 }
 
 /// Loads files alone: no upstream is there to be asked.
-fn ingestor(database: &TestDatabase) -> anyhow::Result<Ingestor> {
+fn build_file_ingestor(database: &TestDatabase) -> anyhow::Result<Ingestor> {
     let nowhere = || "http://127.0.0.1:9".to_owned();
     let addresses = UpstreamAddresses { sgs: nowhere(), ptax: nowhere(), cvm: nowhere() };
-    Ok(Ingestor::new(database.store()?, Arc::new(ManualClock::new(now())), &addresses, "")?)
+    Ok(Ingestor::new(database.open_store()?, Arc::new(ManualClock::new(fixed_now())), &addresses, "")?)
 }
 
-async fn served(database: &TestDatabase) -> anyhow::Result<TestReplica> {
+async fn start_replica(database: &TestDatabase) -> anyhow::Result<TestReplica> {
     let flags = ["--limit-free=100000", "--limit-platinum=100000"];
-    TestReplica::start_with(database, now(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await
+    TestReplica::start_with_options(database, fixed_now(), TestReplicaOptions { flags: &flags, redis_prefix: None })
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_value_of_every_series_is_served_as_it_was_published() -> Outcome {
-    let (directory, database) = (directory()?, TestDatabase::empty().await?);
-    let (ingestor, mut files) = (ingestor(&database)?, Vec::new());
-    for series in SERIES.iter().chain(&CHECK_SERIES) {
-        if let Some(bytes) = load_series(&ingestor, &directory, series).await? {
+async fn every_value_of_every_series_is_served_as_it_was_published() -> TestResult {
+    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let (ingestor, mut files) = (build_file_ingestor(&database)?, Vec::new());
+    for series in PUBLISHED_SERIES.iter().chain(&CROSS_CHECK_SERIES) {
+        if let Some(bytes) = load_series_file(&ingestor, &directory, series).await? {
             files.push((series, bytes));
         }
     }
     assert!(files.len() >= 6, "{} files", files.len());
-    let (replica, store) = (served(&database).await?, database.store()?);
+    let (replica, store) = (start_replica(&database).await?, database.open_store()?);
     let (mut compared, mut differences) = (0, Vec::new());
     for (series, bytes) in files {
         let published: Vec<Value> = serde_json::from_slice(&bytes)?;
         let mut held: Vec<(String, String)> = Vec::new();
-        if SERIES.contains(series) {
+        if PUBLISHED_SERIES.contains(series) {
             let path = format!("/api/v1/market/series/{}?numbers=string&order=asc&limit=20000", series.id);
             let list: Value = replica.get(&path).await?.json().await?;
             for row in list["data"].as_array().expect("rows") {
-                held.push((text(&row["date"]), text(&row["value"])));
+                held.push((as_text(&row["date"]), as_text(&row["value"])));
             }
         } else {
-            let values = store.current_values(series.id).await?;
+            let values = store.current_observations(series.id).await?;
             held.extend(values.iter().map(|row| (row.date.to_string(), row.value.to_string())));
         }
         for row in &published {
-            let (day, value) = (text(&row["data"]), text(&row["valor"]));
+            let (day, value) = (as_text(&row["data"]), as_text(&row["valor"]));
             let date = format!("{}-{}-{}", &day[6..], &day[3..5], &day[..2]);
             compared += 1;
             if !held.iter().any(|held| *held == (date.clone(), value.clone())) {
@@ -83,32 +84,32 @@ async fn every_value_of_every_series_is_served_as_it_was_published() -> Outcome 
     println!("values_compared: {compared}");
     println!("differences: {}", differences.len());
     assert!(differences.is_empty(), "{differences:#?}");
-    assert_eq!(replica.make_exports()?.failed, Vec::<String>::new(), "every value fits into its column");
+    assert_eq!(replica.build_exports()?.failed_datasets, Vec::<String>::new(), "every value fits into its column");
     Ok(())
 }
 
 /// The bytes of the file of a series, if there is one, after they were loaded.
-async fn load_series(
+async fn load_series_file(
     ingestor: &Ingestor,
     directory: &Path,
     series: &'static Series,
 ) -> anyhow::Result<Option<Vec<u8>>> {
-    let code = series.code.expect("it is published");
+    let code = series.sgs_code.expect("it is published");
     let Ok(bytes) = std::fs::read(directory.join(format!("sgs/{code}.json"))) else { return Ok(None) };
-    let report = ingestor.load_file(Source::Series(series), "file", &bytes, now()).await?;
-    assert_eq!(report.set_aside, 0, "{}", series.id);
+    let report = ingestor.load_file(DataSource::Series(series), "file", &bytes, fixed_now()).await?;
+    assert_eq!(report.quarantined, 0, "{}", series.id);
     Ok(Some(bytes))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whole_years_accumulate_to_the_published_figures() -> Outcome {
-    let (directory, database) = (directory()?, TestDatabase::empty().await?);
-    let ingestor = ingestor(&database)?;
+async fn whole_years_accumulate_to_the_published_figures() -> TestResult {
+    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let ingestor = build_file_ingestor(&database)?;
     for id in ["cdi-daily", "selic-daily", "ipca"] {
-        let series = series::by_id(id).expect("in the table of series");
-        assert!(load_series(&ingestor, &directory, series).await?.is_some(), "there is no file of {id}");
+        let series = series::find_series(id).expect("in the table of series");
+        assert!(load_series_file(&ingestor, &directory, series).await?.is_some(), "there is no file of {id}");
     }
-    let replica = served(&database).await?;
+    let replica = start_replica(&database).await?;
     let accumulated = async |path: String| -> anyhow::Result<Value> {
         Ok(replica.get(&format!("/api/v1/market/{path}&numbers=string")).await?.json().await?)
     };
@@ -123,14 +124,14 @@ async fn whole_years_accumulate_to_the_published_figures() -> Outcome {
         let next = year + 1;
         let path = format!("cdi/accumulated?from={year}-01-01&to={next}-01-01&percent={percent}");
         let body = accumulated(path).await?;
-        println!("cdi_{year}_at_{percent}: {}", text(&body["factor"]));
-        assert_eq!(text(&body["factor"]), expected, "{body}");
+        println!("cdi_{year}_at_{percent}: {}", as_text(&body["factor"]));
+        assert_eq!(as_text(&body["factor"]), expected, "{body}");
         assert_eq!(body["missing_total"], 0);
     }
     for (year, expected) in [(2023, "4.62"), (2024, "4.83"), (2025, "4.26")] {
         let next = year + 1;
         let body = accumulated(format!("ipca/accumulated?from={year}-01-01&to={next}-01-01")).await?;
-        let change: Decimal = text(&body["change_percent"]).parse()?;
+        let change: Decimal = as_text(&body["change_percent"]).parse()?;
         println!("ipca_{year}: {change}");
         assert_eq!(change.round_dp(2).to_string(), expected, "{body}");
     }
@@ -140,22 +141,22 @@ async fn whole_years_accumulate_to_the_published_figures() -> Outcome {
         ("selic/accumulated?from=1986-06-04", "68750582729.16047068"),
     ] {
         let body = accumulated(path.to_owned()).await?;
-        println!("{path}: {}", text(&body["factor"]));
-        assert_eq!(text(&body["factor"]), expected, "{body}");
+        println!("{path}: {}", as_text(&body["factor"]));
+        assert_eq!(as_text(&body["factor"]), expected, "{body}");
     }
     Ok(())
 }
 
 #[test]
-fn business_days_are_the_days_of_the_daily_rates() -> Outcome {
-    let directory = directory()?;
+fn business_days_match_the_published_daily_rates() -> TestResult {
+    let directory = real_data_directory()?;
     for (code, rows) in [(12, 2_508), (11, 10_062)] {
         let published: Vec<Value> =
             serde_json::from_slice(&std::fs::read(directory.join(format!("sgs/{code}.json")))?)?;
-        let day = |row: &Value| NaiveDate::parse_from_str(&text(&row["data"]), "%d/%m/%Y").expect("a day");
+        let day = |row: &Value| NaiveDate::parse_from_str(&as_text(&row["data"]), "%d/%m/%Y").expect("a day");
         let published: Vec<NaiveDate> = published.iter().map(day).collect();
         let range = DateRange { from: published[0], to: published[published.len() - 1] };
-        let expected: Vec<NaiveDate> = Calendar::Settlement.days(range).collect();
+        let expected: Vec<NaiveDate> = Calendar::Settlement.business_days(range).collect();
         let differing = expected.iter().filter(|day| !published.contains(day)).count()
             + published.iter().filter(|day| !expected.contains(day)).count();
         println!(
@@ -169,28 +170,28 @@ fn business_days_are_the_days_of_the_daily_rates() -> Outcome {
     Ok(())
 }
 
-fn text(value: &Value) -> String {
+fn as_text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Outcome {
-    let (directory, database) = (directory()?, TestDatabase::empty().await?);
+async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> TestResult {
+    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
     let samples = std::fs::read_to_string(directory.join("ptax/ptax_samples.json"))?;
     let samples: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(&samples)?;
     let mut expected: Vec<(String, String, String, String)> = Vec::new();
     for (name, body) in &samples {
         let Some(rest) = name.strip_prefix("CotacaoMoeda") else { continue };
         let Some(currency) = rest.split('_').find_map(Currency::from_code) else { continue };
-        let read = ptax::read(currency, body.get().as_bytes(), now().date_naive())?;
-        assert!(read.bad.is_empty(), "{name}: {:?}", read.bad);
+        let read = ptax::parse_bulletins(currency, body.get().as_bytes(), fixed_now().date_naive())?;
+        assert!(read.bad_rows.is_empty(), "{name}: {:?}", read.bad_rows);
         // The numbers as they stand in the file, before anybody has read them.
         #[derive(serde::Deserialize)]
-        struct Envelope<'a> {
+        struct PtaxEnvelope<'a> {
             #[serde(borrow)]
             value: Vec<std::collections::BTreeMap<String, &'a RawValue>>,
         }
-        let envelope: Envelope<'_> = serde_json::from_str(body.get())?;
+        let envelope: PtaxEnvelope<'_> = serde_json::from_str(body.get())?;
         for row in envelope.value {
             let token =
                 |key: &str| row.get(key).map(|value| value.get().trim_matches('"').to_owned()).unwrap_or_default();
@@ -199,44 +200,44 @@ async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Ou
                 expected.push((currency.code().to_owned(), date, token("cotacaoCompra"), token("cotacaoVenda")));
             }
         }
-        let fetch = Fetch::made_here(format!("sample:{name}"), now(), [1; 32]);
-        let mut load = database.store()?.begin_load(Dataset::Fx, Origin::Real, &fetch).await?;
+        let fetch = NewFetch::without_response(format!("sample:{name}"), fixed_now(), [1; 32]);
+        let mut load = database.open_store()?.begin_load(Dataset::Fx, DataOrigin::Real, &fetch).await?;
         load.append_bulletins(&read.rows).await?;
         load.commit().await?;
     }
-    let replica = served(&database).await?;
+    let replica = start_replica(&database).await?;
     let mut differences = Vec::new();
     for (currency, date, buy, sell) in &expected {
         let path = format!("/api/v1/market/fx?pair={currency}BRL&from={date}&to={date}&numbers=string");
         let list: Value = replica.get(&path).await?.json().await?;
         let row = &list["data"][0];
-        if (text(&row["buy"]), text(&row["sell"])) != (buy.clone(), sell.clone()) {
+        if (as_text(&row["buy"]), as_text(&row["sell"])) != (buy.clone(), sell.clone()) {
             differences.push(format!("{currency} {date} {buy} {sell}: {row}"));
         }
     }
     println!("rates_compared: {}", expected.len());
     println!("differences: {}", differences.len());
     assert!(!expected.is_empty() && differences.is_empty(), "{differences:#?}");
-    assert_eq!(replica.make_exports()?.failed, Vec::<String>::new(), "every rate fits into its column");
+    assert_eq!(replica.build_exports()?.failed_datasets, Vec::<String>::new(), "every rate fits into its column");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_of_gives_back_the_registry_of_the_day() -> Outcome {
-    let (directory, database) = (directory()?, TestDatabase::empty().await?);
-    let ingestor = ingestor(&database)?;
-    let companies = Source::from_id("companies").expect("a source");
+async fn as_of_returns_the_registry_of_that_day() -> TestResult {
+    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let ingestor = build_file_ingestor(&database)?;
+    let companies = DataSource::from_id("companies").expect("a source");
     let mut states = Vec::new();
     for (file, known_at) in [("2024-06", "2024-06-15T12:00:00Z"), ("2026-05", "2026-05-15T12:00:00Z")] {
         let bytes = std::fs::read(directory.join(format!("cvm/cad_cia_aberta_{file}.csv")))?;
         ingestor.load_file(companies, file, &bytes, known_at.parse()?).await?;
-        states.push(all_companies(&database, "").await?);
+        states.push(fetch_all_companies(&database, "").await?);
     }
     assert_ne!(states[0], states[1]);
     for (as_of, state) in
         [("2024-06-15", 0), ("2025-01-01", 0), ("2026-05-14", 0), ("2026-05-15", 1), ("2026-11-13", 1)]
     {
-        let mut known = all_companies(&database, &format!("&as_of={as_of}")).await?;
+        let mut known = fetch_all_companies(&database, &format!("&as_of={as_of}")).await?;
         for company in &mut known {
             let certainty = company.as_object_mut().and_then(|company| company.remove("known"));
             assert_eq!(certainty, Some(Value::from("observed")));
@@ -246,7 +247,7 @@ async fn as_of_gives_back_the_registry_of_the_day() -> Outcome {
         assert_eq!((known.len(), differing), (states[state].len(), 0));
     }
     // Before the first registry that we have: those that were registered by then, none cancelled by a later day.
-    let earlier = all_companies(&database, "&as_of=2015-01-01").await?;
+    let earlier = fetch_all_companies(&database, "&as_of=2015-01-01").await?;
     println!("companies_as_of_2015-01-01: {}", earlier.len());
     assert!(!earlier.is_empty() && earlier.len() < states[0].len());
     for company in &earlier {
@@ -259,13 +260,13 @@ async fn as_of_gives_back_the_registry_of_the_day() -> Outcome {
 }
 
 /// Every company that is served, page by page.
-async fn all_companies(database: &TestDatabase, query: &str) -> anyhow::Result<Vec<Value>> {
-    let replica = served(database).await?;
+async fn fetch_all_companies(database: &TestDatabase, query: &str) -> anyhow::Result<Vec<Value>> {
+    let replica = start_replica(database).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     let mut companies = Vec::new();
     loop {
         let path = format!("/api/v1/companies?limit=100&offset={}{query}", companies.len());
-        let page: Value = replica.get_with(&path, &key).await?.json().await?;
+        let page: Value = replica.get_with_key(&path, &key).await?.json().await?;
         let rows = page["data"].as_array().cloned().unwrap_or_default();
         if rows.is_empty() {
             anyhow::ensure!(page["total"] == companies.len(), "{} of {}", companies.len(), page["total"]);
@@ -276,14 +277,14 @@ async fn all_companies(database: &TestDatabase, query: &str) -> anyhow::Result<V
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_years_of_the_registry_are_versions_and_the_old_state_can_be_read() -> Outcome {
-    let (directory, database) = (directory()?, TestDatabase::empty().await?);
-    let ingestor = ingestor(&database)?;
+async fn two_registry_files_become_versions_and_the_older_one_stays_readable() -> TestResult {
+    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let ingestor = build_file_ingestor(&database)?;
     let (older, newer) = (
         std::fs::read(directory.join("cvm/cad_cia_aberta_2024-06.csv"))?,
         std::fs::read(directory.join("cvm/cad_cia_aberta_2026-05.csv"))?,
     );
-    let companies = Source::from_id("companies").expect("a source");
+    let companies = DataSource::from_id("companies").expect("a source");
     ingestor.load_file(companies, "2024-06", &older, "2024-06-15T00:00:00Z".parse()?).await?;
     ingestor.load_file(companies, "2026-05", &newer, "2026-05-15T00:00:00Z".parse()?).await?;
     let mut connection = database.connect().await?;
@@ -315,7 +316,7 @@ async fn two_years_of_the_registry_are_versions_and_the_old_state_can_be_read() 
     )
     .fetch_all(&mut connection)
     .await?;
-    let mut published: Vec<(i32, String, String, String)> = registry::read(&older)?
+    let mut published: Vec<(i32, String, String, String)> = company_registry::parse_companies(&older)?
         .rows
         .into_iter()
         .map(|company| (i32::try_from(company.id).unwrap_or(0), company.name, company.status, company.sector))
@@ -326,31 +327,31 @@ async fn two_years_of_the_registry_are_versions_and_the_old_state_can_be_read() 
 }
 
 /// The company of each query must be the first, but for a few in a hundred, and among the first five always.
-const LEAST_FIRST_PERCENT: usize = 97;
-const FIRST_FEW: usize = 5;
+const MIN_FIRST_PERCENT: usize = 97;
+const TOP_RESULTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn companies_are_found_as_people_type_them() -> Outcome {
-    let (directory, database) = (directory()?, TestDatabase::empty().await?);
-    let ingestor = ingestor(&database)?;
-    let companies = Source::from_id("companies").expect("a source");
+async fn companies_are_found_as_people_type_them() -> TestResult {
+    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let ingestor = build_file_ingestor(&database)?;
+    let companies = DataSource::from_id("companies").expect("a source");
     for (month, known_at) in [("2024-06", "2024-06-15T00:00:00Z"), ("2026-05", "2026-05-15T00:00:00Z")] {
         let registry = std::fs::read(directory.join(format!("cvm/cad_cia_aberta_{month}.csv")))?;
         ingestor.load_file(companies, month, &registry, known_at.parse()?).await?;
     }
     // Filings need only be there: a search goes through both.
-    let fetch = Fetch::made_here("test:filings".into(), now(), [2; 32]);
-    let mut load = database.store()?.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+    let fetch = NewFetch::without_response("test:filings".into(), fixed_now(), [2; 32]);
+    let mut load = database.open_store()?.begin_load(Dataset::Filings, DataOrigin::Real, &fetch).await?;
     load.append_filings(&[Filing {
         id: "1".into(),
-        set: FilingSet::Ipe,
+        cvm_dataset: CvmDataset::Ipe,
         company_id: 9512,
         company_name: "PETROBRAS".into(),
         category: "Fato Relevante".into(),
         doc_type: String::new(),
         kind: String::new(),
         subject: String::new(),
-        delivered_on: now().date_naive(),
+        delivered_on: fixed_now().date_naive(),
         reference_date: None,
         version: 1,
         protocol: String::new(),
@@ -358,7 +359,7 @@ async fn companies_are_found_as_people_type_them() -> Outcome {
     }])
     .await?;
     load.commit().await?;
-    let replica = served(&database).await?;
+    let replica = start_replica(&database).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     let queries: Vec<(&str, &str)> =
         include_str!("relevance.txt").lines().filter_map(|line| line.split_once(" = ")).collect();
@@ -367,15 +368,15 @@ async fn companies_are_found_as_people_type_them() -> Outcome {
         let path = reqwest::Url::parse_with_params(&replica.url("/api/v1/companies/search"), [("q", query)])?;
         let answer = replica.send(replica.http.get(path).header("X-API-Key", &key)).await?;
         let body: Value = answer.json().await?;
-        let found: Vec<String> = body["data"].as_array().expect("rows").iter().map(|row| text(&row["id"])).collect();
+        let found: Vec<String> = body["data"].as_array().expect("rows").iter().map(|row| as_text(&row["id"])).collect();
         if found.first().map(String::as_str) == Some(*code) {
             first += 1;
             continue;
         }
         let seen: Vec<String> =
-            body["data"].as_array().expect("rows").iter().take(FIRST_FEW).map(|row| text(&row["name"])).collect();
+            body["data"].as_array().expect("rows").iter().take(TOP_RESULTS).map(|row| as_text(&row["name"])).collect();
         misses.push(format!("{query}: {code} is not the first of {seen:?}"));
-        if !found.iter().take(FIRST_FEW).any(|id| id == code) {
+        if !found.iter().take(TOP_RESULTS).any(|id| id == code) {
             lost.push(*query);
         }
     }
@@ -387,6 +388,6 @@ async fn companies_are_found_as_people_type_them() -> Outcome {
     println!("first: {first}");
     assert!(queries.len() >= 120, "{} queries", queries.len());
     assert!(lost.is_empty(), "{lost:?}");
-    assert!(first * 100 >= queries.len() * LEAST_FIRST_PERCENT, "{misses:#?}");
+    assert!(first * 100 >= queries.len() * MIN_FIRST_PERCENT, "{misses:#?}");
     Ok(())
 }

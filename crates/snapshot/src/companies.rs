@@ -4,40 +4,42 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::Datelike;
-use vintem_domain::company::parse_id;
+use vintem_domain::company::parse_company_id;
 use vintem_domain::point_in_time::Certainty;
-use vintem_domain::text::fold;
+use vintem_domain::text::normalize_text;
 use vintem_domain::{Cnpj, Company, CompanyId};
-use vintem_store::read::Known;
+use vintem_store::reader::RowProvenance;
 
-use crate::analysis::words;
-use crate::index::{Entry, FacetsOf, NumberCounts, Scope, SearchIndex, build_parts, certainty, search};
-use crate::names::{called, of_company};
-use crate::query::Query;
-use crate::{Counts, Found, Result, Searched, Wanted, sorted_counts};
+use crate::company_names::{build_indexed_names, build_name_tokens};
+use crate::search_index::{
+    FacetIdCounts, FacetLookup, IndexEntry, SearchIndex, SearchScope, build_index, name_match_confidence, search,
+};
+use crate::search_query::SearchQuery;
+use crate::tokenizer::tokenize;
+use crate::{Result, RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
 
 /// Shorter pieces of a CNPJ are in too many of them.
-const LEAST_FRAGMENT: usize = 5;
+const MIN_CNPJ_FRAGMENT_DIGITS: usize = 5;
 
 /// Of companies whose names match alike first those that are registered still, then those that are traded, then those
 /// that were registered later.
-const ACTIVE_WEIGHT: f32 = 300.0;
-const TRADED_WEIGHT: f32 = 40.0;
-const REGISTERED_WEIGHT: f32 = 5.0;
-const YEAR_WEIGHT: f32 = 0.05;
+const ACTIVE_RANK_WEIGHT: f32 = 300.0;
+const TRADED_RANK_WEIGHT: f32 = 40.0;
+const REGISTERED_RANK_WEIGHT: f32 = 5.0;
+const REGISTRATION_YEAR_RANK_WEIGHT: f32 = 0.05;
 /// The status of a registration that is no more, folded.
-const CANCELLED: &str = "cancelada";
+const CANCELED_STATUS: &str = "cancelada";
 
 /// By what a company may be meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clue {
+pub enum CompanyIdentifierKind {
     Cnpj,
     Code,
     Ticker,
     Name,
 }
 
-impl Clue {
+impl CompanyIdentifierKind {
     pub const ALL: [Self; 4] = [Self::Cnpj, Self::Code, Self::Ticker, Self::Name];
 
     pub const fn id(self) -> &'static str {
@@ -70,27 +72,30 @@ pub struct Companies {
     by_filter: HashMap<(Option<String>, Option<String>), Vec<u32>>,
     index: SearchIndex,
     /// What each counts beside what was asked for.
-    weights: Vec<f32>,
+    rank_weights: Vec<f32>,
     /// What each is counted by: numbers of `statuses` and `sectors`.
-    facet_numbers: Vec<[u32; 2]>,
+    facet_ids: Vec<[u32; 2]>,
     statuses: Vec<String>,
     sectors: Vec<String>,
     /// Those that only filings name, by code.
     unregistered: Vec<Company>,
     /// Since when we know each, and which fetch brought it; of one that only filings name, of the newest when this was
     /// built.
-    known: Vec<Known>,
+    provenance: Vec<RowProvenance>,
     /// Of what could be known on a day: those of which that is only estimated.
-    estimated: HashSet<CompanyId>,
+    estimated_ids: HashSet<CompanyId>,
 }
 
 impl Companies {
     /// `unregistered` are those that only filings name, by code.
-    pub(crate) fn build(registered: Vec<(Company, Known)>, unregistered: Vec<(Company, Known)>) -> Result<Self> {
+    pub(crate) fn build(
+        registered: Vec<(Company, RowProvenance)>,
+        unregistered: Vec<(Company, RowProvenance)>,
+    ) -> Result<Self> {
         let mut rows = registered;
         rows.extend(unregistered.iter().cloned());
-        rows.sort_by_cached_key(|(company, _)| (fold(&company.name), company.id));
-        let (rows, known): (Vec<Company>, Vec<Known>) = rows.into_iter().unzip();
+        rows.sort_by_cached_key(|(company, _)| (normalize_text(&company.name), company.id));
+        let (rows, known): (Vec<Company>, Vec<RowProvenance>) = rows.into_iter().unzip();
         let unregistered = unregistered.into_iter().map(|(company, _)| company).collect();
         let mut by_id = HashMap::with_capacity(rows.len());
         let mut by_cnpj: HashMap<Cnpj, Vec<u32>> = HashMap::with_capacity(rows.len());
@@ -100,7 +105,7 @@ impl Companies {
             if let Some(cnpj) = company.cnpj {
                 by_cnpj.entry(cnpj).or_default().push(row);
             }
-            let (status, sector) = (fold(&company.status), fold(&company.sector));
+            let (status, sector) = (normalize_text(&company.status), normalize_text(&company.sector));
             for status in [None, Some(&status)] {
                 for sector in [None, Some(&sector)] {
                     by_filter.entry((status.cloned(), sector.cloned())).or_default().push(row);
@@ -113,7 +118,7 @@ impl Companies {
                 (company.cancelled_on.is_some(), std::cmp::Reverse(company.registered_on), company.id)
             });
         }
-        let index = build_parts(rows.len(), 1, |row, writer| {
+        let index = build_index(rows.len(), 1, |row, writer| {
             let company = &rows[row as usize];
             let title: Vec<&str> = [&company.name, &company.trade_name]
                 .into_iter()
@@ -123,40 +128,40 @@ impl Companies {
                 .map(String::as_str)
                 .collect();
             let text = [&company.sector, &company.city, &company.state];
-            let analysed = |texts: &[&str]| words(&texts.join(" ")).join(" ");
-            writer.add(Entry {
+            let analysed = |texts: &[&str]| tokenize(&texts.join(" ")).join(" ");
+            writer.add(IndexEntry {
                 title: analysed(&title),
                 text: analysed(&text.map(String::as_str)),
-                names: of_company(company),
+                names: build_indexed_names(company),
             })
         })?;
-        let weights = rows.iter().map(weight).collect();
-        let (mut statuses, mut sectors) = (Spellings::default(), Spellings::default());
+        let weights = rows.iter().map(rank_weight).collect();
+        let (mut statuses, mut sectors) = (FoldedInterner::default(), FoldedInterner::default());
         let facet_numbers =
-            rows.iter().map(|company| [statuses.number(&company.status), sectors.number(&company.sector)]).collect();
+            rows.iter().map(|company| [statuses.intern(&company.status), sectors.intern(&company.sector)]).collect();
         Ok(Self {
             rows,
             by_id,
             by_cnpj,
             by_filter,
             index,
-            weights,
-            facet_numbers,
+            rank_weights: weights,
+            facet_ids: facet_numbers,
             statuses: statuses.texts,
             sectors: sectors.texts,
             unregistered,
-            known,
-            estimated: HashSet::new(),
+            provenance: known,
+            estimated_ids: HashSet::new(),
         })
     }
 
-    pub(crate) fn with_estimated(self, estimated: HashSet<CompanyId>) -> Self {
-        Self { estimated, ..self }
+    pub(crate) fn with_estimated_ids(self, estimated_ids: HashSet<CompanyId>) -> Self {
+        Self { estimated_ids, ..self }
     }
 
     /// How we know that a company could be known.
     pub fn certainty(&self, row: u32) -> Certainty {
-        if self.estimated.contains(&self.get(row).id) { Certainty::Estimated } else { Certainty::Observed }
+        if self.estimated_ids.contains(&self.get(row).id) { Certainty::Estimated } else { Certainty::Observed }
     }
 
     pub fn len(&self) -> usize {
@@ -172,14 +177,14 @@ impl Companies {
     }
 
     /// Those of the registry, by name.
-    pub(crate) fn registered(&self) -> impl Iterator<Item = (Company, Known)> {
-        let registered = self.rows.iter().zip(&self.known).filter(|(company, _)| company.registered);
+    pub(crate) fn registered(&self) -> impl Iterator<Item = (Company, RowProvenance)> {
+        let registered = self.rows.iter().zip(&self.provenance).filter(|(company, _)| company.is_registered);
         registered.map(|(company, known)| (company.clone(), *known))
     }
 
     /// Since when we know a company as it is, and which fetch brought it.
-    pub fn known(&self, row: u32) -> Known {
-        self.known[row as usize]
+    pub fn provenance(&self, row: u32) -> RowProvenance {
+        self.provenance[row as usize]
     }
 
     pub(crate) fn unregistered(&self) -> &[Company] {
@@ -188,107 +193,122 @@ impl Companies {
 
     /// By code, with or without zeros, or by CNPJ in any spelling.
     pub fn resolve(&self, identifier: &str) -> Option<u32> {
-        self.identified(identifier).first().copied()
+        self.find_by_code_or_cnpj(identifier).first().copied()
     }
 
     /// The company that is meant by a clue, with how sure that is, from 0 to 1.
-    pub fn resolve_by(&self, clue: Clue, text: &str) -> Result<Option<(u32, f32)>> {
+    pub fn resolve_with_confidence(&self, kind: CompanyIdentifierKind, text: &str) -> Result<Option<(u32, f32)>> {
         let text = text.trim();
         let sure = |row: Option<u32>| row.map(|row| (row, 1.0));
-        Ok(match clue {
-            Clue::Code => sure(parse_id(text).and_then(|id| self.by_id.get(&id)).copied()),
-            Clue::Cnpj => match Cnpj::parse(text).and_then(|cnpj| self.by_cnpj.get(&cnpj)) {
+        Ok(match kind {
+            CompanyIdentifierKind::Code => sure(parse_company_id(text).and_then(|id| self.by_id.get(&id)).copied()),
+            CompanyIdentifierKind::Cnpj => match Cnpj::parse(text).and_then(|cnpj| self.by_cnpj.get(&cnpj)) {
                 Some(rows) => sure(rows.first().copied()),
                 // A piece is as sure as it leaves few others.
                 None => {
-                    let found = self.with_fragment(text);
+                    let found = self.find_by_cnpj_fragment(text);
                     found.first().map(|row| (*row, 1.0 / found.len() as f32))
                 }
             },
-            Clue::Ticker => {
+            CompanyIdentifierKind::Ticker => {
                 let has_ticker =
                     |company: &Company| company.tickers.iter().any(|ticker| ticker.eq_ignore_ascii_case(text));
                 sure(self.rows.iter().position(has_ticker).map(|row| row as u32))
             }
-            Clue::Name => {
-                let hits = search(&[self.scope(&[], false)], &Query::parse(text), called, 1)?;
-                hits.best.first().map(|hit| (hit.row, certainty(hit.score - self.weights[hit.row as usize])))
+            CompanyIdentifierKind::Name => {
+                let hits = search(&[self.search_scope(&[], false)], &SearchQuery::parse(text), build_name_tokens, 1)?;
+                hits.best
+                    .first()
+                    .map(|hit| (hit.row, name_match_confidence(hit.score - self.rank_weights[hit.row as usize])))
             }
         })
     }
 
     /// The rows that a filter leaves, and how many there are.
-    pub fn list(&self, filter: &CompanyFilter, offset: usize, limit: usize) -> Found {
-        let wanted = (filter.status.as_deref().map(fold), filter.sector.as_deref().map(fold));
+    pub fn list(&self, filter: &CompanyFilter, offset: usize, limit: usize) -> RowPage {
+        let wanted = (filter.status.as_deref().map(normalize_text), filter.sector.as_deref().map(normalize_text));
         let rows = self.by_filter.get(&wanted).map_or(&[][..], Vec::as_slice);
         let page =
-            |rows: &[u32]| Found { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() };
+            |rows: &[u32]| RowPage { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() };
         match filter.known_since {
             None => page(rows),
             Some(second) => {
-                let is_known = |row: &u32| self.known(*row).at >= second;
+                let is_known = |row: &u32| self.provenance(*row).known_at_seconds >= second;
                 page(&rows.iter().copied().filter(is_known).collect::<Vec<_>>())
             }
         }
     }
 
     /// How many companies there are by status and by sector.
-    pub fn facets(&self) -> [Counts; 2] {
-        let mut counts = NumberCounts::default();
-        self.facet_numbers.iter().for_each(|numbers| add(&mut counts, *numbers));
-        self.counted(counts)
+    pub fn facet_counts(&self) -> [ValueCounts; 2] {
+        let mut counts = FacetIdCounts::default();
+        self.facet_ids.iter().for_each(|numbers| increment_facet_counts(&mut counts, *numbers));
+        self.label_facet_counts(counts)
     }
 
-    fn counted(&self, counts: NumberCounts) -> [Counts; 2] {
+    fn label_facet_counts(&self, counts: FacetIdCounts) -> [ValueCounts; 2] {
         let [statuses, sectors] = counts;
         [(statuses, &self.statuses), (sectors, &self.sectors)].map(|(counts, texts)| {
-            sorted_counts(counts.into_iter().map(|(number, count)| (texts[number as usize].clone(), count)).collect())
+            sort_counts_descending(
+                counts.into_iter().map(|(number, count)| (texts[number as usize].clone(), count)).collect(),
+            )
         })
     }
 
     /// Exact identifiers first, then by relevance.
-    pub fn search(&self, query: &str, wanted: Wanted) -> Result<Searched> {
-        let Wanted { offset, limit, .. } = wanted;
-        let mut identified = self.identified(query.trim());
-        identified.extend(self.with_fragment(query.trim()));
+    pub fn search(&self, query: &str, options: SearchOptions) -> Result<SearchResults> {
+        let SearchOptions { offset, limit, .. } = options;
+        let mut identified = self.find_by_code_or_cnpj(query.trim());
+        identified.extend(self.find_by_cnpj_fragment(query.trim()));
         let mut seen = HashSet::new();
         identified.retain(|row| seen.insert(*row));
         let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
         let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
         let hits = search(
-            &[self.scope(&identified, wanted.facets)],
-            &Query::parse(query),
-            called,
+            &[self.search_scope(&identified, options.count_facets)],
+            &SearchQuery::parse(query),
+            build_name_tokens,
             offset.saturating_add(limit),
         )?;
         rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| hit.row));
-        let mut counts = hits.counts.into_iter().next().unwrap_or_default();
-        for row in identified.iter().filter(|_| wanted.facets) {
-            add(&mut counts, self.facet_numbers[*row as usize]);
+        let mut counts = hits.facet_counts.into_iter().next().unwrap_or_default();
+        for row in identified.iter().filter(|_| options.count_facets) {
+            increment_facet_counts(&mut counts, self.facet_ids[*row as usize]);
         }
-        let found = Found { total: identified.len() + hits.total, rows };
-        Ok(Searched { found, facets: self.counted(counts), words: hits.words })
+        let found = RowPage { total: identified.len() + hits.total, rows };
+        Ok(SearchResults {
+            page: found,
+            facet_counts: self.label_facet_counts(counts),
+            matched_words: hits.matched_words,
+        })
     }
 
-    fn scope<'s>(&'s self, without: &'s [u32], facets: bool) -> Scope<'s> {
-        let facets = facets.then(|| -> FacetsOf<'s> { Box::new(|row| self.facet_numbers[row as usize]) });
-        Scope { index: &self.index, from_row: 0, hidden: Arc::default(), without, weights: &self.weights, facets }
+    fn search_scope<'s>(&'s self, excluded_rows: &'s [u32], count_facets: bool) -> SearchScope<'s> {
+        let facets = count_facets.then(|| -> FacetLookup<'s> { Box::new(|row| self.facet_ids[row as usize]) });
+        SearchScope {
+            index: &self.index,
+            from_row: 0,
+            hidden_rows: Arc::default(),
+            excluded_rows,
+            row_weights: &self.rank_weights,
+            facet_lookup: facets,
+        }
     }
 
     /// By code or CNPJ.
-    fn identified(&self, identifier: &str) -> Vec<u32> {
-        let by_code = parse_id(identifier).and_then(|id| self.by_id.get(&id)).copied();
+    fn find_by_code_or_cnpj(&self, identifier: &str) -> Vec<u32> {
+        let by_code = parse_company_id(identifier).and_then(|id| self.by_id.get(&id)).copied();
         let by_cnpj = Cnpj::parse(identifier).and_then(|cnpj| self.by_cnpj.get(&cnpj));
         by_code.into_iter().chain(by_cnpj.into_iter().flatten().copied()).collect()
     }
 
     /// Those with this piece in their CNPJ, at its beginning first; of one CNPJ the registration that counts first.
-    fn with_fragment(&self, query: &str) -> Vec<u32> {
+    fn find_by_cnpj_fragment(&self, query: &str) -> Vec<u32> {
         let is_written_so = |character: char| character.is_ascii_alphanumeric() || ".-/ ".contains(character);
         let fragment: String =
             query.chars().filter(char::is_ascii_alphanumeric).map(|character| character.to_ascii_uppercase()).collect();
         let digits = fragment.bytes().filter(u8::is_ascii_digit).count();
-        if !query.chars().all(is_written_so) || digits < LEAST_FRAGMENT || digits * 2 < fragment.len() {
+        if !query.chars().all(is_written_so) || digits < MIN_CNPJ_FRAGMENT_DIGITS || digits * 2 < fragment.len() {
             return Vec::new();
         }
         let mut found: Vec<(usize, u32)> = self
@@ -307,33 +327,34 @@ impl Companies {
 
 /// Texts that differ in case and accents alone are one, as in the filter; it is spelled as it first comes.
 #[derive(Default)]
-struct Spellings {
-    numbers: HashMap<String, u32>,
+struct FoldedInterner {
+    ids: HashMap<String, u32>,
     texts: Vec<String>,
 }
 
-impl Spellings {
-    fn number(&mut self, text: &str) -> u32 {
-        *self.numbers.entry(fold(text)).or_insert_with(|| {
+impl FoldedInterner {
+    fn intern(&mut self, text: &str) -> u32 {
+        *self.ids.entry(normalize_text(text)).or_insert_with(|| {
             self.texts.push(text.to_owned());
             self.texts.len() as u32 - 1
         })
     }
 }
 
-fn add(counts: &mut NumberCounts, numbers: [u32; 2]) {
-    for (counts, number) in counts.iter_mut().zip(numbers) {
+fn increment_facet_counts(counts: &mut FacetIdCounts, facet_ids: [u32; 2]) {
+    for (counts, number) in counts.iter_mut().zip(facet_ids) {
         *counts.entry(number).or_default() += 1;
     }
 }
 
-fn weight(company: &Company) -> f32 {
-    let is_active = company.registered && company.cancelled_on.is_none() && fold(&company.status) != CANCELLED;
+fn rank_weight(company: &Company) -> f32 {
+    let is_active =
+        company.is_registered && company.cancelled_on.is_none() && normalize_text(&company.status) != CANCELED_STATUS;
     let is_traded = !company.tickers.is_empty() || !company.markets.is_empty();
     let of = |holds: bool, weight: f32| if holds { weight } else { 0.0 };
     let years = company.registered_on.map_or(0.0, |day| (day.year() - 1900).max(0) as f32);
-    of(is_active, ACTIVE_WEIGHT)
-        + of(is_active && is_traded, TRADED_WEIGHT)
-        + of(company.registered, REGISTERED_WEIGHT)
-        + years * YEAR_WEIGHT
+    of(is_active, ACTIVE_RANK_WEIGHT)
+        + of(is_active && is_traded, TRADED_RANK_WEIGHT)
+        + of(company.is_registered, REGISTERED_RANK_WEIGHT)
+        + years * REGISTRATION_YEAR_RANK_WEIGHT
 }

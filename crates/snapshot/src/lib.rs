@@ -4,33 +4,33 @@
 //! No request sees half of a generation, asks Postgres, scans a list, or pays more for a deep page. It never speaks
 //! HTTP. When Postgres is away the last snapshot is served on, byte for byte.
 
-mod analysis;
 mod columns;
 mod companies;
-mod copy;
+mod company_names;
+mod disk_cache;
 mod filings;
 mod freshness;
-mod history;
-mod index;
-mod live;
+mod live_snapshot;
 mod market;
-mod names;
-mod query;
+mod point_in_time;
+mod search_index;
+mod search_query;
+mod tokenizer;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use vintem_domain::{Dataset, Origin, Series};
-use vintem_store::read::{DatasetState, FetchRow, Known};
+use vintem_domain::{DataOrigin, Dataset, Series};
+use vintem_store::reader::{DatasetState, FetchRow, RowProvenance};
 
-pub use analysis::{matches, words};
-pub use companies::{Clue, Companies, CompanyFilter};
+pub use companies::{Companies, CompanyFilter, CompanyIdentifierKind};
 pub use filings::{FilingFilter, FilingView, Filings};
-pub use freshness::Freshness;
-pub use history::{companies_as_of, filings_as_of, fx_as_of, series_as_of};
-pub use live::LiveSnapshot;
-pub use market::{Bulletin, FxRates, PairRates, SeriesValues};
-pub use query::Query;
+pub use freshness::DatasetFreshness;
+pub use live_snapshot::LiveSnapshot;
+pub use market::{FxBulletin, FxRates, PairRates, SeriesValues};
+pub use point_in_time::{companies_as_of, filings_as_of, fx_as_of, series_as_of};
+pub use search_query::SearchQuery;
+pub use tokenizer::{highlight_matches, tokenize};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -39,44 +39,44 @@ pub enum SnapshotError {
     #[error("building the search index: {0}")]
     Index(#[from] tantivy::TantivyError),
     #[error("the copy on disk: {0}")]
-    Copy(#[from] copy::CopyError),
+    DiskCache(#[from] disk_cache::DiskCacheError),
     #[error("building the snapshot was cut off: {0}")]
-    Cut(#[from] tokio::task::JoinError),
+    TaskFailed(#[from] tokio::task::JoinError),
 }
 
 pub type Result<T> = std::result::Result<T, SnapshotError>;
 
 /// What a list or a search found: how many in all, and the rows of the page asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct RowPage {
     pub total: usize,
     pub rows: Vec<u32>,
 }
 
 /// What is asked of a search beside its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SearchOptions {
     pub offset: usize,
     pub limit: usize,
     /// Whether all that was found is counted by what it is.
-    pub facets: bool,
+    pub count_facets: bool,
 }
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Searched {
-    pub found: Found,
+pub struct SearchResults {
+    pub page: RowPage,
     /// Of companies by status and by sector, of filings by category and by year. Empty where nobody asked.
-    pub facets: [Counts; 2],
+    pub facet_counts: [ValueCounts; 2],
     /// The words by which it was found.
-    pub words: HashSet<String>,
+    pub matched_words: HashSet<String>,
 }
 
 /// How often each value occurs, the most frequent first.
-pub type Counts = Vec<(String, usize)>;
+pub type ValueCounts = Vec<(String, usize)>;
 
-fn sorted_counts(counts: HashMap<String, usize>) -> Counts {
-    let mut counts: Counts = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+fn sort_counts_descending(counts: HashMap<String, usize>) -> ValueCounts {
+    let mut counts: ValueCounts = counts.into_iter().filter(|(_, count)| *count > 0).collect();
     counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
     counts
 }
@@ -109,12 +109,12 @@ impl Snapshot {
 
     /// Whether anything that is served was made up for a demonstration.
     pub fn is_synthetic(&self) -> bool {
-        self.states.values().any(|state| state.origin == Origin::Synthetic)
+        self.states.values().any(|state| state.origin == DataOrigin::Synthetic)
     }
 
     /// The fetch that brought a row.
-    pub fn fetch(&self, known: Known) -> Option<&FetchRow> {
-        self.fetches.get(&known.fetch)
+    pub fn find_fetch(&self, known: RowProvenance) -> Option<&FetchRow> {
+        self.fetches.get(&known.fetch_id)
     }
 
     pub fn series(&self, series: &Series) -> Option<&SeriesValues> {

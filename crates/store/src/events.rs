@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
-use vintem_domain::text::fold;
-use vintem_domain::webhook::Topic;
+use vintem_domain::text::normalize_text;
+use vintem_domain::webhook::EventAttributes;
 
-use crate::{FOLLOW_BUDGET, Result, Store, within};
+use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
 /// An event that has no place in the order yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,17 +15,17 @@ pub struct UnpublishedEvent {
     pub kind: String,
     pub occurred_at: DateTime<Utc>,
     /// What it tells of, as JSON: where to look it up, or all that there is to say.
-    pub subject: String,
+    pub subject_json: String,
 }
 
 /// An event as it is to be published.
 #[derive(Debug, Clone)]
-pub struct Publication {
+pub struct EventPublication {
     pub sequence: i64,
     /// As callers are to get it.
     pub body: String,
     /// What webhooks may choose it by.
-    pub topic: Topic,
+    pub attributes: EventAttributes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,18 +38,18 @@ pub struct PublishedEvent {
 
 /// The positions of the last event that was published, and of the last one that was forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FeedEnds {
-    pub last: i64,
-    pub forgotten: i64,
+pub struct FeedBounds {
+    pub last_position: i64,
+    pub pruned_position: i64,
 }
 
 /// Only one worker publishes at a time; an arbitrary number that no other lock has.
-const PUBLISHING: i64 = 0x7669_6e74_656d_0003;
+const PUBLISH_LOCK_ID: i64 = 0x7669_6e74_656d_0003;
 
 impl Store {
     /// The oldest that have no place yet.
     pub async fn unpublished_events(&self, limit: i64) -> Result<Vec<UnpublishedEvent>> {
-        within(FOLLOW_BUDGET, async {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let rows = sqlx::query(
                 "select sequence, id, type, occurred_at, subject::text as subject
                  from event
@@ -66,7 +66,7 @@ impl Store {
                     id: row.try_get("id")?,
                     kind: row.try_get("type")?,
                     occurred_at: row.try_get("occurred_at")?,
-                    subject: row.try_get("subject")?,
+                    subject_json: row.try_get("subject")?,
                 })
             };
             rows.iter().map(event).collect()
@@ -75,8 +75,8 @@ impl Store {
     }
 
     /// How many webhooks may want to hear of an event.
-    pub async fn active_webhooks(&self) -> Result<usize> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn count_active_webhooks(&self) -> Result<usize> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let count: i64 = sqlx::query_scalar("select count(*) from webhook where status = 'active'")
                 .fetch_one(&self.pool)
                 .await?;
@@ -88,12 +88,12 @@ impl Store {
     /// Gives events, by their sequence, the next positions and their bodies, and has them delivered to the webhooks that
     /// want them; those that have a position keep it. Says how many it were. Whoever sees an event of it sees all that
     /// have a lower position.
-    pub async fn publish_events(&self, events: &[Publication], now: DateTime<Utc>) -> Result<u64> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn publish_events(&self, events: &[EventPublication], now: DateTime<Utc>) -> Result<u64> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
-            sqlx::query("select pg_advisory_xact_lock($1)").bind(PUBLISHING).execute(&mut *transaction).await?;
-            let topics = |part: fn(&Topic) -> Option<String>| -> Vec<Option<String>> {
-                events.iter().map(|event| part(&event.topic)).collect()
+            sqlx::query("select pg_advisory_xact_lock($1)").bind(PUBLISH_LOCK_ID).execute(&mut *transaction).await?;
+            let topics = |part: fn(&EventAttributes) -> Option<String>| -> Vec<Option<String>> {
+                events.iter().map(|event| part(&event.attributes)).collect()
             };
             let published: i64 = sqlx::query_scalar(
                 "with given as (
@@ -132,7 +132,7 @@ impl Store {
             .bind(events.iter().map(|event| event.sequence).collect::<Vec<_>>())
             .bind(events.iter().map(|event| event.body.as_str()).collect::<Vec<_>>())
             .bind(topics(|topic| topic.company.clone()))
-            .bind(topics(|topic| topic.category.as_deref().map(fold)))
+            .bind(topics(|topic| topic.category.as_deref().map(normalize_text)))
             .bind(topics(|topic| topic.series.clone()))
             .bind(topics(|topic| topic.pair.clone()))
             .bind(now)
@@ -146,11 +146,14 @@ impl Store {
         .await
     }
 
-    pub async fn feed_ends(&self) -> Result<FeedEnds> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn feed_bounds(&self) -> Result<FeedBounds> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let row =
                 sqlx::query("select last_position, forgotten_position from event_feed").fetch_one(&self.pool).await?;
-            Ok(FeedEnds { last: row.try_get("last_position")?, forgotten: row.try_get("forgotten_position")? })
+            Ok(FeedBounds {
+                last_position: row.try_get("last_position")?,
+                pruned_position: row.try_get("forgotten_position")?,
+            })
         })
         .await
     }
@@ -158,11 +161,11 @@ impl Store {
     /// Those after a position, in order, of these kinds or of all.
     pub async fn published_events(
         &self,
-        after: i64,
+        after_position: i64,
         kinds: Option<&[&str]>,
         limit: i64,
     ) -> Result<Vec<PublishedEvent>> {
-        within(self.deadlines.history, async {
+        with_timeout(self.timeouts.bulk_query, async {
             let rows = sqlx::query(
                 "select position, type, body
                  from event
@@ -170,7 +173,7 @@ impl Store {
                  order by position
                  limit $3",
             )
-            .bind(after)
+            .bind(after_position)
             .bind(kinds)
             .bind(limit)
             .fetch_all(&self.pool)
@@ -189,7 +192,7 @@ impl Store {
 
     /// Forgets some of the events that are older than 30 days, their deliveries with them, and tests of webhooks.
     pub async fn prune_events(&self) -> Result<u64> {
-        within(FOLLOW_BUDGET, async {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
             let pruned = sqlx::query(
                 "delete from event

@@ -5,31 +5,31 @@ use futures_util::TryStreamExt;
 use sqlx::Row;
 use vintem_domain::{Company, Currency, DateRange, Decimal, Quote, Series};
 
-use crate::read::{FilingRow, Known, companies, exact, filing};
-use crate::{Result, Store, within};
+use crate::reader::{FilingRow, RowProvenance, load_companies, parse_filing_row, parse_stored_decimal};
+use crate::{Result, Store, with_timeout};
 
 /// A row as it was learned at some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version<V> {
+pub struct ValueVersion<V> {
     pub date: NaiveDate,
     pub value: V,
     pub known_at: DateTime<Utc>,
-    pub known: Known,
+    pub provenance: RowProvenance,
 }
 
 /// Every version of every row, by day and then by when we learned of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Versions<V> {
-    pub rows: Vec<Version<V>>,
+pub struct VersionHistory<V> {
+    pub rows: Vec<ValueVersion<V>>,
     /// Since when all that had been published before was there; what came later we saw appear.
-    pub filled_at: Option<DateTime<Utc>>,
+    pub backfilled_at: Option<DateTime<Utc>>,
 }
 
-impl<V> Versions<V> {
+impl<V> VersionHistory<V> {
     /// What was never filled by its source was filled by its first load.
-    fn new(rows: Vec<Version<V>>, filled_at: Option<DateTime<Utc>>) -> Self {
+    fn new(rows: Vec<ValueVersion<V>>, backfilled_at: Option<DateTime<Utc>>) -> Self {
         let first = rows.iter().map(|row| row.known_at).min();
-        Self { rows, filled_at: filled_at.or(first) }
+        Self { rows, backfilled_at: backfilled_at.or(first) }
     }
 }
 
@@ -43,8 +43,8 @@ pub struct Revision {
 }
 
 impl Store {
-    pub async fn observation_versions(&self, series: &Series) -> Result<Versions<Decimal>> {
-        within(self.deadlines.history, async {
+    pub async fn observation_versions(&self, series: &Series) -> Result<VersionHistory<Decimal>> {
+        with_timeout(self.timeouts.bulk_query, async {
             let rows: Vec<(NaiveDate, String, DateTime<Utc>, i64)> = sqlx::query_as(
                 "select ref_date, value::text, known_at, fetch_id
                  from observation
@@ -55,19 +55,24 @@ impl Store {
             .fetch_all(&self.pool)
             .await?;
             let version = |(date, value, known_at, fetch_id): (NaiveDate, String, DateTime<Utc>, i64)| {
-                Ok(Version { date, value: exact(&value)?, known_at, known: Known::new(known_at, fetch_id)? })
+                Ok(ValueVersion {
+                    date,
+                    value: parse_stored_decimal(&value)?,
+                    known_at,
+                    provenance: RowProvenance::new(known_at, fetch_id)?,
+                })
             };
             let rows = rows.into_iter().map(version).collect::<Result<_>>()?;
-            Ok(Versions::new(rows, self.filled_at(series.id).await?))
+            Ok(VersionHistory::new(rows, self.load_backfilled_at(series.id).await?))
         })
         .await
     }
 
     /// Of the closing rates in reais, each with its moment of publication: a day may have several, each with its versions.
-    pub async fn closing_versions(&self, currency: Currency) -> Result<Versions<(NaiveDateTime, Quote)>> {
-        type Row = (NaiveDate, NaiveDateTime, String, String, DateTime<Utc>, i64);
-        within(self.deadlines.history, async {
-            let rows: Vec<Row> = sqlx::query_as(
+    pub async fn closing_rate_versions(&self, currency: Currency) -> Result<VersionHistory<(NaiveDateTime, Quote)>> {
+        type ClosingRow = (NaiveDate, NaiveDateTime, String, String, DateTime<Utc>, i64);
+        with_timeout(self.timeouts.bulk_query, async {
+            let rows: Vec<ClosingRow> = sqlx::query_as(
                 "select ref_date, published_at, buy::text, sell::text, known_at, fetch_id
                  from fx_bulletin
                  where currency = $1 and bulletin = 'closing' and quote_currency = 'BRL'
@@ -76,12 +81,13 @@ impl Store {
             .bind(currency.code())
             .fetch_all(&self.pool)
             .await?;
-            let version = |(date, published_at, buy, sell, known_at, fetch_id): Row| {
-                let value = (published_at, Quote { buy: exact(&buy)?, sell: exact(&sell)? });
-                Ok(Version { date, value, known_at, known: Known::new(known_at, fetch_id)? })
+            let version = |(date, published_at, buy, sell, known_at, fetch_id): ClosingRow| {
+                let value =
+                    (published_at, Quote { buy: parse_stored_decimal(&buy)?, sell: parse_stored_decimal(&sell)? });
+                Ok(ValueVersion { date, value, known_at, provenance: RowProvenance::new(known_at, fetch_id)? })
             };
             let rows = rows.into_iter().map(version).collect::<Result<_>>()?;
-            Ok(Versions::new(rows, self.filled_at("fx").await?))
+            Ok(VersionHistory::new(rows, self.load_backfilled_at("fx").await?))
         })
         .await
     }
@@ -90,11 +96,11 @@ impl Store {
     pub async fn revisions(
         &self,
         series: &Series,
-        days: DateRange,
+        range: DateRange,
         offset: usize,
         limit: usize,
     ) -> Result<(usize, Vec<Revision>)> {
-        within(self.deadlines.history, async {
+        with_timeout(self.timeouts.bulk_query, async {
             let rows: Vec<(NaiveDate, String, String, DateTime<Utc>)> = sqlx::query_as(
                 "select ref_date, old::text, value::text, known_at
                  from (
@@ -107,13 +113,13 @@ impl Store {
                  order by known_at desc, ref_date desc",
             )
             .bind(series.id)
-            .bind(days.from)
-            .bind(days.to)
+            .bind(range.from)
+            .bind(range.to)
             .fetch_all(&self.pool)
             .await?;
             let total = rows.len();
             let revision = |(date, old, new, known_at): (NaiveDate, String, String, DateTime<Utc>)| {
-                Ok(Revision { date, old: exact(&old)?, new: exact(&new)?, known_at })
+                Ok(Revision { date, old: parse_stored_decimal(&old)?, new: parse_stored_decimal(&new)?, known_at })
             };
             let page = rows.into_iter().skip(offset).take(limit).map(revision).collect::<Result<_>>()?;
             Ok((total, page))
@@ -123,8 +129,11 @@ impl Store {
 
     /// The registry as it was known before an instant; where that is before its first load, as that has it, each company
     /// with that it is so.
-    pub async fn companies_before(&self, instant: DateTime<Utc>) -> Result<Vec<(Company, Known, bool)>> {
-        within(self.deadlines.history, async { companies(&mut *self.pool.acquire().await?, Some(instant)).await }).await
+    pub async fn companies_known_before(&self, instant: DateTime<Utc>) -> Result<Vec<(Company, RowProvenance, bool)>> {
+        with_timeout(self.timeouts.bulk_query, async {
+            load_companies(&mut *self.pool.acquire().await?, Some(instant)).await
+        })
+        .await
     }
 
     /// The filings that were replaced or taken away at an instant or later, each as it was before, with whether it was
@@ -134,7 +143,7 @@ impl Store {
         instant: DateTime<Utc>,
         mut visit: impl FnMut(FilingRow<'_>, bool),
     ) -> Result<()> {
-        within(self.deadlines.history, async {
+        with_timeout(self.timeouts.bulk_query, async {
             let mut rows = sqlx::query(
                 "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
                         delivered_on, reference_date, version, protocol, url, known_at, fetch_id, absent
@@ -146,14 +155,14 @@ impl Store {
             .bind(instant)
             .fetch(&self.pool);
             while let Some(row) = rows.try_next().await? {
-                visit(filing(&row)?, row.try_get(15)?);
+                visit(parse_filing_row(&row)?, row.try_get(15)?);
             }
             Ok(())
         })
         .await
     }
 
-    async fn filled_at(&self, source: &str) -> Result<Option<DateTime<Utc>>> {
+    async fn load_backfilled_at(&self, source: &str) -> Result<Option<DateTime<Utc>>> {
         Ok(sqlx::query_scalar("select max(filled_at) from source_part where source = $1")
             .bind(source)
             .fetch_one(&self.pool)

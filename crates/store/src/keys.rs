@@ -8,19 +8,19 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
-pub use change::{NewKey, NewSecret, OwnChange, Terms};
+pub use change::{KeyOptions, NewKey, NewSecret, OwnerChangeResult};
 
-use crate::{FOLLOW_BUDGET, Result, Store, StoreError, within};
+use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, with_timeout};
 
 /// What deciding about a request needs to know of one secret of a key. For a while after a rotation a key has two.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRow {
+pub struct KeySecretRow {
     pub id: KeyId,
     pub hmac: [u8; 32],
     pub plan: Plan,
     /// When the key expires, or this secret of it ends: the earlier of the two.
     pub valid_until: Option<DateTime<Utc>>,
-    pub revoked: bool,
+    pub is_revoked: bool,
     /// Replaced by a rotation.
     pub is_former: bool,
     /// Of the key, the same for all of its secrets.
@@ -31,7 +31,7 @@ pub struct KeyRow {
 #[derive(Debug, Clone)]
 pub struct KeyDetails {
     pub id: KeyId,
-    pub shown: String,
+    pub display_prefix: String,
     pub plan: Plan,
     pub name: String,
     pub email: String,
@@ -41,29 +41,29 @@ pub struct KeyDetails {
     pub expires_at: Option<DateTime<Utc>>,
     pub revoked_at: Option<DateTime<Utc>>,
     /// The secret before this one, whether it has ended or not.
-    pub former: Option<FormerSecret>,
+    pub former_secret: Option<FormerSecret>,
 }
 
 #[derive(Debug, Clone)]
 pub struct FormerSecret {
-    pub shown: String,
+    pub display_prefix: String,
     pub ends_at: DateTime<Utc>,
 }
 
 /// One line of a key's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChangeRow {
-    pub at: DateTime<Utc>,
-    pub what: KeyChange,
-    pub by: KeyActor,
-    pub was: Option<String>,
-    pub became: Option<String>,
+    pub changed_at: DateTime<Utc>,
+    pub kind: KeyChange,
+    pub actor: KeyActor,
+    pub old_value: Option<String>,
+    pub new_value: Option<String>,
 }
 
 impl Store {
     /// By either of its secrets.
-    pub async fn find_key(&self, hmac: &[u8; 32]) -> Result<Option<KeyRow>> {
-        within(self.deadlines.answer, async {
+    pub async fn find_key_by_hmac(&self, hmac: &[u8; 32]) -> Result<Option<KeySecretRow>> {
+        with_timeout(self.timeouts.query, async {
             let row = sqlx::query(
                 "select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
                  from api_key
@@ -77,14 +77,14 @@ impl Store {
             .bind(hmac.as_slice())
             .fetch_optional(&self.pool)
             .await?;
-            row.as_ref().map(key_row).transpose()
+            row.as_ref().map(parse_key_secret_row).transpose()
         })
         .await
     }
 
     /// All secrets of the first keys that changed after this revision, in order of revision; none where no key did.
-    pub async fn keys_changed_after(&self, revision: i64, most: i64) -> Result<Vec<KeyRow>> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn keys_changed_after(&self, revision: i64, limit: i64) -> Result<Vec<KeySecretRow>> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let mut rows = sqlx::query(
                 "with changed as materialized (
                      select id, hmac, plan, expires_at, revoked_at, revision
@@ -102,12 +102,12 @@ impl Store {
                  order by revision, is_former",
             )
             .bind(revision)
-            .bind(most)
+            .bind(limit)
             .fetch(&self.pool);
             // One by one: a page of rows as the driver holds them takes many times the memory.
             let mut keys = Vec::new();
             while let Some(row) = rows.try_next().await? {
-                keys.push(key_row(&row)?);
+                keys.push(parse_key_secret_row(&row)?);
             }
             Ok(keys)
         })
@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// For the operator, newest first, from below the id `before` on.
-    pub async fn list_keys(&self, before: KeyId, most: i64) -> Result<Vec<KeyDetails>> {
+    pub async fn list_keys(&self, before_id: KeyId, limit: i64) -> Result<Vec<KeyDetails>> {
         let rows = sqlx::query(
             "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
              from (select * from api_key where id < $1 order by id desc limit $2) key
@@ -128,15 +128,15 @@ impl Store {
              ) former on true
              order by key.id desc",
         )
-        .bind(before)
-        .bind(most)
+        .bind(before_id)
+        .bind(limit)
         .fetch_all(&self.pool)
         .await?;
-        rows.iter().map(details).collect()
+        rows.iter().map(parse_key_details).collect()
     }
 
     pub async fn key_details(&self, id: KeyId) -> Result<Option<KeyDetails>> {
-        within(self.deadlines.answer, async {
+        with_timeout(self.timeouts.query, async {
             let row = sqlx::query(
                 "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
                  from api_key key
@@ -148,7 +148,7 @@ impl Store {
             .bind(id)
             .fetch_optional(&self.pool)
             .await?;
-            row.as_ref().map(details).transpose()
+            row.as_ref().map(parse_key_details).transpose()
         })
         .await
     }
@@ -164,12 +164,12 @@ impl Store {
         .bind(id)
         .fetch_all(&self.pool)
         .await?;
-        rows.iter().map(key_change_row).collect()
+        rows.iter().map(parse_key_change_row).collect()
     }
 
     /// The first 12 characters of a key, as its owner is shown it.
-    pub async fn key_shown(&self, id: KeyId) -> Result<Option<String>> {
-        within(self.deadlines.answer, async {
+    pub async fn key_display_prefix(&self, id: KeyId) -> Result<Option<String>> {
+        with_timeout(self.timeouts.query, async {
             let shown = sqlx::query_scalar("select shown from api_key where id = $1")
                 .bind(id)
                 .fetch_optional(&self.pool)
@@ -180,27 +180,27 @@ impl Store {
     }
 }
 
-fn key_row(row: &PgRow) -> Result<KeyRow> {
+fn parse_key_secret_row(row: &PgRow) -> Result<KeySecretRow> {
     let hmac: &[u8] = row.try_get("hmac")?;
     let revoked_at: Option<DateTime<Utc>> = row.try_get("revoked_at")?;
-    Ok(KeyRow {
+    Ok(KeySecretRow {
         id: row.try_get("id")?,
-        hmac: hmac.try_into().map_err(|_| StoreError::Foreign("an HMAC of another length".into()))?,
-        plan: plan(row)?,
+        hmac: hmac.try_into().map_err(|_| StoreError::UnreadableData("an HMAC of another length".into()))?,
+        plan: parse_plan(row)?,
         valid_until: row.try_get("valid_until")?,
-        revoked: revoked_at.is_some(),
+        is_revoked: revoked_at.is_some(),
         is_former: row.try_get("is_former")?,
         revision: row.try_get("revision")?,
     })
 }
 
-fn details(row: &PgRow) -> Result<KeyDetails> {
+fn parse_key_details(row: &PgRow) -> Result<KeyDetails> {
     let former: (Option<String>, Option<DateTime<Utc>>) =
         (row.try_get("former_shown")?, row.try_get("former_ends_at")?);
     Ok(KeyDetails {
         id: row.try_get("id")?,
-        shown: row.try_get("shown")?,
-        plan: plan(row)?,
+        display_prefix: row.try_get("shown")?,
+        plan: parse_plan(row)?,
         name: row.try_get("name")?,
         email: row.try_get("email")?,
         label: row.try_get("label")?,
@@ -208,23 +208,23 @@ fn details(row: &PgRow) -> Result<KeyDetails> {
         last_used_on: row.try_get("last_used_on")?,
         expires_at: row.try_get("expires_at")?,
         revoked_at: row.try_get("revoked_at")?,
-        former: former.0.zip(former.1).map(|(shown, ends_at)| FormerSecret { shown, ends_at }),
+        former_secret: former.0.zip(former.1).map(|(shown, ends_at)| FormerSecret { display_prefix: shown, ends_at }),
     })
 }
 
-fn key_change_row(row: &PgRow) -> Result<KeyChangeRow> {
+fn parse_key_change_row(row: &PgRow) -> Result<KeyChangeRow> {
     let (what, by): (&str, &str) = (row.try_get("what")?, row.try_get("by_whom")?);
-    let foreign = |what: &str| StoreError::Foreign(format!("a change of a key called {what}"));
+    let foreign = |what: &str| StoreError::UnreadableData(format!("a change of a key called {what}"));
     Ok(KeyChangeRow {
-        at: row.try_get("at")?,
-        what: KeyChange::from_id(what).ok_or_else(|| foreign(what))?,
-        by: KeyActor::from_id(by).ok_or_else(|| foreign(by))?,
-        was: row.try_get("was")?,
-        became: row.try_get("became")?,
+        changed_at: row.try_get("at")?,
+        kind: KeyChange::from_id(what).ok_or_else(|| foreign(what))?,
+        actor: KeyActor::from_id(by).ok_or_else(|| foreign(by))?,
+        old_value: row.try_get("was")?,
+        new_value: row.try_get("became")?,
     })
 }
 
-fn plan(row: &PgRow) -> Result<Plan> {
+fn parse_plan(row: &PgRow) -> Result<Plan> {
     let id: &str = row.try_get("plan")?;
-    Plan::from_id(id).ok_or_else(|| StoreError::Foreign(format!("plan {id}")))
+    Plan::from_id(id).ok_or_else(|| StoreError::UnreadableData(format!("plan {id}")))
 }

@@ -3,13 +3,13 @@
 //! It never speaks HTTP and never writes a JSON body. When Postgres is away every call fails within seconds with
 //! [`StoreError::Database`]; reads of the service go on from the snapshot, and what needs Postgres says so.
 
-pub mod copy;
+pub mod copy_buffer;
 pub mod events;
 pub mod history;
 pub mod keys;
-pub mod listen;
+pub mod listener;
 pub mod load;
-pub mod read;
+pub mod reader;
 pub mod sources;
 pub mod usage;
 pub mod webhooks;
@@ -26,7 +26,7 @@ pub enum StoreError {
     #[error("asking Postgres: {0}")]
     Database(#[from] sqlx::Error),
     #[error("Postgres did not answer within {0:?}")]
-    Slow(Duration),
+    Timeout(Duration),
     #[error("migrating the database: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
     #[error(
@@ -34,73 +34,73 @@ pub enum StoreError {
     )]
     WrongOrigin { held: &'static str, offered: &'static str },
     #[error("the database holds what this version cannot read: {0}")]
-    Foreign(String),
+    UnreadableData(String),
 }
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// How long one waits for Postgres.
 #[derive(Debug, Clone, Copy)]
-pub struct Deadlines {
+pub struct Timeouts {
     connection: Duration,
     /// For what others have locked: given up by the server itself, so that the connection is free again at once.
     lock: Duration,
     /// In all, for a row or two.
-    answer: Duration,
+    query: Duration,
     /// In all, for many rows.
-    history: Duration,
+    bulk_query: Duration,
 }
 
-impl Deadlines {
+impl Timeouts {
     /// Somebody waits for the answer: one who waits longer is better told to come again.
-    pub fn of_requests(budget: Duration) -> Self {
-        Self { connection: budget * 3 / 5, lock: budget * 4 / 5, answer: budget, history: budget * 2 }
+    pub fn for_requests(budget: Duration) -> Self {
+        Self { connection: budget * 3 / 5, lock: budget * 4 / 5, query: budget, bulk_query: budget * 2 }
     }
 
     /// A worker, or a person at a terminal, for whom late is better than not at all.
-    pub fn of_workers() -> Self {
+    pub fn for_workers() -> Self {
         let five_seconds = Duration::from_secs(5);
-        Self { connection: five_seconds, lock: five_seconds, answer: 2 * five_seconds, history: 2 * five_seconds }
+        Self { connection: five_seconds, lock: five_seconds, query: 2 * five_seconds, bulk_query: 2 * five_seconds }
     }
 }
 
 /// What following and draining may wait before they try anew.
-const FOLLOW_BUDGET: Duration = Duration::from_secs(5);
+const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Also bounds what the server itself cannot: a connection that is silent because the other side is gone.
-async fn within<T>(budget: Duration, asked: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(budget, asked).await.unwrap_or(Err(StoreError::Slow(budget)))
+async fn with_timeout<T>(limit: Duration, operation: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(limit, operation).await.unwrap_or(Err(StoreError::Timeout(limit)))
 }
 
 /// Everything that is stored, in one handle. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: PgPool,
-    deadlines: Deadlines,
+    timeouts: Timeouts,
 }
 
 impl Store {
     /// Connects lazily: a replica may start and serve what it can while Postgres is away.
-    pub fn open(url: &str, max_connections: u32, deadlines: Deadlines) -> Result<Self> {
+    pub fn open(url: &str, max_connections: u32, timeouts: Timeouts) -> Result<Self> {
         let options: PgConnectOptions = url.parse()?;
         // The URL carries a password, statements carry addresses: neither belongs into the log.
         // A statement that hangs on a lock is given up by the server too; loads and builds lift this for themselves.
         let options = options
             .disable_statement_logging()
             .application_name("vintem")
-            .options([("statement_timeout", "5s"), ("lock_timeout", &format!("{}ms", deadlines.lock.as_millis()))]);
+            .options([("statement_timeout", "5s"), ("lock_timeout", &format!("{}ms", timeouts.lock.as_millis()))]);
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
-            .acquire_timeout(deadlines.connection)
+            .acquire_timeout(timeouts.connection)
             .connect_lazy_with(options);
-        Ok(Self { pool, deadlines })
+        Ok(Self { pool, timeouts })
     }
 
     /// Brings the schema up to this version; a second run does nothing.
     pub async fn migrate(&self) -> Result<()> {
         let mut connection = self.pool.acquire().await?;
-        take_all_time(&mut connection).await?;
-        migrator().run(&mut *connection).await?;
+        disable_timeouts(&mut connection).await?;
+        build_migrator().run(&mut *connection).await?;
         // What was set stays with this connection: it is not to serve requests.
         connection.close().await?;
         Ok(())
@@ -108,7 +108,7 @@ impl Store {
 
     /// Whether Postgres answers.
     pub async fn ping(&self) -> Result<()> {
-        within(self.deadlines.answer, async {
+        with_timeout(self.timeouts.query, async {
             sqlx::query("select 1").execute(&self.pool).await?;
             Ok(())
         })
@@ -121,13 +121,13 @@ impl Store {
 }
 
 /// For work that has no caller who waits: on this connection as long as it is open.
-async fn take_all_time(connection: &mut PgConnection) -> Result<()> {
+async fn disable_timeouts(connection: &mut PgConnection) -> Result<()> {
     sqlx::raw_sql("set statement_timeout = 0; set lock_timeout = 0").execute(connection).await?;
     Ok(())
 }
 
 /// The same within a transaction.
-async fn take_all_time_here(transaction: &mut PgConnection) -> Result<()> {
+async fn disable_timeouts_in_transaction(transaction: &mut PgConnection) -> Result<()> {
     sqlx::raw_sql("set local statement_timeout = 0; set local lock_timeout = 0").execute(transaction).await?;
     Ok(())
 }
@@ -145,7 +145,7 @@ const MIGRATIONS: [(i64, &str, &str); 9] = [
     (9, "webhooks", include_str!("../migrations/0009_webhooks.sql")),
 ];
 
-fn migrator() -> Migrator {
+fn build_migrator() -> Migrator {
     let migrations = MIGRATIONS.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, SqlStr::from_static(sql), false)
     });
@@ -155,7 +155,7 @@ fn migrator() -> Migrator {
 /// Changes with every change of the schema: names the template that tests copy.
 pub fn schema_fingerprint() -> String {
     let mut hasher = DefaultHasher::new();
-    for migration in migrator().iter() {
+    for migration in build_migrator().iter() {
         migration.checksum.hash(&mut hasher);
     }
     format!("{:016x}", hasher.finish())
@@ -166,7 +166,7 @@ mod tests {
     use super::MIGRATIONS;
 
     #[test]
-    fn every_migration_is_applied() {
+    fn every_migration_file_is_registered() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
         assert_eq!(std::fs::read_dir(directory).unwrap().count(), MIGRATIONS.len());
         assert!(MIGRATIONS.iter().zip(1..).all(|((version, _, _), place)| *version == place));

@@ -6,25 +6,25 @@
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Transaction};
-use vintem_domain::{Cnpj, Company, Currency, Dataset, Decimal, Filing, FilingSet, Origin, Series};
+use vintem_domain::{Cnpj, Company, Currency, CvmDataset, DataOrigin, Dataset, Decimal, Filing, Series};
 
-use crate::copy::CopyBuffer;
-use crate::{Result, Store, StoreError, take_all_time_here};
+use crate::copy_buffer::CopyBuffer;
+use crate::{Result, Store, StoreError, disable_timeouts_in_transaction};
 
 /// Where loaded values come from.
 #[derive(Debug, Clone)]
-pub struct Fetch {
-    pub address: String,
+pub struct NewFetch {
+    pub source_url: String,
     /// Also when we knew what it brings.
     pub fetched_at: DateTime<Utc>,
     /// Of the bytes as they came.
     pub sha256: [u8; 32],
-    pub received: Option<Received>,
+    pub response: Option<ArchivedResponse>,
 }
 
 /// An answer of an upstream, and what is kept of it.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct ArchivedResponse {
     pub status: u16,
     pub content_type: String,
     pub body: RawBody,
@@ -38,16 +38,16 @@ pub struct RawBody {
     pub compressed: Vec<u8>,
 }
 
-impl Fetch {
+impl NewFetch {
     /// Of something that no upstream sent.
-    pub fn made_here(address: String, fetched_at: DateTime<Utc>, sha256: [u8; 32]) -> Self {
-        Self { address, fetched_at, sha256, received: None }
+    pub fn without_response(source_url: String, fetched_at: DateTime<Utc>, sha256: [u8; 32]) -> Self {
+        Self { source_url, fetched_at, sha256, response: None }
     }
 }
 
 /// A security by which a company is traded, as its registration form states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Security {
+pub struct ListedSecurity {
     pub document_id: u64,
     pub cnpj: Cnpj,
     pub ticker: String,
@@ -62,25 +62,25 @@ pub struct Security {
 
 /// The rows of which a whole file tells: what it no longer has is missing.
 #[derive(Debug, Clone, Copy)]
-pub enum Whole {
+pub enum FullFileScope {
     Registry,
     /// The regulator's file of a set and year: by day of delivery for IPE, by reference date for the others.
-    Filings(FilingSet, i32),
+    Filings(CvmDataset, i32),
 }
 
 /// What became of rows that a whole file no longer had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Vanished {
+pub struct MissingRowCounts {
     /// Missing for the first time.
-    pub missing: u64,
+    pub newly_missing: u64,
     /// Missing from a second good file: marked as absent.
-    pub absent: u64,
+    pub marked_absent: u64,
     /// Missing from a second good file, but too many at once to be believed.
-    pub disbelieved: u64,
+    pub rejected: u64,
 }
 
 /// More than this share of a file's rows never vanishes at once: then it is the file that is wrong.
-const MOST_VANISHING_PERCENT: u64 = 5;
+const MAX_MISSING_PERCENT: u64 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
@@ -89,7 +89,7 @@ pub struct Observation {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bulletin {
+pub struct BulletinRow {
     pub currency: Currency,
     pub date: NaiveDate,
     pub kind: BulletinKind,
@@ -129,27 +129,27 @@ impl BulletinKind {
 }
 
 /// COPY is fed in pieces of about this size: large enough to be fast, small enough to be nothing.
-const PIECE_BYTES: usize = 1 << 20;
+const COPY_CHUNK_BYTES: usize = 1 << 20;
 
 /// One transaction that appends to one dataset. Dropped without [`Load::commit`], nothing has happened.
 #[derive(Debug)]
-pub struct Load {
+pub struct LoadTransaction {
     transaction: Transaction<'static, Postgres>,
     dataset: Dataset,
-    origin: Origin,
+    origin: DataOrigin,
     known_at: DateTime<Utc>,
     /// Which the dataset will have with this load: no other is under way.
     generation: i64,
     fetch_id: i64,
     sha256: [u8; 32],
-    announce_since: Option<NaiveDate>,
-    appended: u64,
-    set_aside: u64,
+    events_since: Option<NaiveDate>,
+    appended_rows: u64,
+    other_changes: u64,
 }
 
 /// A row that did not fit, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct QuarantinedRow {
     /// 0 for the whole file.
     pub line: u64,
     pub reason: String,
@@ -158,17 +158,17 @@ pub struct Misfit {
 
 impl Store {
     /// Opens a load, alone on its dataset. Refused where the database holds data of the other origin.
-    pub async fn begin_load(&self, dataset: Dataset, origin: Origin, fetch: &Fetch) -> Result<Load> {
+    pub async fn begin_load(&self, dataset: Dataset, origin: DataOrigin, fetch: &NewFetch) -> Result<LoadTransaction> {
         let mut transaction = self.pool.begin().await?;
-        take_all_time_here(&mut transaction).await?;
+        disable_timeouts_in_transaction(&mut transaction).await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_load'), hashtext($1))")
             .bind(dataset.id())
             .execute(&mut *transaction)
             .await?;
         // Real loads run side by side, but never beside a synthetic one: neither would see the other's origin yet.
         sqlx::query(match origin {
-            Origin::Real => "select pg_advisory_xact_lock_shared(hashtext('vintem_origin'))",
-            Origin::Synthetic => "select pg_advisory_xact_lock(hashtext('vintem_origin'))",
+            DataOrigin::Real => "select pg_advisory_xact_lock_shared(hashtext('vintem_origin'))",
+            DataOrigin::Synthetic => "select pg_advisory_xact_lock(hashtext('vintem_origin'))",
         })
         .execute(&mut *transaction)
         .await?;
@@ -183,7 +183,7 @@ impl Store {
         .await?;
         if let Some(held) = held {
             transaction.rollback().await?;
-            let held = Origin::from_id(&held).map_or("foreign", Origin::id);
+            let held = DataOrigin::from_id(&held).map_or("foreign", DataOrigin::id);
             return Err(StoreError::WrongOrigin { held, offered: origin.id() });
         }
         // Versions are compared row by row; what differs is held in memory before it is appended.
@@ -194,7 +194,7 @@ impl Store {
                 .fetch_one(&mut *transaction)
                 .await?;
         let fetch_id = insert_fetch(&mut transaction, dataset, fetch).await?;
-        Ok(Load {
+        Ok(LoadTransaction {
             transaction,
             dataset,
             origin,
@@ -202,22 +202,22 @@ impl Store {
             generation,
             fetch_id,
             sha256: fetch.sha256,
-            announce_since: None,
-            appended: 0,
-            set_aside: 0,
+            events_since: None,
+            appended_rows: 0,
+            other_changes: 0,
         })
     }
 
     /// Takes all synthetic data away, provenance included. Refused where the data is real.
     pub async fn remove_synthetic_data(&self) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        take_all_time_here(&mut transaction).await?;
+        disable_timeouts_in_transaction(&mut transaction).await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_origin'))").execute(&mut *transaction).await?;
         let real: i64 = sqlx::query_scalar("select count(*) from dataset where origin = 'real'")
             .fetch_one(&mut *transaction)
             .await?;
         if real > 0 {
-            return Err(StoreError::WrongOrigin { held: Origin::Real.id(), offered: Origin::Synthetic.id() });
+            return Err(StoreError::WrongOrigin { held: DataOrigin::Real.id(), offered: DataOrigin::Synthetic.id() });
         }
         // In the order in which a reader locks them, so that the two wait for each other and do not deadlock.
         sqlx::query("truncate observation, fx_bulletin, company_version, security_version, filing_version, raw_fetch")
@@ -230,15 +230,15 @@ impl Store {
     }
 }
 
-impl Load {
+impl LoadTransaction {
     /// From now on what is appended is news: new rows of this day or later, and every changed value, become events.
-    pub fn announce_since(&mut self, day: NaiveDate) {
-        self.announce_since = Some(day);
+    pub fn emit_events_since(&mut self, day: NaiveDate) {
+        self.events_since = Some(day);
     }
 
     pub async fn append_observations(&mut self, series: &Series, rows: &[Observation]) -> Result<()> {
-        self.stage("ref_date date, value numeric").await?;
-        self.copy(rows, |line, row| line.date(row.date).decimal(row.value).end()).await?;
+        self.create_staging_table("ref_date date, value numeric").await?;
+        self.copy_rows(rows, |line, row| line.date(row.date).decimal(row.value).end_row()).await?;
         // Scales are compared too: 15.0 that becomes 15.00 is another text, and the text is what we serve.
         let appended = sqlx::query(
             "with changed as materialized (
@@ -272,18 +272,18 @@ impl Load {
         .bind(series.id)
         .bind(self.known_at)
         .bind(self.fetch_id)
-        .bind(self.announce_since)
+        .bind(self.events_since)
         .execute(&mut *self.transaction)
         .await?;
-        self.finish_stage(appended.rows_affected()).await
+        self.drop_staging_table(appended.rows_affected()).await
     }
 
-    pub async fn append_bulletins(&mut self, rows: &[Bulletin]) -> Result<()> {
-        self.stage(
+    pub async fn append_bulletins(&mut self, rows: &[BulletinRow]) -> Result<()> {
+        self.create_staging_table(
             "currency text, ref_date date, bulletin text, published_at timestamp, quote_currency text, buy numeric, sell numeric",
         )
         .await?;
-        self.copy(rows, |line, row| {
+        self.copy_rows(rows, |line, row| {
             line.text(row.currency.code())
                 .date(row.date)
                 .text(row.kind.id())
@@ -291,7 +291,7 @@ impl Load {
                 .text(&row.quote_currency)
                 .decimal(row.buy)
                 .decimal(row.sell)
-                .end();
+                .end_row();
         })
         .await?;
         let appended = sqlx::query(
@@ -332,30 +332,34 @@ impl Load {
         )
         .bind(self.known_at)
         .bind(self.fetch_id)
-        .bind(self.announce_since)
+        .bind(self.events_since)
         .execute(&mut *self.transaction)
         .await?;
-        self.finish_stage(appended.rows_affected()).await
+        self.drop_staging_table(appended.rows_affected()).await
     }
 
     /// Companies by their code, each once. Former names are not stored: they are the names of earlier versions.
-    pub async fn append_companies(&mut self, rows: &[Company]) -> Result<Vanished> {
-        self.append_registry(rows, None).await
+    pub async fn append_companies(&mut self, rows: &[Company]) -> Result<MissingRowCounts> {
+        self.append_company_rows(rows, None).await
     }
 
     /// The same of a whole registry: what it no longer has is missing.
-    pub async fn append_whole_registry(&mut self, rows: &[Company]) -> Result<Vanished> {
-        self.append_registry(rows, Some(Whole::Registry)).await
+    pub async fn append_full_registry(&mut self, rows: &[Company]) -> Result<MissingRowCounts> {
+        self.append_company_rows(rows, Some(FullFileScope::Registry)).await
     }
 
-    async fn append_registry(&mut self, rows: &[Company], whole: Option<Whole>) -> Result<Vanished> {
-        self.stage(
+    async fn append_company_rows(
+        &mut self,
+        rows: &[Company],
+        full_file: Option<FullFileScope>,
+    ) -> Result<MissingRowCounts> {
+        self.create_staging_table(
             "cvm_code integer, name text, cnpj text, status text, sector text, trade_name text, markets text[],
              registered_on date, cancelled_on date, status_since date, category text, situation text, control text,
              city text, state text, auditor text, absent boolean default false",
         )
         .await?;
-        self.copy_columns(
+        self.copy_rows_to_columns(
             "cvm_code, name, cnpj, status, sector, trade_name, markets, registered_on, cancelled_on, status_since,
              category, situation, control, city, state, auditor",
             rows,
@@ -366,7 +370,7 @@ impl Load {
                     .text(&row.status)
                     .text(&row.sector)
                     .text(&row.trade_name)
-                    .texts(&row.markets)
+                    .text_array(&row.markets)
                     .optional_date(row.registered_on)
                     .optional_date(row.cancelled_on)
                     .optional_date(row.status_since)
@@ -376,43 +380,52 @@ impl Load {
                     .text(&row.city)
                     .text(&row.state)
                     .text(&row.auditor)
-                    .end();
+                    .end_row();
             },
         )
         .await?;
-        let appended = self.append_versions(&COMPANIES).await?;
-        let vanished = match whole {
-            Some(whole) => self.mark_vanished(&COMPANIES, whole).await?,
-            None => Vanished::default(),
+        let appended = self.append_changed_versions(&COMPANY_TABLE).await?;
+        let vanished = match full_file {
+            Some(whole) => self.mark_missing_rows(&COMPANY_TABLE, whole).await?,
+            None => MissingRowCounts::default(),
         };
-        self.finish_stage(appended + vanished.absent).await?;
+        self.drop_staging_table(appended + vanished.marked_absent).await?;
         Ok(vanished)
     }
 
     /// Filings by their id, each once in a call.
-    pub async fn append_filings(&mut self, rows: &[Filing]) -> Result<Vanished> {
-        self.append_filings_of(rows, None).await
+    pub async fn append_filings(&mut self, rows: &[Filing]) -> Result<MissingRowCounts> {
+        self.append_filing_rows(rows, None).await
     }
 
     /// The same of the whole file of a set and year: what it no longer has is missing.
-    pub async fn append_whole_filings(&mut self, rows: &[Filing], set: FilingSet, year: i32) -> Result<Vanished> {
-        self.append_filings_of(rows, Some(Whole::Filings(set, year))).await
+    pub async fn append_full_filings(
+        &mut self,
+        rows: &[Filing],
+        cvm_dataset: CvmDataset,
+        year: i32,
+    ) -> Result<MissingRowCounts> {
+        self.append_filing_rows(rows, Some(FullFileScope::Filings(cvm_dataset, year))).await
     }
 
-    async fn append_filings_of(&mut self, rows: &[Filing], whole: Option<Whole>) -> Result<Vanished> {
-        self.stage(
+    async fn append_filing_rows(
+        &mut self,
+        rows: &[Filing],
+        full_file: Option<FullFileScope>,
+    ) -> Result<MissingRowCounts> {
+        self.create_staging_table(
             "id text, filing_set text, cvm_code integer, company_name text, category text, doc_type text, kind text,
              subject text, delivered_on date, reference_date date, version smallint, protocol text, url text,
              absent boolean default false",
         )
         .await?;
-        self.copy_columns(
+        self.copy_rows_to_columns(
             "id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on, reference_date,
              version, protocol, url",
             rows,
             |line, row| {
                 line.text(&row.id)
-                    .text(row.set.id())
+                    .text(row.cvm_dataset.id())
                     .integer(row.company_id)
                     .text(&row.company_name)
                     .text(&row.category)
@@ -424,27 +437,27 @@ impl Load {
                     .integer(row.version)
                     .text(&row.protocol)
                     .text(&row.url)
-                    .end();
+                    .end_row();
             },
         )
         .await?;
-        let appended = self.append_versions(&FILINGS).await?;
-        let vanished = match whole {
-            Some(whole) => self.mark_vanished(&FILINGS, whole).await?,
-            None => Vanished::default(),
+        let appended = self.append_changed_versions(&FILING_TABLE).await?;
+        let vanished = match full_file {
+            Some(whole) => self.mark_missing_rows(&FILING_TABLE, whole).await?,
+            None => MissingRowCounts::default(),
         };
-        self.finish_stage(appended + vanished.absent).await?;
+        self.drop_staging_table(appended + vanished.marked_absent).await?;
         Ok(vanished)
     }
 
     /// Securities by document and ticker, each once in a call.
-    pub async fn append_securities(&mut self, rows: &[Security]) -> Result<()> {
-        self.stage(
+    pub async fn append_securities(&mut self, rows: &[ListedSecurity]) -> Result<()> {
+        self.create_staging_table(
             "document_id bigint, ticker text, cnpj text, reference_date date, version smallint, market text,
              segment text, traded_from date, traded_until date",
         )
         .await?;
-        self.copy(rows, |line, row| {
+        self.copy_rows(rows, |line, row| {
             line.integer(i64::try_from(row.document_id).unwrap_or(i64::MAX))
                 .text(&row.ticker)
                 .text(row.cnpj.as_str())
@@ -454,29 +467,30 @@ impl Load {
                 .text(&row.segment)
                 .optional_date(row.traded_from)
                 .optional_date(row.traded_until)
-                .end();
+                .end_row();
         })
         .await?;
-        let appended = self.append_versions(&SECURITIES).await?;
-        self.finish_stage(appended).await
+        let appended = self.append_changed_versions(&SECURITY_TABLE).await?;
+        self.drop_staging_table(appended).await
     }
 
     /// Rows of this load that did not fit. The same row of the same bytes is kept once.
-    pub async fn set_aside(&mut self, source: &str, part: &str, misfits: &[Misfit]) -> Result<()> {
-        for misfit in misfits {
-            self.set_aside +=
-                insert_misfit(&mut self.transaction, source, part, &self.sha256, self.known_at, misfit).await?;
+    pub async fn quarantine_rows(&mut self, source: &str, part: &str, rows: &[QuarantinedRow]) -> Result<()> {
+        for misfit in rows {
+            self.other_changes +=
+                insert_quarantined_row(&mut self.transaction, source, part, &self.sha256, self.known_at, misfit)
+                    .await?;
         }
         Ok(())
     }
 
     /// Commits, and where something was appended raises the generation and notifies. Returns the rows appended.
     pub async fn commit(mut self) -> Result<u64> {
-        if self.appended == 0 && self.set_aside == 0 {
+        if self.appended_rows == 0 && self.other_changes == 0 {
             self.transaction.rollback().await?;
             return Ok(0);
         }
-        if self.appended > 0 {
+        if self.appended_rows > 0 {
             sqlx::query(
                 "insert into dataset (id, generation, loaded_at, origin)
                  values ($1, $4, $2, $3)
@@ -495,45 +509,50 @@ impl Load {
                 .await?;
         }
         self.transaction.commit().await?;
-        Ok(self.appended)
+        Ok(self.appended_rows)
     }
 
-    async fn stage(&mut self, columns: &'static str) -> Result<()> {
+    async fn create_staging_table(&mut self, columns: &'static str) -> Result<()> {
         let create = format!("create temporary table staged ({columns}) on commit drop");
         sqlx::query(AssertSqlSafe(create)).execute(&mut *self.transaction).await?;
         Ok(())
     }
 
-    async fn copy<T>(&mut self, rows: &[T], write: impl Fn(&mut CopyBuffer, &T)) -> Result<()> {
-        self.copy_by("copy staged from stdin", rows, write).await
+    async fn copy_rows<T>(&mut self, rows: &[T], write_row: impl Fn(&mut CopyBuffer, &T)) -> Result<()> {
+        self.run_copy("copy staged from stdin", rows, write_row).await
     }
 
-    async fn copy_columns<T>(
+    async fn copy_rows_to_columns<T>(
         &mut self,
         columns: &'static str,
         rows: &[T],
-        write: impl Fn(&mut CopyBuffer, &T),
+        write_row: impl Fn(&mut CopyBuffer, &T),
     ) -> Result<()> {
-        self.copy_by(&format!("copy staged ({columns}) from stdin"), rows, write).await
+        self.run_copy(&format!("copy staged ({columns}) from stdin"), rows, write_row).await
     }
 
-    async fn copy_by<T>(&mut self, statement: &str, rows: &[T], write: impl Fn(&mut CopyBuffer, &T)) -> Result<()> {
+    async fn run_copy<T>(
+        &mut self,
+        statement: &str,
+        rows: &[T],
+        write_row: impl Fn(&mut CopyBuffer, &T),
+    ) -> Result<()> {
         let mut sink = self.transaction.copy_in_raw(statement).await?;
         let mut buffer = CopyBuffer::default();
         for row in rows {
-            write(&mut buffer, row);
-            if buffer.len() >= PIECE_BYTES {
-                sink.send(buffer.take()).await?;
+            write_row(&mut buffer, row);
+            if buffer.len() >= COPY_CHUNK_BYTES {
+                sink.send(buffer.take_bytes()).await?;
             }
         }
-        sink.send(buffer.take()).await?;
+        sink.send(buffer.take_bytes()).await?;
         sink.finish().await?;
         Ok(())
     }
 
     /// Appends the staged rows whose newest stored version differs, and where they are news the events of them.
-    async fn append_versions(&mut self, table: &Versions) -> Result<u64> {
-        let Versions { name, keys, columns, .. } = *table;
+    async fn append_changed_versions(&mut self, table: &VersionedTable) -> Result<u64> {
+        let VersionedTable { name, key_columns: keys, value_columns: columns, .. } = *table;
         let each = |names: &str, of: &str| {
             let names: Vec<String> = names.split(',').map(|name| format!("{of}.{}", name.trim())).collect();
             names.join(", ")
@@ -556,12 +575,12 @@ impl Load {
                 or ({current}) is distinct from ({staged})",
             same_key = same_key.join(" and ")
         );
-        let (generation_column, generation) = self.generation_of(table, "not is_new");
+        let (generation_column, generation) = self.generation_columns(table, "not is_new");
         let insert = format!(
             "insert into {name} ({keys}, known_at, {columns}{generation_column}, fetch_id)
              select {keys}, $1, {columns}{generation}, $2"
         );
-        let statement = match (self.announce_since, table.event) {
+        let statement = match (self.events_since, table.event_query) {
             (Some(_), Some(event)) => format!(
                 "with changed as materialized ({changed}), announced as (
                      insert into event (type, occurred_at, subject)
@@ -572,13 +591,13 @@ impl Load {
             _ => format!("{insert} from ({changed}) changed"),
         };
         let mut query = sqlx::query(AssertSqlSafe(statement)).bind(self.known_at).bind(self.fetch_id);
-        if table.event.is_some()
-            && let Some(since) = self.announce_since
+        if table.event_query.is_some()
+            && let Some(since) = self.events_since
         {
             query = query.bind(since);
         }
         let appended = query.execute(&mut *self.transaction).await?.rows_affected();
-        if table.has_generation && self.is_older_than_what_is_held().await? {
+        if table.has_generation && self.is_older_than_stored_data().await? {
             let supersede = format!(
                 "update {name}
                  set supersedes = true
@@ -591,7 +610,7 @@ impl Load {
 
     /// Whether this is a copy from an earlier day than what is held: then what was first may be first no more. Loads side
     /// by side overtake each other too, but by minutes, and never with the same rows.
-    async fn is_older_than_what_is_held(&mut self) -> Result<bool> {
+    async fn is_older_than_stored_data(&mut self) -> Result<bool> {
         Ok(sqlx::query_scalar(
             "select exists (select 1 from dataset where id = $1 and loaded_at > $2 + interval '1 day')",
         )
@@ -602,9 +621,13 @@ impl Load {
     }
 
     /// Of a whole file: what is current and not in it is remembered, and from the second such file on absent.
-    async fn mark_vanished(&mut self, table: &Versions, whole: Whole) -> Result<Vanished> {
-        let Versions { name, keys: key, columns, .. } = *table;
-        let scope = whole.scope();
+    async fn mark_missing_rows(
+        &mut self,
+        table: &VersionedTable,
+        full_file: FullFileScope,
+    ) -> Result<MissingRowCounts> {
+        let VersionedTable { name, key_columns: key, value_columns: columns, .. } = *table;
+        let scope = full_file.sql_condition();
         // Nothing is known yet of how large either side is: with an index no plan is a bad one.
         sqlx::query(AssertSqlSafe(format!("create index on staged ({key})"))).execute(&mut *self.transaction).await?;
         let gone = format!(
@@ -651,13 +674,13 @@ impl Load {
         .execute(&mut *self.transaction)
         .await?;
         let [again, first, staged] = [again, first, staged].map(|count| u64::try_from(count).unwrap_or(0));
-        let mut vanished = Vanished { missing: first, absent: 0, disbelieved: 0 };
-        if again * 100 > (staged + again) * MOST_VANISHING_PERCENT {
-            vanished.disbelieved = again;
+        let mut vanished = MissingRowCounts { newly_missing: first, marked_absent: 0, rejected: 0 };
+        if again * 100 > (staged + again) * MAX_MISSING_PERCENT {
+            vanished.rejected = again;
         } else if again > 0 {
             let others: Vec<&str> = columns.split(',').map(str::trim).filter(|column| *column != "absent").collect();
             let others = others.join(", ");
-            let (generation_column, generation) = self.generation_of(table, "true");
+            let (generation_column, generation) = self.generation_columns(table, "true");
             let insert = format!(
                 "insert into {name} ({key}, known_at, {others}{generation_column}, absent, fetch_id)
                  select distinct on ({key}) {key}, $1, {others}{generation}, true, $2
@@ -670,21 +693,21 @@ impl Load {
                 .bind(self.fetch_id)
                 .execute(&mut *self.transaction)
                 .await?;
-            vanished.absent = marked.rows_affected();
+            vanished.marked_absent = marked.rows_affected();
             sqlx::query("delete from missing_row where dataset = $1 and key in (select key from gone where again)")
                 .bind(self.dataset.id())
                 .execute(&mut *self.transaction)
                 .await?;
         }
         // That a row is missing for the first time is something to keep, although nothing is appended.
-        self.set_aside += first;
+        self.other_changes += first;
         sqlx::query("drop table gone").execute(&mut *self.transaction).await?;
         Ok(vanished)
     }
 
     /// The column of the generation and what stands in it, each behind a comma.
     /// Columns of a table that is followed by what changes, and what they are; `supersedes` is an expression.
-    fn generation_of(&self, table: &Versions, supersedes: &str) -> (&'static str, String) {
+    fn generation_columns(&self, table: &VersionedTable, supersedes: &str) -> (&'static str, String) {
         if table.has_generation {
             (", generation, supersedes", format!(", {}, {supersedes}", self.generation))
         } else {
@@ -692,31 +715,32 @@ impl Load {
         }
     }
 
-    async fn finish_stage(&mut self, appended: u64) -> Result<()> {
-        self.appended += appended;
+    async fn drop_staging_table(&mut self, appended: u64) -> Result<()> {
+        self.appended_rows += appended;
         sqlx::query("drop table staged").execute(&mut *self.transaction).await?;
         Ok(())
     }
 }
 
 /// A table of versions: a row counts until a newer one of the same keys does.
-struct Versions {
+struct VersionedTable {
     name: &'static str,
-    keys: &'static str,
-    columns: &'static str,
+    key_columns: &'static str,
+    value_columns: &'static str,
     /// Whether rows say which generation brought them.
     has_generation: bool,
     /// What is told of changed rows that are news, from `changed` to the columns of `event`.
-    event: Option<&'static str>,
+    event_query: Option<&'static str>,
 }
 
-const COMPANIES: Versions = Versions {
+const COMPANY_TABLE: VersionedTable = VersionedTable {
     name: "company_version",
-    keys: "cvm_code",
-    columns: "name, cnpj, status, sector, trade_name, markets, registered_on, cancelled_on, status_since, category,
+    key_columns: "cvm_code",
+    value_columns:
+        "name, cnpj, status, sector, trade_name, markets, registered_on, cancelled_on, status_since, category,
               situation, control, city, state, auditor, absent",
     has_generation: false,
-    event: Some(
+    event_query: Some(
         "select 'company.updated', $1, jsonb_build_object('company', cvm_code)
          from changed
          where $3::date is not null
@@ -724,13 +748,14 @@ const COMPANIES: Versions = Versions {
     ),
 };
 
-const FILINGS: Versions = Versions {
+const FILING_TABLE: VersionedTable = VersionedTable {
     name: "filing_version",
-    keys: "id",
-    columns: "filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on, reference_date,
+    key_columns: "id",
+    value_columns:
+        "filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on, reference_date,
               version, protocol, url, absent",
     has_generation: true,
-    event: Some(
+    event_query: Some(
         "select 'filing.published', $1, jsonb_build_object('filing', id)
          from changed
          where is_new and delivered_on >= $3
@@ -738,21 +763,21 @@ const FILINGS: Versions = Versions {
     ),
 };
 
-const SECURITIES: Versions = Versions {
+const SECURITY_TABLE: VersionedTable = VersionedTable {
     name: "security_version",
-    keys: "document_id, ticker",
-    columns: "cnpj, reference_date, version, market, segment, traded_from, traded_until",
+    key_columns: "document_id, ticker",
+    value_columns: "cnpj, reference_date, version, market, segment, traded_from, traded_until",
     has_generation: false,
-    event: None,
+    event_query: None,
 };
 
-impl Whole {
+impl FullFileScope {
     /// Which stored rows the file tells of.
-    fn scope(self) -> String {
+    fn sql_condition(self) -> String {
         match self {
             Self::Registry => "true".to_owned(),
             Self::Filings(set, year) => {
-                let day = if set == FilingSet::Ipe { "delivered_on" } else { "reference_date" };
+                let day = if set == CvmDataset::Ipe { "delivered_on" } else { "reference_date" };
                 let set = set.id();
                 format!("filing_set = '{set}' and {day} between make_date({year}, 1, 1) and make_date({year}, 12, 31)")
             }
@@ -764,12 +789,12 @@ impl Whole {
 async fn insert_fetch(
     transaction: &mut Transaction<'static, Postgres>,
     dataset: Dataset,
-    fetch: &Fetch,
+    fetch: &NewFetch,
 ) -> Result<i64> {
-    if let Some(received) = &fetch.received {
-        insert_body(transaction, &received.body).await?;
+    if let Some(received) = &fetch.response {
+        insert_raw_body(transaction, &received.body).await?;
     }
-    let received = fetch.received.as_ref();
+    let received = fetch.response.as_ref();
     let id = sqlx::query_scalar(
         "insert into raw_fetch (dataset, address, fetched_at, sha256, status, content_type, body)
          values ($1, $2, $3, $4, $5, $6, $7)
@@ -778,7 +803,7 @@ async fn insert_fetch(
          returning id",
     )
     .bind(dataset.id())
-    .bind(&fetch.address)
+    .bind(&fetch.source_url)
     .bind(fetch.fetched_at)
     .bind(fetch.sha256.as_slice())
     .bind(received.map(|received| i16::try_from(received.status).unwrap_or(0)))
@@ -789,7 +814,7 @@ async fn insert_fetch(
     Ok(id)
 }
 
-pub(crate) async fn insert_body(connection: &mut PgConnection, body: &RawBody) -> Result<()> {
+pub(crate) async fn insert_raw_body(connection: &mut PgConnection, body: &RawBody) -> Result<()> {
     sqlx::query(
         "insert into raw_body (sha256, size, compressed)
          values ($1, $2, $3)
@@ -804,16 +829,16 @@ pub(crate) async fn insert_body(connection: &mut PgConnection, body: &RawBody) -
 }
 
 /// Returns whether it was not there yet, as a count.
-pub(crate) async fn insert_misfit(
+pub(crate) async fn insert_quarantined_row(
     connection: &mut PgConnection,
     source: &str,
     part: &str,
     sha256: &[u8; 32],
-    at: DateTime<Utc>,
-    misfit: &Misfit,
+    quarantined_at: DateTime<Utc>,
+    row: &QuarantinedRow,
 ) -> Result<u64> {
     // Postgres' text has no NUL.
-    let content = misfit.content.replace('\0', "");
+    let content = row.content.replace('\0', "");
     let inserted = sqlx::query(
         "insert into quarantine (source, part, sha256, line, reason, content, quarantined_at)
          values ($1, $2, $3, $4, $5, $6, $7)
@@ -822,10 +847,10 @@ pub(crate) async fn insert_misfit(
     .bind(source)
     .bind(part)
     .bind(sha256.as_slice())
-    .bind(i64::try_from(misfit.line).unwrap_or(i64::MAX))
-    .bind(&misfit.reason)
+    .bind(i64::try_from(row.line).unwrap_or(i64::MAX))
+    .bind(&row.reason)
     .bind(content)
-    .bind(at)
+    .bind(quarantined_at)
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected())

@@ -6,15 +6,15 @@ use std::collections::HashMap;
 use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::pool::PoolConnection;
 use sqlx::{Postgres, Row};
-use vintem_domain::decimal::parse_exact;
+use vintem_domain::decimal::parse_exact_decimal;
 use vintem_domain::{Currency, Dataset, Decimal};
 
-use crate::load::{Misfit, Observation, RawBody, insert_body, insert_misfit};
-use crate::{FOLLOW_BUDGET, Result, Store, StoreError, take_all_time, within};
+use crate::load::{Observation, QuarantinedRow, RawBody, insert_quarantined_row, insert_raw_body};
+use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, disable_timeouts, with_timeout};
 
 /// What is fetched and loaded at once: a series, a currency, the registry, a year of filings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PartState {
+pub struct SourcePartState {
     pub source: String,
     pub part: String,
     /// When upstream last gave a good answer, whether or not it was news.
@@ -30,7 +30,7 @@ pub struct PartState {
     /// Up to which day a part was asked for that comes by windows.
     pub covered_until: Option<NaiveDate>,
     /// When its whole history was first there; what comes later is news.
-    pub filled_at: Option<DateTime<Utc>>,
+    pub backfilled_at: Option<DateTime<Utc>>,
     pub failed_at: Option<DateTime<Utc>>,
     pub failure: Option<String>,
 }
@@ -43,7 +43,7 @@ pub struct SourceState {
     pub checked_at: Option<DateTime<Utc>>,
     pub loaded_at: Option<DateTime<Utc>>,
     pub failure: Option<String>,
-    pub quarantined: u64,
+    pub quarantined_rows: u64,
 }
 
 /// How a series agrees with another that says the same.
@@ -51,8 +51,8 @@ pub struct SourceState {
 pub struct CrossCheck {
     pub id: String,
     pub checked_at: DateTime<Utc>,
-    pub compared: u64,
-    pub differing: u64,
+    pub compared_values: u64,
+    pub differing_values: u64,
     pub largest_difference: Decimal,
     pub worst_date: Option<NaiveDate>,
 }
@@ -76,7 +76,7 @@ impl Store {
     /// The lock of a source; `None` where another worker has it and `wait` is not asked for.
     pub async fn lock_source(&self, source: &str, wait: bool) -> Result<Option<SourceLock>> {
         let mut connection = self.pool.acquire().await?;
-        take_all_time(&mut connection).await?;
+        disable_timeouts(&mut connection).await?;
         let statement = if wait {
             "select true from (select pg_advisory_lock(hashtext('vintem_ingest'), hashtext($1))) waited"
         } else {
@@ -87,17 +87,17 @@ impl Store {
         Ok(locked.then_some(lock))
     }
 
-    pub async fn part_state(&self, source: &str, part: &str) -> Result<PartState> {
+    pub async fn part_state(&self, source: &str, part: &str) -> Result<SourcePartState> {
         let row = sqlx::query("select * from source_part where source = $1 and part = $2")
             .bind(source)
             .bind(part)
             .fetch_optional(&self.pool)
             .await?;
-        let state = PartState { source: source.to_owned(), part: part.to_owned(), ..PartState::default() };
-        row.map_or(Ok(state), |row| read_part(&row))
+        let state = SourcePartState { source: source.to_owned(), part: part.to_owned(), ..SourcePartState::default() };
+        row.map_or(Ok(state), |row| parse_part_state(&row))
     }
 
-    pub async fn save_part(&self, state: &PartState) -> Result<()> {
+    pub async fn save_part_state(&self, state: &SourcePartState) -> Result<()> {
         sqlx::query(
             "insert into source_part (source, part, checked_at, loaded_at, etag, last_modified, sha256, rows,
                                       covered_until, filled_at, failed_at, failure)
@@ -116,7 +116,7 @@ impl Store {
         .bind(&state.sha256)
         .bind(i64::try_from(state.rows).unwrap_or(i64::MAX))
         .bind(state.covered_until)
-        .bind(state.filled_at)
+        .bind(state.backfilled_at)
         .bind(state.failed_at)
         .bind(&state.failure)
         .execute(&self.pool)
@@ -126,25 +126,25 @@ impl Store {
     }
 
     /// Sets a whole file aside, with what may be kept of it, outside of any load. `sha256` is of the bytes received.
-    pub async fn quarantine(
+    pub async fn quarantine_file(
         &self,
         source: &str,
         part: &str,
         sha256: [u8; 32],
-        kept: &RawBody,
-        at: DateTime<Utc>,
-        misfit: &Misfit,
+        body: &RawBody,
+        quarantined_at: DateTime<Utc>,
+        row: &QuarantinedRow,
     ) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        insert_body(&mut transaction, kept).await?;
-        insert_misfit(&mut transaction, source, part, &sha256, at, misfit).await?;
+        insert_raw_body(&mut transaction, body).await?;
+        insert_quarantined_row(&mut transaction, source, part, &sha256, quarantined_at, row).await?;
         transaction.commit().await?;
         Ok(())
     }
 
     /// All sources that were ever asked for.
     pub async fn source_states(&self) -> Result<Vec<SourceState>> {
-        within(FOLLOW_BUDGET, async {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let rows = sqlx::query(
                 "select source,
                         case when count(*) = count(checked_at) then min(checked_at) end as checked_at,
@@ -165,7 +165,7 @@ impl Store {
                         checked_at: row.try_get("checked_at")?,
                         loaded_at: row.try_get("loaded_at")?,
                         failure: row.try_get("failure")?,
-                        quarantined: u64::try_from(row.try_get::<i64, _>("quarantined")?).unwrap_or(0),
+                        quarantined_rows: u64::try_from(row.try_get::<i64, _>("quarantined")?).unwrap_or(0),
                     })
                 })
                 .collect()
@@ -174,7 +174,7 @@ impl Store {
     }
 
     /// The newest day of each dataset that has days, up to `today`.
-    pub async fn newest_days(&self, today: NaiveDate) -> Result<HashMap<Dataset, NaiveDate>> {
+    pub async fn newest_dates(&self, today: NaiveDate) -> Result<HashMap<Dataset, NaiveDate>> {
         let rows: Vec<(String, Option<NaiveDate>)> = sqlx::query_as(
             "select series, max(ref_date) from observation where ref_date <= $1 group by series
              union all
@@ -219,7 +219,7 @@ impl Store {
     }
 
     /// The current values of a series by its name in the store, oldest first, each date once.
-    pub async fn current_values(&self, series: &str) -> Result<Vec<Observation>> {
+    pub async fn current_observations(&self, series: &str) -> Result<Vec<Observation>> {
         let rows: Vec<(NaiveDate, String)> = sqlx::query_as(
             "select distinct on (ref_date) ref_date, value::text
              from observation
@@ -231,14 +231,15 @@ impl Store {
         .await?;
         rows.into_iter()
             .map(|(date, value)| {
-                let value = parse_exact(&value).ok_or_else(|| StoreError::Foreign(format!("the number {value}")))?;
+                let value = parse_exact_decimal(&value)
+                    .ok_or_else(|| StoreError::UnreadableData(format!("the number {value}")))?;
                 Ok(Observation { date, value })
             })
             .collect()
     }
 
     /// The closing rates of a currency in the currency of their day, oldest first: date, buy, sell.
-    pub async fn current_closes(&self, currency: Currency) -> Result<Vec<(NaiveDate, Decimal, Decimal)>> {
+    pub async fn current_closing_rates(&self, currency: Currency) -> Result<Vec<(NaiveDate, Decimal, Decimal)>> {
         let rows: Vec<(NaiveDate, String, String)> = sqlx::query_as(
             "select distinct on (ref_date) ref_date, buy::text, sell::text
              from fx_bulletin
@@ -249,9 +250,9 @@ impl Store {
         .fetch_all(&self.pool)
         .await?;
         rows.into_iter()
-            .map(|(date, buy, sell)| match (parse_exact(&buy), parse_exact(&sell)) {
+            .map(|(date, buy, sell)| match (parse_exact_decimal(&buy), parse_exact_decimal(&sell)) {
                 (Some(buy), Some(sell)) => Ok((date, buy, sell)),
-                _ => Err(StoreError::Foreign(format!("the numbers {buy} and {sell}"))),
+                _ => Err(StoreError::UnreadableData(format!("the numbers {buy} and {sell}"))),
             })
             .collect()
     }
@@ -267,8 +268,8 @@ impl Store {
         )
         .bind(&check.id)
         .bind(check.checked_at)
-        .bind(i64::try_from(check.compared).unwrap_or(i64::MAX))
-        .bind(i64::try_from(check.differing).unwrap_or(i64::MAX))
+        .bind(i64::try_from(check.compared_values).unwrap_or(i64::MAX))
+        .bind(i64::try_from(check.differing_values).unwrap_or(i64::MAX))
         .bind(check.largest_difference)
         .bind(check.worst_date)
         .execute(&self.pool)
@@ -277,7 +278,7 @@ impl Store {
     }
 
     pub async fn cross_checks(&self) -> Result<Vec<CrossCheck>> {
-        within(FOLLOW_BUDGET, async {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let rows = sqlx::query(
                 "select id, checked_at, compared, differing, largest_difference::text as largest_difference, worst_date
                  from cross_check
@@ -291,10 +292,10 @@ impl Store {
                     Ok(CrossCheck {
                         id: row.try_get("id")?,
                         checked_at: row.try_get("checked_at")?,
-                        compared: u64::try_from(row.try_get::<i64, _>("compared")?).unwrap_or(0),
-                        differing: u64::try_from(row.try_get::<i64, _>("differing")?).unwrap_or(0),
-                        largest_difference: parse_exact(&largest)
-                            .ok_or_else(|| StoreError::Foreign(format!("the number {largest}")))?,
+                        compared_values: u64::try_from(row.try_get::<i64, _>("compared")?).unwrap_or(0),
+                        differing_values: u64::try_from(row.try_get::<i64, _>("differing")?).unwrap_or(0),
+                        largest_difference: parse_exact_decimal(&largest)
+                            .ok_or_else(|| StoreError::UnreadableData(format!("the number {largest}")))?,
                         worst_date: row.try_get("worst_date")?,
                     })
                 })
@@ -304,8 +305,8 @@ impl Store {
     }
 }
 
-fn read_part(row: &sqlx::postgres::PgRow) -> Result<PartState> {
-    Ok(PartState {
+fn parse_part_state(row: &sqlx::postgres::PgRow) -> Result<SourcePartState> {
+    Ok(SourcePartState {
         source: row.try_get("source")?,
         part: row.try_get("part")?,
         checked_at: row.try_get("checked_at")?,
@@ -315,7 +316,7 @@ fn read_part(row: &sqlx::postgres::PgRow) -> Result<PartState> {
         sha256: row.try_get("sha256")?,
         rows: u64::try_from(row.try_get::<i64, _>("rows")?).unwrap_or(0),
         covered_until: row.try_get("covered_until")?,
-        filled_at: row.try_get("filled_at")?,
+        backfilled_at: row.try_get("filled_at")?,
         failed_at: row.try_get("failed_at")?,
         failure: row.try_get("failure")?,
     })

@@ -6,21 +6,21 @@ use std::collections::HashSet;
 use chrono::NaiveDate;
 use sqlx::Row;
 use vintem_domain::KeyId;
-use vintem_domain::usage::{Counts, RouteGroup, UsageRow};
+use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow};
 
-use crate::{FOLLOW_BUDGET, Result, Store, within};
+use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
 /// The stored counts of a key, and which of the batches asked for they contain already.
 #[derive(Debug)]
 pub struct StoredUsage {
     pub rows: Vec<UsageRow>,
-    pub drained: HashSet<String>,
+    pub drained_batches: HashSet<String>,
 }
 
 impl Store {
     /// Adds a batch's counts, unless the ledger says that they are in already. Keys that no longer exist are passed over.
-    pub async fn drain_usage_batch(&self, batch_id: &str, rows: &[UsageRow]) -> Result<()> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn record_usage_batch(&self, batch_id: &str, rows: &[UsageRow]) -> Result<()> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
             let entered = sqlx::query(
                 "insert into usage_ledger (batch_id)
@@ -33,7 +33,7 @@ impl Store {
             if entered.rows_affected() == 0 {
                 return Ok(());
             }
-            let column = |value: fn(&Counts) -> u64| -> Vec<i64> {
+            let column = |value: fn(&UsageCounts) -> u64| -> Vec<i64> {
                 rows.iter().map(|row| i64::try_from(value(&row.counts)).unwrap_or(i64::MAX)).collect()
             };
             // Keys in order: two drainers that meet on the same keys wait for each other, they do not deadlock.
@@ -83,14 +83,14 @@ impl Store {
     }
 
     /// The stored counts of a key, and which of `batches` they contain already: one view of both.
-    pub async fn usage(
+    pub async fn key_usage(
         &self,
         key_id: KeyId,
         from: NaiveDate,
         to: NaiveDate,
-        batches: &[String],
+        batch_ids: &[String],
     ) -> Result<StoredUsage> {
-        within(self.deadlines.answer, async {
+        with_timeout(self.timeouts.query, async {
             let mut reader = self.pool.begin().await?;
             sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *reader).await?;
             let rows = sqlx::query(
@@ -104,14 +104,14 @@ impl Store {
             .fetch_all(&mut *reader)
             .await?;
             let drained: Vec<String> = sqlx::query_scalar("select batch_id from usage_ledger where batch_id = any($1)")
-                .bind(batches)
+                .bind(batch_ids)
                 .fetch_all(&mut *reader)
                 .await?;
             let mut rows_read = Vec::with_capacity(rows.len());
             for row in rows {
                 let count =
                     |name: &str| -> Result<u64> { Ok(u64::try_from(row.try_get::<i64, _>(name)?).unwrap_or(0)) };
-                let counts = Counts {
+                let counts = UsageCounts {
                     requests: count("requests")?,
                     successful: count("successful")?,
                     client_errors: count("client_errors")?,
@@ -122,14 +122,14 @@ impl Store {
                 let group = RouteGroup::from_id(row.try_get("route_group")?).unwrap_or(RouteGroup::Other);
                 rows_read.push(UsageRow { key_id, day: row.try_get("day")?, group, counts });
             }
-            Ok(StoredUsage { rows: rows_read, drained: drained.into_iter().collect() })
+            Ok(StoredUsage { rows: rows_read, drained_batches: drained.into_iter().collect() })
         })
         .await
     }
 
     /// Forgets what is kept no longer: days after 25 months, the ledger after 400 days. A little at a time.
     pub async fn prune_usage(&self) -> Result<()> {
-        within(FOLLOW_BUDGET, async {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             sqlx::query(
                 "delete from usage_ledger
                  where batch_id in (

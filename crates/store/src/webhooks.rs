@@ -7,16 +7,16 @@ use sqlx::postgres::PgRow;
 use sqlx::{Postgres, Row, Transaction};
 use vintem_domain::KeyId;
 use vintem_domain::event::EventKind;
-use vintem_domain::text::fold;
-use vintem_domain::webhook::{DeliveryState, Interest, MOST_WEBHOOKS, WebhookStatus};
+use vintem_domain::text::normalize_text;
+use vintem_domain::webhook::{DeliveryState, EventFilter, MAX_WEBHOOKS_PER_KEY, WebhookStatus};
 
-use crate::{Result, Store, StoreError, within};
+use crate::{Result, Store, StoreError, with_timeout};
 
 #[derive(Debug, Clone)]
 pub struct WebhookRow {
     pub id: String,
     pub url: String,
-    pub interest: Interest,
+    pub filter: EventFilter,
     pub status: WebhookStatus,
     pub created_at: DateTime<Utc>,
     pub last_success_at: Option<DateTime<Utc>>,
@@ -26,17 +26,17 @@ pub struct WebhookRow {
 pub struct NewWebhook<'a> {
     pub id: &'a str,
     pub url: &'a str,
-    pub interest: &'a Interest,
+    pub filter: &'a EventFilter,
     /// Sealed.
-    pub secret: &'a [u8],
+    pub sealed_secret: &'a [u8],
     pub now: DateTime<Utc>,
 }
 
 /// What is to become of a webhook; what is `None` stays.
 #[derive(Debug, Default)]
-pub struct WebhookChange<'a> {
+pub struct WebhookUpdate<'a> {
     pub url: Option<&'a str>,
-    pub interest: Option<&'a Interest>,
+    pub filter: Option<&'a EventFilter>,
     pub status: Option<WebhookStatus>,
 }
 
@@ -51,7 +51,7 @@ pub struct DeliveryRow {
     pub next_attempt_at: Option<DateTime<Utc>>,
     pub delivered_at: Option<DateTime<Utc>>,
     /// A list as JSON: what came of each attempt, the oldest first.
-    pub attempts: String,
+    pub attempts_json: String,
 }
 
 /// What a webhook is sent when its owner tries it.
@@ -64,25 +64,25 @@ pub struct TestEvent<'a> {
 
 /// What became of a wish to try a webhook.
 #[derive(Debug)]
-pub enum Tested {
-    Noted(DeliveryRow),
+pub enum WebhookTestOutcome {
+    Queued(DeliveryRow),
     NoSuchWebhook,
     /// Paused or disabled: nothing is sent to it.
     NotActive,
 }
 
 /// Deliveries that are deleted with their webhook.
-const DELETED_AT_ONCE: i64 = 5_000;
+const DELETE_BATCH_SIZE: i64 = 5_000;
 
-const WEBHOOK: &str = "id, url, types, companies, categories, series, pairs, status, disabled_reason, created_at, \
+const WEBHOOK_COLUMNS: &str = "id, url, types, companies, categories, series, pairs, status, disabled_reason, created_at, \
                        last_success_at";
-const DELIVERY: &str = "delivery.id, event_id, type, state, delivery.created_at, next_attempt_at, delivered_at, \
+const DELIVERY_COLUMNS: &str = "delivery.id, event_id, type, state, delivery.created_at, next_attempt_at, delivered_at, \
                         attempts::text as attempts";
 
 impl Store {
     /// `None` where the key has as many as it may.
     pub async fn create_webhook(&self, key: KeyId, webhook: &NewWebhook<'_>) -> Result<Option<WebhookRow>> {
-        within(self.deadlines.answer, async {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
             // Two at once are counted one after the other.
             sqlx::query("select from api_key where id = $1 for no key update")
@@ -93,58 +93,58 @@ impl Store {
                 .bind(key)
                 .fetch_one(&mut *transaction)
                 .await?;
-            if held >= MOST_WEBHOOKS as i64 {
+            if held >= MAX_WEBHOOKS_PER_KEY as i64 {
                 return Ok(None);
             }
             let statement = format!(
                 "insert into webhook (key_id, id, url, types, companies, categories, folded_categories, series, pairs, secret,
                                       created_at)
                  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-                 returning {WEBHOOK}"
+                 returning {WEBHOOK_COLUMNS}"
             );
-            let interest = webhook.interest;
+            let interest = webhook.filter;
             let row = sqlx::query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(webhook.id)
                 .bind(webhook.url)
-                .bind(kind_ids(interest))
+                .bind(event_kind_ids(interest))
                 .bind(&interest.companies)
                 .bind(&interest.categories)
-                .bind(folded_categories(interest))
+                .bind(normalized_categories(interest))
                 .bind(&interest.series)
                 .bind(&interest.pairs)
-                .bind(webhook.secret)
+                .bind(webhook.sealed_secret)
                 .bind(webhook.now)
                 .fetch_one(&mut *transaction)
                 .await?;
             transaction.commit().await?;
-            Ok(Some(webhook_row(&row)?))
+            Ok(Some(parse_webhook_row(&row)?))
         })
         .await
     }
 
     /// Those of a key, the oldest first.
-    pub async fn webhooks(&self, key: KeyId) -> Result<Vec<WebhookRow>> {
-        within(self.deadlines.answer, async {
-            let statement = format!("select {WEBHOOK} from webhook where key_id = $1 order by number");
+    pub async fn list_webhooks(&self, key: KeyId) -> Result<Vec<WebhookRow>> {
+        with_timeout(self.timeouts.query, async {
+            let statement = format!("select {WEBHOOK_COLUMNS} from webhook where key_id = $1 order by number");
             let rows = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(key).fetch_all(&self.pool).await?;
-            rows.iter().map(webhook_row).collect()
+            rows.iter().map(parse_webhook_row).collect()
         })
         .await
     }
 
-    pub async fn webhook(&self, key: KeyId, id: &str) -> Result<Option<WebhookRow>> {
-        within(self.deadlines.answer, async {
-            let statement = format!("select {WEBHOOK} from webhook where key_id = $1 and id = $2");
+    pub async fn find_webhook(&self, key: KeyId, id: &str) -> Result<Option<WebhookRow>> {
+        with_timeout(self.timeouts.query, async {
+            let statement = format!("select {WEBHOOK_COLUMNS} from webhook where key_id = $1 and id = $2");
             let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(key).bind(id).fetch_optional(&self.pool).await?;
-            row.as_ref().map(webhook_row).transpose()
+            row.as_ref().map(parse_webhook_row).transpose()
         })
         .await
     }
 
     /// `None` where the key has no such webhook. One that is made active begins anew: it has not failed yet.
-    pub async fn change_webhook(&self, key: KeyId, id: &str, change: &WebhookChange<'_>) -> Result<Option<WebhookRow>> {
-        within(self.deadlines.answer, async {
+    pub async fn update_webhook(&self, key: KeyId, id: &str, update: &WebhookUpdate<'_>) -> Result<Option<WebhookRow>> {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
             let statement = format!(
                 "update webhook
@@ -159,25 +159,25 @@ impl Store {
                      disabled_reason = case when $10 is null then disabled_reason end,
                      failing_since = case when $3 is null and $10 is distinct from 'active' then failing_since end
                  where key_id = $1 and id = $2
-                 returning {WEBHOOK}"
+                 returning {WEBHOOK_COLUMNS}"
             );
-            let interest = change.interest;
+            let interest = update.filter;
             let row = sqlx::query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(id)
-                .bind(change.url)
-                .bind(interest.map(kind_ids))
+                .bind(update.url)
+                .bind(interest.map(event_kind_ids))
                 .bind(interest.map(|interest| &interest.companies))
                 .bind(interest.map(|interest| &interest.categories))
-                .bind(interest.map(folded_categories))
+                .bind(interest.map(normalized_categories))
                 .bind(interest.map(|interest| &interest.series))
                 .bind(interest.map(|interest| &interest.pairs))
-                .bind(change.status.map(WebhookStatus::id))
+                .bind(update.status.map(WebhookStatus::id))
                 .fetch_optional(&mut *transaction)
                 .await?;
-            ring(&mut transaction).await?;
+            notify_deliveries(&mut transaction).await?;
             transaction.commit().await?;
-            row.as_ref().map(webhook_row).transpose()
+            row.as_ref().map(parse_webhook_row).transpose()
         })
         .await
     }
@@ -185,12 +185,12 @@ impl Store {
     /// With all of its deliveries, some at a time: there may be very many. From the first moment on nothing is sent to it.
     /// False where the key has no such webhook.
     pub async fn delete_webhook(&self, key: KeyId, id: &str) -> Result<bool> {
-        let pause = WebhookChange { status: Some(WebhookStatus::Paused), ..WebhookChange::default() };
-        if self.change_webhook(key, id, &pause).await?.is_none() {
+        let pause = WebhookUpdate { status: Some(WebhookStatus::Paused), ..WebhookUpdate::default() };
+        if self.update_webhook(key, id, &pause).await?.is_none() {
             return Ok(false);
         }
-        while self.delete_deliveries(key, id).await? {}
-        within(self.deadlines.history, async {
+        while self.delete_delivery_batch(key, id).await? {}
+        with_timeout(self.timeouts.bulk_query, async {
             sqlx::query("delete from webhook where key_id = $1 and id = $2")
                 .bind(key)
                 .bind(id)
@@ -202,8 +202,8 @@ impl Store {
     }
 
     /// Whether there may be further ones.
-    async fn delete_deliveries(&self, key: KeyId, id: &str) -> Result<bool> {
-        within(self.deadlines.history, async {
+    async fn delete_delivery_batch(&self, key: KeyId, id: &str) -> Result<bool> {
+        with_timeout(self.timeouts.bulk_query, async {
             let deleted = sqlx::query(
                 "delete from delivery
                  where id in (
@@ -216,18 +216,24 @@ impl Store {
             )
             .bind(key)
             .bind(id)
-            .bind(DELETED_AT_ONCE)
+            .bind(DELETE_BATCH_SIZE)
             .execute(&self.pool)
             .await?;
-            Ok(deleted.rows_affected() == DELETED_AT_ONCE.unsigned_abs())
+            Ok(deleted.rows_affected() == DELETE_BATCH_SIZE.unsigned_abs())
         })
         .await
     }
 
     /// Gives a webhook a new secret. The one that it had signs as well until `ends_at`; one before that no more. False
     /// where the key has no such webhook.
-    pub async fn rotate_webhook(&self, key: KeyId, id: &str, sealed: &[u8], ends_at: DateTime<Utc>) -> Result<bool> {
-        within(self.deadlines.answer, async {
+    pub async fn rotate_webhook_secret(
+        &self,
+        key: KeyId,
+        id: &str,
+        sealed_secret: &[u8],
+        old_secret_ends_at: DateTime<Utc>,
+    ) -> Result<bool> {
+        with_timeout(self.timeouts.query, async {
             let rotated = sqlx::query(
                 "update webhook
                  set former_secret = secret, former_secret_ends_at = $4, secret = $3
@@ -235,8 +241,8 @@ impl Store {
             )
             .bind(key)
             .bind(id)
-            .bind(sealed)
-            .bind(ends_at)
+            .bind(sealed_secret)
+            .bind(old_secret_ends_at)
             .execute(&self.pool)
             .await?;
             Ok(rotated.rows_affected() > 0)
@@ -245,14 +251,14 @@ impl Store {
     }
 
     /// Has this sent to a webhook like an event.
-    pub async fn test_webhook(
+    pub async fn queue_test_delivery(
         &self,
         key: KeyId,
         id: &str,
         event: &TestEvent<'_>,
         now: DateTime<Utc>,
-    ) -> Result<Tested> {
-        within(self.deadlines.answer, async {
+    ) -> Result<WebhookTestOutcome> {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
             let row: Option<(i64, String)> =
                 sqlx::query_as("select number, status from webhook where key_id = $1 and id = $2 for key share")
@@ -260,14 +266,14 @@ impl Store {
                     .bind(id)
                     .fetch_optional(&mut *transaction)
                     .await?;
-            let Some((number, status)) = row else { return Ok(Tested::NoSuchWebhook) };
+            let Some((number, status)) = row else { return Ok(WebhookTestOutcome::NoSuchWebhook) };
             if status != WebhookStatus::Active.id() {
-                return Ok(Tested::NotActive);
+                return Ok(WebhookTestOutcome::NotActive);
             }
             let statement = format!(
                 "insert into delivery (webhook, event_id, type, body, next_attempt_at, created_at)
                  values ($1, $2, $3, $4, $5, $5)
-                 returning {DELIVERY}"
+                 returning {DELIVERY_COLUMNS}"
             );
             let row = sqlx::query(sqlx::AssertSqlSafe(statement))
                 .bind(number)
@@ -277,16 +283,16 @@ impl Store {
                 .bind(now)
                 .fetch_one(&mut *transaction)
                 .await?;
-            ring(&mut transaction).await?;
+            notify_deliveries(&mut transaction).await?;
             transaction.commit().await?;
-            Ok(Tested::Noted(delivery_row(&row)?))
+            Ok(WebhookTestOutcome::Queued(parse_delivery_row(&row)?))
         })
         .await
     }
 
     /// A page of the deliveries of a webhook, the newest first, with how many there are; `None` where the key has no
     /// such webhook.
-    pub async fn deliveries(
+    pub async fn list_deliveries(
         &self,
         key: KeyId,
         id: &str,
@@ -294,7 +300,7 @@ impl Store {
         offset: i64,
         limit: i64,
     ) -> Result<Option<(Vec<DeliveryRow>, u64)>> {
-        within(self.deadlines.history, async {
+        with_timeout(self.timeouts.bulk_query, async {
             let number: Option<i64> = sqlx::query_scalar("select number from webhook where key_id = $1 and id = $2")
                 .bind(key)
                 .bind(id)
@@ -302,7 +308,7 @@ impl Store {
                 .await?;
             let Some(number) = number else { return Ok(None) };
             let statement = format!(
-                "select {DELIVERY}
+                "select {DELIVERY_COLUMNS}
                  from delivery
                  where webhook = $1 and ($2 is null or state = $2)
                  order by id desc
@@ -322,7 +328,7 @@ impl Store {
                     .bind(state.map(DeliveryState::id))
                     .fetch_one(&self.pool)
                     .await?;
-            Ok(Some((rows.iter().map(delivery_row).collect::<Result<_>>()?, total.unsigned_abs())))
+            Ok(Some((rows.iter().map(parse_delivery_row).collect::<Result<_>>()?, total.unsigned_abs())))
         })
         .await
     }
@@ -333,10 +339,10 @@ impl Store {
         &self,
         key: KeyId,
         id: &str,
-        delivery: i64,
+        delivery_id: i64,
         now: DateTime<Utc>,
     ) -> Result<Option<DeliveryRow>> {
-        within(self.deadlines.answer, async {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
             let statement = format!(
                 "update delivery
@@ -346,45 +352,46 @@ impl Store {
                  from webhook
                  where delivery.id = $3 and webhook.number = delivery.webhook and webhook.key_id = $1
                    and webhook.id = $2
-                 returning {DELIVERY}"
+                 returning {DELIVERY_COLUMNS}"
             );
             let row = sqlx::query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(id)
-                .bind(delivery)
+                .bind(delivery_id)
                 .bind(now)
                 .fetch_optional(&mut *transaction)
                 .await?;
-            ring(&mut transaction).await?;
+            notify_deliveries(&mut transaction).await?;
             transaction.commit().await?;
-            row.as_ref().map(delivery_row).transpose()
+            row.as_ref().map(parse_delivery_row).transpose()
         })
         .await
     }
 }
 
 /// Tells whoever delivers that there may be something to do.
-async fn ring(transaction: &mut Transaction<'_, Postgres>) -> Result<()> {
+async fn notify_deliveries(transaction: &mut Transaction<'_, Postgres>) -> Result<()> {
     sqlx::query("notify vintem_deliveries").execute(&mut **transaction).await?;
     Ok(())
 }
 
-fn folded_categories(interest: &Interest) -> Vec<String> {
-    interest.categories.iter().map(|category| fold(category)).collect()
+fn normalized_categories(filter: &EventFilter) -> Vec<String> {
+    filter.categories.iter().map(|category| normalize_text(category)).collect()
 }
 
-fn kind_ids(interest: &Interest) -> Vec<&'static str> {
-    interest.kinds.iter().map(|kind| kind.id()).collect()
+fn event_kind_ids(filter: &EventFilter) -> Vec<&'static str> {
+    filter.kinds.iter().map(|kind| kind.id()).collect()
 }
 
-fn webhook_row(row: &PgRow) -> Result<WebhookRow> {
+fn parse_webhook_row(row: &PgRow) -> Result<WebhookRow> {
     let (status, reason): (&str, Option<&str>) = (row.try_get("status")?, row.try_get("disabled_reason")?);
     let kinds: Vec<String> = row.try_get("types")?;
-    let kind = |id: &String| EventKind::from_id(id).ok_or_else(|| StoreError::Foreign(format!("events of type {id}")));
+    let kind =
+        |id: &String| EventKind::from_id(id).ok_or_else(|| StoreError::UnreadableData(format!("events of type {id}")));
     Ok(WebhookRow {
         id: row.try_get("id")?,
         url: row.try_get("url")?,
-        interest: Interest {
+        filter: EventFilter {
             kinds: kinds.iter().map(kind).collect::<Result<_>>()?,
             companies: row.try_get("companies")?,
             categories: row.try_get("categories")?,
@@ -392,15 +399,16 @@ fn webhook_row(row: &PgRow) -> Result<WebhookRow> {
             pairs: row.try_get("pairs")?,
         },
         status: WebhookStatus::from_ids(status, reason)
-            .ok_or_else(|| StoreError::Foreign(format!("a webhook that is {status}")))?,
+            .ok_or_else(|| StoreError::UnreadableData(format!("a webhook that is {status}")))?,
         created_at: row.try_get("created_at")?,
         last_success_at: row.try_get("last_success_at")?,
     })
 }
 
-fn delivery_row(row: &PgRow) -> Result<DeliveryRow> {
+fn parse_delivery_row(row: &PgRow) -> Result<DeliveryRow> {
     let id: &str = row.try_get("state")?;
-    let state = DeliveryState::from_id(id).ok_or_else(|| StoreError::Foreign(format!("a delivery that is {id}")))?;
+    let state =
+        DeliveryState::from_id(id).ok_or_else(|| StoreError::UnreadableData(format!("a delivery that is {id}")))?;
     let next_attempt_at: DateTime<Utc> = row.try_get("next_attempt_at")?;
     Ok(DeliveryRow {
         id: row.try_get("id")?,
@@ -410,6 +418,6 @@ fn delivery_row(row: &PgRow) -> Result<DeliveryRow> {
         created_at: row.try_get("created_at")?,
         next_attempt_at: (state == DeliveryState::Waiting).then_some(next_attempt_at),
         delivered_at: row.try_get("delivered_at")?,
-        attempts: row.try_get("attempts")?,
+        attempts_json: row.try_get("attempts")?,
     })
 }

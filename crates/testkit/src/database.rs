@@ -4,9 +4,9 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use vintem_ingest::demo::{self, DemoSize};
-use vintem_store::{Deadlines, Store, schema_fingerprint};
+use vintem_store::{Store, Timeouts, schema_fingerprint};
 
-use crate::engines::postgres_url;
+use crate::test_servers::postgres_url;
 
 /// What the demo template holds: small, yet with pages to turn.
 const DEMO_FILINGS: usize = 3_000;
@@ -19,27 +19,27 @@ pub struct TestDatabase {
 
 impl TestDatabase {
     /// The schema and nothing in it.
-    pub async fn empty() -> anyhow::Result<Self> {
-        Self::from_template(&template(None).await?).await
+    pub async fn create_empty() -> anyhow::Result<Self> {
+        Self::from_template(&ensure_template(None).await?).await
     }
 
     /// Demo data until the day of this instant.
-    pub async fn demo(now: DateTime<Utc>) -> anyhow::Result<Self> {
-        Self::from_template(&template(Some(now)).await?).await
+    pub async fn create_demo(now: DateTime<Utc>) -> anyhow::Result<Self> {
+        Self::from_template(&ensure_template(Some(now)).await?).await
     }
 
     pub fn url(&self) -> String {
         database_url(&self.name)
     }
 
-    pub fn store(&self) -> anyhow::Result<Store> {
-        Ok(Store::open(&self.url(), 5, Deadlines::of_workers())?)
+    pub fn open_store(&self) -> anyhow::Result<Store> {
+        Ok(Store::open(&self.url(), 5, Timeouts::for_workers())?)
     }
 
     /// Locks a table against everybody until what is returned is dropped.
     pub async fn lock_table(&self, table: &str) -> anyhow::Result<PgConnection> {
         let mut connection = PgConnection::connect(&self.url()).await?;
-        run(&mut connection, format!("begin; lock table {table} in access exclusive mode")).await?;
+        execute_sql(&mut connection, format!("begin; lock table {table} in access exclusive mode")).await?;
         Ok(connection)
     }
 
@@ -51,7 +51,7 @@ impl TestDatabase {
     pub async fn checksum(&self) -> anyhow::Result<String> {
         let mut connection = self.connect().await?;
         let mut checksums = Vec::new();
-        for (table, columns) in CONTENTS {
+        for (table, columns) in CHECKSUM_COLUMNS {
             let query = format!(
                 "select count(*) || ' ' || coalesce(md5(string_agg(line, '|' order by line)), '')
                  from (select md5(row({columns})::text) as line from {table}) lines"
@@ -63,16 +63,16 @@ impl TestDatabase {
     }
 
     /// As if no file had ever been seen: all of them come again whole.
-    pub async fn forget_parts(&self) -> anyhow::Result<()> {
-        run(&mut self.connect().await?, "delete from source_part".to_owned()).await
+    pub async fn reset_source_parts(&self) -> anyhow::Result<()> {
+        execute_sql(&mut self.connect().await?, "delete from source_part".to_owned()).await
     }
 
     async fn from_template(template: &str) -> anyhow::Result<Self> {
         let name = format!("vintem_test_{}_{:08x}", std::process::id(), rand::random::<u32>());
-        let mut admin = admin().await?;
+        let mut admin = connect_admin().await?;
         // Copies of one template exclude each other; a lock makes them wait in turn instead of failing.
-        lock(&mut admin, template).await?;
-        run(&mut admin, format!("create database {name} template {template}")).await?;
+        take_advisory_lock(&mut admin, template).await?;
+        execute_sql(&mut admin, format!("create database {name} template {template}")).await?;
         admin.close().await?;
         Ok(Self { name })
     }
@@ -80,7 +80,7 @@ impl TestDatabase {
 
 /// What counts as the contents of a table: all of it but clock times and numbers of our own. Where a row came from is
 /// part of it, by the bytes and the address.
-const CONTENTS: [(&str, &str); 8] = [
+const CHECKSUM_COLUMNS: [(&str, &str); 8] = [
     ("observation", "series, ref_date, value, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
     ("fx_bulletin", "currency, ref_date, bulletin, published_at, quote_currency, buy, sell, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
     (
@@ -109,8 +109,8 @@ impl Drop for TestDatabase {
         let dropped = std::thread::spawn(move || -> anyhow::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
-                let mut admin = admin().await?;
-                run(&mut admin, format!("drop database if exists {name} with (force)")).await
+                let mut admin = connect_admin().await?;
+                execute_sql(&mut admin, format!("drop database if exists {name} with (force)")).await
             })
         });
         if !matches!(dropped.join(), Ok(Ok(()))) {
@@ -120,15 +120,15 @@ impl Drop for TestDatabase {
 }
 
 /// The name of the template, made if it is not there yet.
-async fn template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<String> {
+async fn ensure_template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<String> {
     let schema = schema_fingerprint();
     let until = demo_until.map(|now| now.date_naive());
     let name = match until {
         None => format!("vintem_template_{schema}"),
         Some(day) => format!("vintem_template_{schema}_demo{}_{}", demo::GENERATOR_VERSION, day.format("%Y%m%d")),
     };
-    let mut admin = admin().await?;
-    lock(&mut admin, &name).await?;
+    let mut admin = connect_admin().await?;
+    take_advisory_lock(&mut admin, &name).await?;
     let exists: bool = sqlx::query_scalar("select exists (select 1 from pg_database where datname = $1)")
         .bind(&name)
         .fetch_one(&mut admin)
@@ -136,32 +136,32 @@ async fn template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<String> {
     if !exists {
         // Under another name until it is whole: a template that is there is ready.
         let unfinished = format!("{name}_unfinished");
-        run(&mut admin, format!("drop database if exists {unfinished} with (force)")).await?;
-        run(&mut admin, format!("create database {unfinished}")).await?;
-        let store = Store::open(&database_url(&unfinished), 2, Deadlines::of_workers())?;
+        execute_sql(&mut admin, format!("drop database if exists {unfinished} with (force)")).await?;
+        execute_sql(&mut admin, format!("create database {unfinished}")).await?;
+        let store = Store::open(&database_url(&unfinished), 2, Timeouts::for_workers())?;
         store.migrate().await?;
         if let (Some(now), Some(until)) = (demo_until, until) {
             let size = DemoSize { filings: DEMO_FILINGS, companies: DEMO_COMPANIES, until };
-            demo::load(&store, &size, now, &|_, _, _| {}).await?;
+            demo::load_demo_data(&store, &size, now, &|_, _, _| {}).await?;
         }
         store.close().await;
-        run(&mut admin, format!("alter database {unfinished} rename to {name}")).await?;
+        execute_sql(&mut admin, format!("alter database {unfinished} rename to {name}")).await?;
     }
     admin.close().await?;
     Ok(name)
 }
 
-async fn admin() -> anyhow::Result<PgConnection> {
+async fn connect_admin() -> anyhow::Result<PgConnection> {
     let url = database_url("postgres");
     PgConnection::connect(&url).await.with_context(|| format!("tests need a PostgreSQL at {}", postgres_url()))
 }
 
-async fn lock(admin: &mut PgConnection, what: &str) -> anyhow::Result<()> {
-    sqlx::query("select pg_advisory_lock(hashtext($1))").bind(what).execute(admin).await?;
+async fn take_advisory_lock(admin: &mut PgConnection, lock_name: &str) -> anyhow::Result<()> {
+    sqlx::query("select pg_advisory_lock(hashtext($1))").bind(lock_name).execute(admin).await?;
     Ok(())
 }
 
-async fn run(admin: &mut PgConnection, statement: String) -> anyhow::Result<()> {
+async fn execute_sql(admin: &mut PgConnection, statement: String) -> anyhow::Result<()> {
     sqlx::raw_sql(AssertSqlSafe(statement)).execute(admin).await?;
     Ok(())
 }

@@ -1,61 +1,65 @@
 //! What tests stand on: a database per test copied from one migrated template, a Redis prefix per test, ports that
 //! nobody else has, a clock that the test holds. Real PostgreSQL, real Redis, real HTTP; never a product dependency.
 
+pub mod background_load;
+pub mod closed_loop;
+pub mod cpu_stalls;
+pub mod cpu_time;
 mod database;
-mod description;
-mod engines;
-pub mod journal;
-pub mod load;
-pub mod open_load;
-mod own_redis;
-pub mod pace;
+mod dedicated_redis;
+pub mod open_loop;
+mod openapi_spec;
 mod process;
-pub mod processor;
-mod raw;
-pub mod receiver;
+pub mod rate_limit_check;
+mod raw_http;
 mod replica;
-pub mod sliding;
-pub mod stillness;
+mod test_servers;
+pub mod timed_requests;
 pub mod upstreams;
+pub mod webhook_receiver;
 pub mod webhooks;
 
 pub use database::TestDatabase;
-pub use description::{Description, Operation, Seen};
-pub use engines::{OwnPostgres, Wire, free_port, postgres_url, redis_url};
-pub use own_redis::OwnRedis;
-pub use process::{ServedProcess, WorkerProcess, make_key, run_vintem};
-pub use raw::{RawAnswer, exchange};
+pub use dedicated_redis::DedicatedRedis;
+pub use openapi_spec::{ObservedResponse, OpenApiSpec, SpecOperation};
+pub use process::{ServerProcess, WorkerProcess, create_key_by_cli, run_vintem};
+pub use raw_http::{RawResponse, send_raw_request};
 pub use replica::{
-    PEPPER, ROOMY, SECRET_KEY, TestReplica, TestReplicaOptions, USUAL_POSTGRES_BUDGET, create_key, redis_prefix,
-    settings,
+    DEFAULT_POSTGRES_BUDGET_FLAGS, HIGH_LIMIT_FLAGS, TEST_PEPPER, TEST_SECRET_KEY, TestReplica, TestReplicaOptions,
+    create_key, parse_serve_settings, random_redis_prefix,
 };
+pub use test_servers::{DedicatedPostgres, TcpProxy, find_free_port, postgres_url, redis_url};
 
 use std::time::{Duration, Instant};
 
 /// A client for tests.
-pub fn http_client() -> reqwest::ClientBuilder {
-    provide_cryptography();
+pub fn http_client_builder() -> reqwest::ClientBuilder {
+    install_crypto_provider();
     // Sooner than the service closes them: who sends on a connection that is just being closed gets no answer.
     reqwest::Client::builder().pool_idle_timeout(Duration::from_secs(3))
 }
 
 /// Tests speak plain HTTP, but no client can be built without a provider; the product installs the same one.
-fn provide_cryptography() {
+fn install_crypto_provider() {
     // That it is there already is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// What a recipe of the justfile asks for by the environment; none in the short form that CI runs.
-pub fn asked_for<T: std::str::FromStr>(variable: &str) -> Option<T> {
+pub fn parse_env_var<T: std::str::FromStr>(variable: &str) -> Option<T> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} cannot be read: {value}")))
 }
 
 /// Waits until something holds, looking often; panics with `what` when it has not held after `at_most`.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, at_most: Duration, mut holds: impl FnMut() -> F) {
+pub async fn wait_until<F: Future<Output = bool>>(
+    description: &str,
+    timeout: Duration,
+    mut condition: impl FnMut() -> F,
+) {
     let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < at_most, "still not after {at_most:?}: {what}");
+    while !condition().await {
+        assert!(began.elapsed() < timeout, "still not after {timeout:?}: {description}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

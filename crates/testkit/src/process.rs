@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::engines::signal;
-use crate::replica::{PATIENT_BUDGET_MS, PEPPER, SECRET_KEY};
+use crate::replica::{TEST_BUDGET_MS, TEST_PEPPER, TEST_SECRET_KEY};
+use crate::test_servers::send_signal;
 
 /// Runs a command of `vintem` to its end and returns what it printed.
 pub async fn run_vintem(
@@ -18,8 +18,8 @@ pub async fn run_vintem(
     arguments: &[&str],
 ) -> anyhow::Result<(ExitStatus, String, String)> {
     let mut command = Command::new(binary);
-    command.args(arguments).env("VINTEM_DATABASE_URL", database_url).env("VINTEM_KEY_PEPPER", PEPPER);
-    command.env("VINTEM_SECRET_KEY", SECRET_KEY);
+    command.args(arguments).env("VINTEM_DATABASE_URL", database_url).env("VINTEM_KEY_PEPPER", TEST_PEPPER);
+    command.env("VINTEM_SECRET_KEY", TEST_SECRET_KEY);
     // Aside, so that what the test itself has under way goes on: the command may wait for it.
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -27,7 +27,7 @@ pub async fn run_vintem(
 }
 
 /// A key as the operator makes it, by the command line: its id and itself.
-pub async fn make_key(binary: &Path, database_url: &str, plan: &str) -> anyhow::Result<(i64, String)> {
+pub async fn create_key_by_cli(binary: &Path, database_url: &str, plan: &str) -> anyhow::Result<(i64, String)> {
     let create = ["keys", "create", "--plan", plan, "--name", "Teste", "--email", "teste@example.com", "--json"];
     let (status, printed, error) = run_vintem(binary, database_url, &create).await?;
     anyhow::ensure!(status.success(), "{error}");
@@ -38,32 +38,32 @@ pub async fn make_key(binary: &Path, database_url: &str, plan: &str) -> anyhow::
 
 /// A served process; killed with the test if it still runs.
 #[derive(Debug)]
-pub struct ServedProcess {
+pub struct ServerProcess {
     child: Child,
     pub address: String,
     pub admin_address: String,
     log: Arc<Mutex<String>>,
 }
 
-impl ServedProcess {
+impl ServerProcess {
     /// Starts `vintem serve` and waits until it is ready.
     pub fn start(binary: &Path, database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
-        Self::start_in(binary, database_url, redis_url, flags, &[])
+        Self::start_with_env(binary, database_url, redis_url, flags, &[])
     }
 
     /// With further variables in its environment.
-    pub fn start_in(
+    pub fn start_with_env(
         binary: &Path,
         database_url: &str,
         redis_url: &str,
         flags: &[&str],
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
-        Self::start_as(Command::new(binary), database_url, redis_url, flags, environment)
+        Self::spawn_until_ready(Command::new(binary), database_url, redis_url, flags, environment)
     }
 
     /// On these cores alone, as `taskset` names them.
-    pub fn start_on(
+    pub fn start_on_cores(
         cores: &str,
         binary: &Path,
         database_url: &str,
@@ -72,10 +72,10 @@ impl ServedProcess {
     ) -> anyhow::Result<Self> {
         let mut command = Command::new("taskset");
         command.args(["--cpu-list", cores]).arg(binary);
-        Self::start_as(command, database_url, redis_url, flags, &[])
+        Self::spawn_until_ready(command, database_url, redis_url, flags, &[])
     }
 
-    fn start_as(
+    fn spawn_until_ready(
         mut command: Command,
         database_url: &str,
         redis_url: &str,
@@ -83,7 +83,7 @@ impl ServedProcess {
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
         // Whoever starts one asks it something next.
-        crate::provide_cryptography();
+        crate::install_crypto_provider();
         let mut child = command
             .arg("serve")
             .args(flags)
@@ -92,11 +92,11 @@ impl ServedProcess {
             .env("VINTEM_ADMIN_LISTEN", "127.0.0.1:0")
             .env("VINTEM_DATABASE_URL", database_url)
             .env("VINTEM_REDIS_URL", redis_url)
-            .env("VINTEM_KEY_PEPPER", PEPPER)
-            .env("VINTEM_SECRET_KEY", SECRET_KEY)
+            .env("VINTEM_KEY_PEPPER", TEST_PEPPER)
+            .env("VINTEM_SECRET_KEY", TEST_SECRET_KEY)
             // As for replicas within a test: a machine that stands still for a moment is no engine that is away.
-            .env("VINTEM_REDIS_BUDGET_MS", PATIENT_BUDGET_MS)
-            .env("VINTEM_POSTGRES_BUDGET_MS", PATIENT_BUDGET_MS)
+            .env("VINTEM_REDIS_BUDGET_MS", TEST_BUDGET_MS)
+            .env("VINTEM_POSTGRES_BUDGET_MS", TEST_BUDGET_MS)
             .env("VINTEM_LOG", "warn,vintem_server=info")
             .envs(environment.iter().copied())
             .stderr(Stdio::piped())
@@ -136,7 +136,7 @@ impl ServedProcess {
     }
 
     /// Its number, for what asks the kernel about it.
-    pub fn id(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -150,14 +150,14 @@ impl ServedProcess {
     }
 
     /// What it tells its operator under this name, labels included; none where it tells nothing of it.
-    pub async fn metric(&self, http: &reqwest::Client, name: &str) -> anyhow::Result<Option<f64>> {
+    pub async fn fetch_metric(&self, http: &reqwest::Client, name: &str) -> anyhow::Result<Option<f64>> {
         let told = http.get(format!("http://{}/metrics", self.admin_address)).send().await?.text().await?;
         let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(value.map(str::parse).transpose()?)
     }
 
     pub fn terminate(&self) -> anyhow::Result<()> {
-        signal(self.child.id(), "TERM").context("the process was gone")
+        send_signal(self.child.id(), "TERM").context("the process was gone")
     }
 
     /// Ends it without a word.
@@ -168,9 +168,9 @@ impl ServedProcess {
     }
 
     /// How it ended, if it did within this time.
-    pub fn wait(&mut self, at_most: Duration) -> anyhow::Result<Option<ExitStatus>> {
+    pub fn wait_timeout(&mut self, timeout: Duration) -> anyhow::Result<Option<ExitStatus>> {
         let began = Instant::now();
-        while began.elapsed() < at_most {
+        while began.elapsed() < timeout {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
@@ -180,7 +180,7 @@ impl ServedProcess {
     }
 }
 
-impl Drop for ServedProcess {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -197,13 +197,13 @@ impl WorkerProcess {
             .arg("work")
             .args(flags)
             .env("VINTEM_DATABASE_URL", database_url)
-            .env("VINTEM_SECRET_KEY", SECRET_KEY)
+            .env("VINTEM_SECRET_KEY", TEST_SECRET_KEY)
             .env("VINTEM_LOG", "error")
             .spawn()?;
         Ok(Self(child))
     }
 
-    pub fn id(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.0.id()
     }
 

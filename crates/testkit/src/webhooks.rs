@@ -4,11 +4,11 @@ use chrono::Utc;
 use sqlx::PgConnection;
 use vintem_deliver::webhook::{SecretBox, WebhookSecret};
 
-use crate::replica::SECRET_KEY;
+use crate::replica::TEST_SECRET_KEY;
 
 /// Webhooks of these keys, in turn, that want everything, one for each address.
-pub async fn make_webhooks(connection: &mut PgConnection, keys: &[i64], urls: &[String]) -> anyhow::Result<()> {
-    let secrets = SecretBox::new(SECRET_KEY).expect("long enough");
+pub async fn insert_webhooks(connection: &mut PgConnection, keys: &[i64], urls: &[String]) -> anyhow::Result<()> {
+    let secrets = SecretBox::new(TEST_SECRET_KEY).expect("long enough");
     let ids: Vec<String> = urls.iter().map(|_| format!("whk_{:032x}", rand::random::<u128>())).collect();
     let sealed: Vec<Vec<u8>> = ids.iter().map(|id| secrets.seal(id, &WebhookSecret::random())).collect();
     let owners: Vec<i64> = keys.iter().copied().cycle().take(urls.len()).collect();

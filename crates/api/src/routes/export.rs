@@ -15,12 +15,12 @@ use tokio_util::io::ReaderStream;
 use vintem_deliver::export::{ExportDirectory, ExportError, Manifest, ManifestEntry, ManifestFile};
 use vintem_domain::{Dataset, Problem};
 
-use super::status::instant;
+use super::status::format_instant;
 use super::{AppState, Handlers};
 use crate::App;
-use crate::answer::{AsItIs, Tag, cache_control, is_held};
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::problem::Refusal;
+use crate::responses::{EtagResponder, SkipCompression, cache_control, matches_if_none_match};
 
 #[derive(Serialize)]
 struct ExportsBody<'m> {
@@ -39,13 +39,13 @@ struct ExportBody<'m> {
     generated_at: String,
     /// When what it holds was loaded.
     as_of: String,
-    files: Vec<FileBody<'m>>,
+    files: Vec<ExportFileBody<'m>>,
     /// Columns, provenance and licence, as JSON.
-    sidecar: FileBody<'m>,
+    sidecar: ExportFileBody<'m>,
 }
 
 #[derive(Serialize)]
-struct FileBody<'m> {
+struct ExportFileBody<'m> {
     name: &'m str,
     format: &'static str,
     media_type: &'static str,
@@ -58,20 +58,20 @@ pub fn handlers() -> Handlers {
     vec![("list_exports", get(list_exports)), ("get_export", get(get_export))]
 }
 
-async fn list_exports(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
-    let snapshot = app.snapshot()?;
-    let manifest = aside(&app, ExportDirectory::manifest).await?.unwrap_or_default();
+async fn list_exports(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
+    let snapshot = app.current_snapshot()?;
+    let manifest = read_export_directory(&app, ExportDirectory::load_manifest).await?.unwrap_or_default();
     // Of all of them, so it is kept by nobody as if it followed from the snapshot alone.
     let datasets: Vec<Dataset> = Dataset::all().collect();
     let made_at: Vec<_> = manifest.datasets.iter().map(|entry| (&entry.name, entry.generated_at)).collect();
-    let tag = Tag::new(&caller, &app, &snapshot, &datasets, made_at);
-    Ok(tag.answer(|| body(&manifest, &app.settings.public_url)))
+    let tag = EtagResponder::new(&caller, &app, &snapshot, &datasets, made_at);
+    Ok(tag.respond_json(|| exports_body(&manifest, &app.settings.public_url)))
 }
 
-fn body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m> {
-    let file = |file: &'m ManifestFile| FileBody {
+fn exports_body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m> {
+    let file = |file: &'m ManifestFile| ExportFileBody {
         name: &file.name,
-        format: file.format.ending(),
+        format: file.format.file_extension(),
         media_type: file.format.media_type(),
         bytes: file.bytes,
         sha256: &file.sha256,
@@ -82,12 +82,12 @@ fn body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m> {
         ExportBody {
             name: &entry.name,
             dataset: &entry.dataset,
-            source: dataset.map_or("Vintém", Dataset::source),
-            licence: dataset.map_or("ODbL-1.0", Dataset::licence),
+            source: dataset.map_or("Vintém", Dataset::source_name),
+            licence: dataset.map_or("ODbL-1.0", Dataset::license),
             rows: entry.rows,
             generation: entry.generation,
-            generated_at: instant(entry.generated_at),
-            as_of: instant(entry.as_of),
+            generated_at: format_instant(entry.generated_at),
+            as_of: format_instant(entry.as_of),
             files: entry.files.iter().map(file).collect(),
             sidecar: file(&entry.sidecar),
         }
@@ -96,10 +96,10 @@ fn body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m> {
 }
 
 /// Asks the disk where nobody else waits for it. Where there is no directory, there is nothing.
-async fn aside<T: Send + 'static>(
+async fn read_export_directory<T: Send + 'static>(
     app: &App,
     ask: impl FnOnce(&ExportDirectory) -> Result<Option<T>, ExportError> + Send + 'static,
-) -> Result<Option<T>, Refusal> {
+) -> Result<Option<T>, ApiError> {
     let Some(exports) = app.exports.clone() else { return Ok(None) };
     let asked = tokio::task::spawn_blocking(move || ask(&exports)).await;
     let failed = match asked {
@@ -108,7 +108,7 @@ async fn aside<T: Send + 'static>(
         Err(error) => error.to_string(),
     };
     tracing::error!(error = failed, "the files of the export cannot be read");
-    Err(Refusal(Problem::Internal))
+    Err(ApiError(Problem::Internal))
 }
 
 async fn get_export(
@@ -116,76 +116,79 @@ async fn get_export(
     State(app): AppState,
     headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let Path(name) = name.map_err(|_| Problem::NoSuchExport)?;
-    let opened = aside(&app, move |exports| exports.open(&name)).await?;
+    let opened = read_export_directory(&app, move |exports| exports.open_file(&name)).await?;
     let (entry, file, opened) = opened.ok_or(Problem::NoSuchExport)?;
-    send(&caller, &headers, &entry, &file, opened).await
+    file_response(&caller, &headers, &entry, &file, opened).await
 }
 
 /// How much is read before it is sent.
-const CHUNK: usize = 64 * 1024;
+const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-async fn send(
+async fn file_response(
     caller: &Caller,
     asked: &HeaderMap,
     entry: &ManifestEntry,
     file: &ManifestFile,
     opened: File,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let etag = format!("\"{}\"", file.sha256);
-    let is_same = is_held(caller, &etag);
+    let is_same = matches_if_none_match(caller, &etag);
     let mut response = Response::new(Body::empty());
     if is_same {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
-        let range = match asked_range(asked, &etag) {
-            Some(asked) => Some(asked.within(file.bytes).ok_or(Problem::NoSuchRange { bytes: file.bytes })?),
+        let range = match parse_range_header(asked, &etag) {
+            Some(asked) => Some(
+                asked.offset_and_length(file.bytes).ok_or(Problem::RangeNotSatisfiable { file_size: file.bytes })?,
+            ),
             None => None,
         };
         let (first, length) = range.unwrap_or((0, file.bytes));
         let mut opened = tokio::fs::File::from_std(opened);
         if let Err(error) = opened.seek(SeekFrom::Start(first)).await {
             tracing::error!(%error, "a file of the export cannot be read");
-            return Err(Refusal(Problem::Internal));
+            return Err(ApiError(Problem::Internal));
         }
-        *response.body_mut() = Body::from_stream(ReaderStream::with_capacity(opened.take(length), CHUNK));
+        *response.body_mut() = Body::from_stream(ReaderStream::with_capacity(opened.take(length), READ_CHUNK_BYTES));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.format.media_type()));
         if range.is_some() {
             let range = format!("bytes {first}-{}/{}", first + length - 1, file.bytes);
-            headers.insert(header::CONTENT_RANGE, text(&range));
+            headers.insert(header::CONTENT_RANGE, header_value(&range));
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
     }
     let headers = response.headers_mut();
-    headers.insert(header::ETAG, text(&etag));
+    headers.insert(header::ETAG, header_value(&etag));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CACHE_CONTROL, cache_control(caller));
-    headers.insert(header::CONTENT_DISPOSITION, text(&format!("attachment; filename=\"vintem-{}\"", file.name)));
-    headers.insert(HeaderName::from_static("x-data-as-of"), text(&instant(entry.as_of)));
+    headers
+        .insert(header::CONTENT_DISPOSITION, header_value(&format!("attachment; filename=\"vintem-{}\"", file.name)));
+    headers.insert(HeaderName::from_static("x-data-as-of"), header_value(&format_instant(entry.as_of)));
     // Its tag and its length are those of these very bytes.
-    response.extensions_mut().insert(AsItIs);
+    response.extensions_mut().insert(SkipCompression);
     Ok(response)
 }
 
-fn text(value: &str) -> HeaderValue {
+fn header_value(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("names, hashes and numbers")
 }
 
 /// A part of a file, as it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Range {
+enum ByteRange {
     From(u64),
     /// Both included.
     Between(u64, u64),
     Last(u64),
 }
 
-impl Range {
+impl ByteRange {
     /// Where it begins and how long it is; nothing where no byte of the file lies in it.
-    fn within(self, bytes: u64) -> Option<(u64, u64)> {
+    fn offset_and_length(self, bytes: u64) -> Option<(u64, u64)> {
         let (first, last) = match self {
             Self::From(first) => (first, bytes.checked_sub(1)?),
             Self::Between(first, last) => (first, last.min(bytes.checked_sub(1)?)),
@@ -198,7 +201,7 @@ impl Range {
 
 /// The one part that is asked for. What is no such thing, several parts among it, is not heeded, nor is one of an
 /// earlier file: then all of it is sent.
-fn asked_range(headers: &HeaderMap, etag: &str) -> Option<Range> {
+fn parse_range_header(headers: &HeaderMap, etag: &str) -> Option<ByteRange> {
     let of_this = headers.get(header::IF_RANGE).is_none_or(|tag| tag.as_bytes() == etag.as_bytes());
     if !of_this {
         return None;
@@ -213,11 +216,11 @@ fn asked_range(headers: &HeaderMap, etag: &str) -> Option<Range> {
         is_number.then(|| text.parse::<u64>().unwrap_or(u64::MAX))
     };
     match (first.trim(), last.trim()) {
-        ("", last) => Some(Range::Last(number(last)?)),
-        (first, "") => Some(Range::From(number(first)?)),
+        ("", last) => Some(ByteRange::Last(number(last)?)),
+        (first, "") => Some(ByteRange::From(number(first)?)),
         (first, last) => {
             let (first, last) = (number(first)?, number(last)?);
-            (first <= last).then_some(Range::Between(first, last))
+            (first <= last).then_some(ByteRange::Between(first, last))
         }
     }
 }
@@ -226,40 +229,40 @@ fn asked_range(headers: &HeaderMap, etag: &str) -> Option<Range> {
 mod tests {
     use super::*;
 
-    fn asked(range: &str, if_range: Option<&str>) -> Option<Range> {
+    fn parse_range(range: &str, if_range: Option<&str>) -> Option<ByteRange> {
         let mut headers = HeaderMap::new();
-        headers.insert(header::RANGE, text(range));
+        headers.insert(header::RANGE, header_value(range));
         if let Some(tag) = if_range {
-            headers.insert(header::IF_RANGE, text(tag));
+            headers.insert(header::IF_RANGE, header_value(tag));
         }
-        asked_range(&headers, "\"abc\"")
+        parse_range_header(&headers, "\"abc\"")
     }
 
     #[test]
-    fn one_part_can_be_asked_for_and_everything_else_is_the_whole() {
-        assert_eq!(asked("bytes=0-", None), Some(Range::From(0)));
-        assert_eq!(asked("Bytes = 5-7", None), Some(Range::Between(5, 7)));
-        assert_eq!(asked("bytes=-3", None), Some(Range::Last(3)));
-        assert_eq!(asked("bytes=99999999999999999999999-", None), Some(Range::From(u64::MAX)));
-        assert_eq!(asked("bytes=5-", Some("\"abc\"")), Some(Range::From(5)));
+    fn only_one_valid_byte_range_is_honored() {
+        assert_eq!(parse_range("bytes=0-", None), Some(ByteRange::From(0)));
+        assert_eq!(parse_range("Bytes = 5-7", None), Some(ByteRange::Between(5, 7)));
+        assert_eq!(parse_range("bytes=-3", None), Some(ByteRange::Last(3)));
+        assert_eq!(parse_range("bytes=99999999999999999999999-", None), Some(ByteRange::From(u64::MAX)));
+        assert_eq!(parse_range("bytes=5-", Some("\"abc\"")), Some(ByteRange::From(5)));
         for whole in ["bytes=7-5", "bytes=0-1,3-4", "lines=1-2", "bytes=a-b", "bytes=-", "bytes", "bytes=+1-2"] {
-            assert_eq!(asked(whole, None), None, "{whole}");
+            assert_eq!(parse_range(whole, None), None, "{whole}");
         }
         for earlier in ["\"other\"", "W/\"abc\"", "Mon, 16 Nov 2026 00:00:00 GMT"] {
-            assert_eq!(asked("bytes=5-", Some(earlier)), None, "{earlier}");
+            assert_eq!(parse_range("bytes=5-", Some(earlier)), None, "{earlier}");
         }
     }
 
     #[test]
-    fn a_part_lies_within_the_file_or_there_is_none() {
-        assert_eq!(Range::From(0).within(10), Some((0, 10)));
-        assert_eq!(Range::From(9).within(10), Some((9, 1)));
-        assert_eq!(Range::From(10).within(10), None);
-        assert_eq!(Range::Between(3, 100).within(10), Some((3, 7)));
-        assert_eq!(Range::Between(10, 100).within(10), None);
-        assert_eq!(Range::Last(4).within(10), Some((6, 4)));
-        assert_eq!(Range::Last(40).within(10), Some((0, 10)));
-        assert_eq!(Range::Last(0).within(10), None);
-        assert_eq!(Range::From(0).within(0), None);
+    fn byte_range_is_clamped_to_the_file_or_unsatisfiable() {
+        assert_eq!(ByteRange::From(0).offset_and_length(10), Some((0, 10)));
+        assert_eq!(ByteRange::From(9).offset_and_length(10), Some((9, 1)));
+        assert_eq!(ByteRange::From(10).offset_and_length(10), None);
+        assert_eq!(ByteRange::Between(3, 100).offset_and_length(10), Some((3, 7)));
+        assert_eq!(ByteRange::Between(10, 100).offset_and_length(10), None);
+        assert_eq!(ByteRange::Last(4).offset_and_length(10), Some((6, 4)));
+        assert_eq!(ByteRange::Last(40).offset_and_length(10), Some((0, 10)));
+        assert_eq!(ByteRange::Last(0).offset_and_length(10), None);
+        assert_eq!(ByteRange::From(0).offset_and_length(0), None);
     }
 }

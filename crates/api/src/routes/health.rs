@@ -8,8 +8,8 @@ use serde::Serialize;
 use vintem_domain::VERSION;
 
 use super::{AppState, Handlers, status};
-use crate::answer;
 use crate::caller::Caller;
+use crate::responses;
 
 #[derive(Serialize)]
 struct HealthBody {
@@ -23,11 +23,11 @@ pub fn handlers() -> Handlers {
 }
 
 async fn get_health(_: Caller, State(app): AppState) -> Response {
-    let snapshot = app.snapshot.get();
+    let snapshot = app.live_snapshot.get();
     let body = HealthBody {
-        status: status::verdict(&app, snapshot.as_deref()),
+        status: status::overall_status(&app, snapshot.as_deref()),
         version: VERSION,
         synthetic: snapshot.is_some_and(|snapshot| snapshot.is_synthetic()),
     };
-    answer::uncached(StatusCode::OK, &body)
+    responses::uncached_json(StatusCode::OK, &body)
 }

@@ -8,17 +8,17 @@ use chrono::{NaiveDate, TimeDelta};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use vintem_domain::key::is_label;
+use vintem_domain::key::is_valid_label;
 use vintem_domain::route::Feature;
-use vintem_domain::{KeyId, Problem, Text};
-use vintem_store::keys::{NewSecret, OwnChange};
+use vintem_domain::{KeyId, LocalizedText, Problem};
+use vintem_store::keys::{NewSecret, OwnerChangeResult};
 
-use super::status::instant;
+use super::status::format_instant;
 use super::{AppState, Handlers};
-use crate::body::{read_object, read_optional_object};
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::problem::Refusal;
-use crate::{App, answer, new_key};
+use crate::request_body::{read_json_object, read_optional_json_object};
+use crate::{App, generate_key, responses};
 
 #[derive(Serialize)]
 struct KeyBody {
@@ -38,20 +38,20 @@ struct KeyBody {
 }
 
 #[derive(Deserialize)]
-struct UpdateBody {
+struct UpdateKeyRequest {
     label: Option<Value>,
 }
 
 /// How long what is rotated away is still to be good for.
 #[derive(Deserialize, Default)]
-pub struct RotateBody {
+pub struct RotateRequest {
     /// `null` is not a number: it is told from a field that is not there.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     grace_seconds: Option<Value>,
 }
 
 #[derive(Serialize)]
-struct RotatedBody<'a> {
+struct RotatedKeyBody<'a> {
     message: &'static str,
     api_key: &'a str,
     plan: &'static str,
@@ -60,7 +60,7 @@ struct RotatedBody<'a> {
 }
 
 /// A day: long enough to bring a new secret to wherever the old one is used.
-const LONGEST_GRACE_SECONDS: u32 = 24 * 3600;
+const MAX_GRACE_SECONDS: u32 = 24 * 3600;
 
 pub fn handlers() -> Handlers {
     vec![
@@ -71,96 +71,109 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-async fn get_key(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
-    let key = caller.required_key()?;
-    show(&app, &caller, key).await
+async fn get_key(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
+    let key = caller.require_key()?;
+    key_details_response(&app, &caller, key).await
 }
 
-async fn update_key(caller: Caller, State(app): AppState, headers: HeaderMap, body: Body) -> Result<Response, Refusal> {
-    let key = caller.required_key()?;
-    let expected = Text::new(
+async fn update_key(
+    caller: Caller,
+    State(app): AppState,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let key = caller.require_key()?;
+    let expected = LocalizedText::new(
         "The body must be one JSON object with the field label, once.",
         "O corpo deve ser um objeto JSON com o campo label, uma vez.",
     );
-    let body: UpdateBody = read_object(&headers, body, expected).await?;
-    let label = read_label(body.label.as_ref())?;
-    done(app.store.set_key_label(key, label, app.clock.now()).await?)?;
-    show(&app, &caller, key).await
+    let body: UpdateKeyRequest = read_json_object(&headers, body, expected).await?;
+    let label = parse_label(body.label.as_ref())?;
+    require_changed(app.store.set_key_label(key, label, app.clock.now()).await?)?;
+    key_details_response(&app, &caller, key).await
 }
 
-async fn revoke_key(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
-    let key = caller.required_key()?;
-    let Some(rows) = app.store.revoke_own_key(key).await? else { return Err(Problem::InvalidKey.into()) };
-    app.keyring.take_in(&rows);
+async fn revoke_key(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
+    let key = caller.require_key()?;
+    let Some(rows) = app.store.revoke_key_as_owner(key).await? else { return Err(Problem::InvalidKey.into()) };
+    app.keyring.apply_rows(&rows);
     let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::NO_CONTENT, no_store).into_response())
 }
 
-async fn rotate_key(caller: Caller, State(app): AppState, headers: HeaderMap, body: Body) -> Result<Response, Refusal> {
-    let id = caller.required_key()?;
-    let (now, grace) = (app.clock.now(), RotateBody::read(&headers, body).await?);
+async fn rotate_key(
+    caller: Caller,
+    State(app): AppState,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let id = caller.require_key()?;
+    let (now, grace) = (app.clock.now(), RotateRequest::read_grace_period(&headers, body).await?);
     let ends_at = now + grace;
-    let (key, pepper) = (new_key(), app.keyring.pepper());
-    let secret = NewSecret { hmac: pepper.hmac(key.reveal()), pepper_id: &pepper.id(), shown: key.shown() };
-    let rows = done(app.store.rotate_key(id, &secret, now, ends_at).await?)?;
-    app.keyring.take_in(&rows);
-    let message = Text::new(
+    let (key, pepper) = (generate_key(), app.keyring.pepper());
+    let secret =
+        NewSecret { hmac: pepper.hmac(key.reveal()), pepper_id: &pepper.id(), display_prefix: key.display_prefix() };
+    let rows = require_changed(app.store.rotate_key(id, &secret, now, ends_at).await?)?;
+    app.keyring.apply_rows(&rows);
+    let message = LocalizedText::new(
         "Your API key has a new secret. It is shown only now: keep it safe.",
         "Sua chave de API tem um novo segredo. Ele só é mostrado agora: guarde-o bem.",
     );
-    let body = RotatedBody {
+    let body = RotatedKeyBody {
         message: message.in_lang(caller.lang),
         api_key: key.reveal(),
         plan: caller.plan.id(),
-        rate_limit: app.settings.offer.limits.of(caller.plan),
-        previous_key_ends_at: instant(ends_at),
+        rate_limit: app.settings.offer.limits.for_plan(caller.plan),
+        previous_key_ends_at: format_instant(ends_at),
     };
-    Ok(answer::uncached(StatusCode::OK, &body))
+    Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
-impl RotateBody {
-    pub async fn read(headers: &HeaderMap, body: Body) -> Result<TimeDelta, Problem> {
-        let expected = Text::new(
+impl RotateRequest {
+    pub async fn read_grace_period(headers: &HeaderMap, body: Body) -> Result<TimeDelta, Problem> {
+        let expected = LocalizedText::new(
             "The body must be empty, or one JSON object with the field grace_seconds, at most once.",
             "O corpo deve ser vazio, ou um objeto JSON com o campo grace_seconds, no máximo uma vez.",
         );
-        let body: Self = read_optional_object(headers, body, expected).await?;
-        Ok(TimeDelta::seconds(read_grace(body.grace_seconds.as_ref())?.into()))
+        let body: Self = read_optional_json_object(headers, body, expected).await?;
+        Ok(TimeDelta::seconds(parse_grace_seconds(body.grace_seconds.as_ref())?.into()))
     }
 }
 
-async fn show(app: &App, caller: &Caller, key: KeyId) -> Result<Response, Refusal> {
+async fn key_details_response(app: &App, caller: &Caller, key: KeyId) -> Result<Response, ApiError> {
     let Some(details) = app.store.key_details(key).await? else { return Err(Problem::InvalidKey.into()) };
     let now = app.clock.now();
-    let former = details.former.filter(|former| former.ends_at > now);
+    let former = details.former_secret.filter(|former| former.ends_at > now);
     let body = KeyBody {
-        key: format!("{}…", details.shown),
+        key: format!("{}…", details.display_prefix),
         plan: caller.plan.id(),
         label: details.label,
-        rate_limit: app.settings.offer.limits.of(caller.plan),
-        created_at: instant(details.created_at),
+        rate_limit: app.settings.offer.limits.for_plan(caller.plan),
+        created_at: format_instant(details.created_at),
         last_used_on: details.last_used_on,
-        expires_at: details.expires_at.map(instant),
-        support: app.settings.support.clone().filter(|_| Feature::Support.plan() <= caller.plan),
-        previous_key: former.as_ref().map(|former| format!("{}…", former.shown)),
-        previous_key_ends_at: former.as_ref().map(|former| instant(former.ends_at)),
+        expires_at: details.expires_at.map(format_instant),
+        support: app.settings.support_contact.clone().filter(|_| Feature::Support.required_plan() <= caller.plan),
+        previous_key: former.as_ref().map(|former| format!("{}…", former.display_prefix)),
+        previous_key_ends_at: former.as_ref().map(|former| format_instant(former.ends_at)),
     };
-    Ok(answer::uncached(StatusCode::OK, &body))
+    Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
-fn done<T>(change: OwnChange<T>) -> Result<T, Problem> {
+fn require_changed<T>(change: OwnerChangeResult<T>) -> Result<T, Problem> {
     match change {
-        OwnChange::Done(done) => Ok(done),
+        OwnerChangeResult::Done(done) => Ok(done),
         // It was valid when the request came in, and ended since.
-        OwnChange::Gone => Err(Problem::InvalidKey),
-        OwnChange::TooMany { retry_after_seconds } => Err(Problem::TooManyKeyChanges { retry_after_seconds }),
+        OwnerChangeResult::KeyInvalid => Err(Problem::InvalidKey),
+        OwnerChangeResult::TooManyChanges { retry_after_seconds } => {
+            Err(Problem::TooManyKeyChanges { retry_after_seconds })
+        }
     }
 }
 
-fn read_label(label: Option<&Value>) -> Result<&str, Problem> {
-    label.and_then(Value::as_str).filter(|label| is_label(label)).ok_or(Problem::BadField {
+fn parse_label(label: Option<&Value>) -> Result<&str, Problem> {
+    label.and_then(Value::as_str).filter(|label| is_valid_label(label)).ok_or(Problem::BadField {
         name: "label",
-        must: Text::new(
+        requirement: LocalizedText::new(
             "be a text of at most 100 characters without control characters",
             "ser um texto de no máximo 100 caracteres, sem caracteres de controle",
         ),
@@ -168,16 +181,16 @@ fn read_label(label: Option<&Value>) -> Result<&str, Problem> {
 }
 
 /// A field that is there, whatever its value.
-pub fn given<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
+pub fn deserialize_present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(field).map(Some)
 }
 
-fn read_grace(grace: Option<&Value>) -> Result<u32, Problem> {
-    let Some(grace) = grace else { return Ok(LONGEST_GRACE_SECONDS) };
+fn parse_grace_seconds(grace: Option<&Value>) -> Result<u32, Problem> {
+    let Some(grace) = grace else { return Ok(MAX_GRACE_SECONDS) };
     let seconds = grace.as_u64().and_then(|seconds| u32::try_from(seconds).ok());
-    seconds.filter(|seconds| *seconds <= LONGEST_GRACE_SECONDS).ok_or(Problem::BadField {
+    seconds.filter(|seconds| *seconds <= MAX_GRACE_SECONDS).ok_or(Problem::BadField {
         name: "grace_seconds",
-        must: Text::new("be a whole number from 0 to 86400", "ser um número inteiro de 0 a 86400"),
+        requirement: LocalizedText::new("be a whole number from 0 to 86400", "ser um número inteiro de 0 a 86400"),
     })
 }
 
@@ -187,25 +200,25 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_grace_is_a_whole_number_of_seconds_up_to_a_day() {
-        assert_eq!(read_grace(None), Ok(86_400));
-        assert_eq!(read_grace(Some(&json!(0))), Ok(0));
-        assert_eq!(read_grace(Some(&json!(86_400))), Ok(86_400));
+    fn grace_period_is_a_whole_number_of_seconds_up_to_a_day() {
+        assert_eq!(parse_grace_seconds(None), Ok(86_400));
+        assert_eq!(parse_grace_seconds(Some(&json!(0))), Ok(0));
+        assert_eq!(parse_grace_seconds(Some(&json!(86_400))), Ok(86_400));
         for value in [json!(-1), json!(86_401), json!(1.5), json!("5"), json!(null), json!(u64::MAX), json!([])] {
-            assert!(read_grace(Some(&value)).is_err(), "{value}");
+            assert!(parse_grace_seconds(Some(&value)).is_err(), "{value}");
         }
-        let read = |body: &str| serde_json::from_str::<RotateBody>(body).expect("an object").grace_seconds;
+        let read = |body: &str| serde_json::from_str::<RotateRequest>(body).expect("an object").grace_seconds;
         assert_eq!((read("{}"), read(r#"{"grace_seconds":null}"#)), (None, Some(Value::Null)));
     }
 
     #[test]
-    fn a_label_is_measured_in_characters_and_may_be_empty() {
-        let label = |value: Value| read_label(Some(&value)).map(str::to_owned);
+    fn label_length_is_counted_in_characters_and_may_be_zero() {
+        let label = |value: Value| parse_label(Some(&value)).map(str::to_owned);
         assert_eq!(label(json!("é".repeat(100))), Ok("é".repeat(100)));
         assert_eq!(label(json!("")), Ok(String::new()));
         for value in [json!("é".repeat(101)), json!("a\nb"), json!("a\u{0}"), json!(1), json!(null), json!([])] {
             assert!(label(value.clone()).is_err(), "{value}");
         }
-        assert!(read_label(None).is_err());
+        assert!(parse_label(None).is_err());
     }
 }

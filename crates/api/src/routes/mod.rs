@@ -5,13 +5,13 @@ pub mod companies;
 mod events;
 mod export;
 pub mod filings;
-pub mod found;
 mod health;
 mod keys;
 pub mod market;
 mod plans;
 pub mod provenance;
 pub mod search;
+pub mod search_bodies;
 pub mod status;
 mod usage;
 mod webhooks;
@@ -19,12 +19,12 @@ mod webhooks;
 use std::sync::{Arc, LazyLock};
 
 use axum::routing::MethodRouter;
-use vintem_domain::dates::sao_paulo_day;
+use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::{Dataset, Problem};
 
 use crate::App;
-use crate::aside::Aside;
-use crate::problem::Refusal;
+use crate::api_error::ApiError;
+use crate::blocking_pool::BlockingPool;
 
 /// Operations of the route table with their handlers, as each file below lists its own.
 type Handlers = Vec<(&'static str, MethodRouter<Arc<App>>)>;
@@ -50,28 +50,28 @@ pub fn handlers() -> Handlers {
 
 /// The day in São Paulo: nothing of a later one is served.
 pub fn today(app: &App) -> chrono::NaiveDate {
-    sao_paulo_day(app.clock.now())
+    sao_paulo_date(app.clock.now())
 }
 
 /// A part of the snapshot, or the answer that it was never loaded: unknown is not empty.
-fn loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, Refusal> {
-    part.ok_or(Refusal(Problem::NeverLoaded { dataset: dataset.id() }))
+fn require_loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, ApiError> {
+    part.ok_or(ApiError(Problem::DatasetNotLoaded { dataset: dataset.id() }))
 }
 
-static SEARCHING: LazyLock<Aside> = LazyLock::new(Aside::new);
+static SEARCH_POOL: LazyLock<BlockingPool> = LazyLock::new(BlockingPool::new);
 /// Their own: who looks back also waits for Postgres, and searches go on without it.
-static LOOKING_BACK: LazyLock<Aside> = LazyLock::new(Aside::new);
+static HISTORY_POOL: LazyLock<BlockingPool> = LazyLock::new(BlockingPool::new);
 
 /// Runs a search where it cannot hold up other requests: a common word takes tens of milliseconds.
-async fn search_aside<T: Send + 'static>(
-    search: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    let _turn = SEARCHING.turn().await?;
+async fn run_search<T: Send + 'static>(
+    search: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let _turn = SEARCH_POOL.acquire().await?;
     match tokio::task::spawn_blocking(search).await {
         Ok(found) => found,
         Err(error) => {
             tracing::error!(%error, "a search was cut off");
-            Err(Refusal(Problem::Internal))
+            Err(ApiError(Problem::Internal))
         }
     }
 }

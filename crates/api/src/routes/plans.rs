@@ -7,18 +7,18 @@ use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vintem_domain::email::is_address;
-use vintem_domain::route::{features, restrictions};
-use vintem_domain::text::hex;
-use vintem_domain::{AddressBucket, KeyActor, Plan, Problem, Text};
-use vintem_meter::Cap;
-use vintem_store::keys::{NewKey, Terms};
+use vintem_domain::email::is_valid_email;
+use vintem_domain::route::{describe_features, describe_restrictions};
+use vintem_domain::text::hex_encode;
+use vintem_domain::{AddressBucket, KeyActor, LocalizedText, Plan, Problem};
+use vintem_meter::DailyCap;
+use vintem_store::keys::{KeyOptions, NewKey};
 
 use super::{AppState, Handlers};
-use crate::body::read_object;
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::problem::Refusal;
-use crate::{App, answer, new_key};
+use crate::request_body::read_json_object;
+use crate::{App, generate_key, responses};
 
 #[derive(Serialize)]
 struct PlansBody {
@@ -40,22 +40,22 @@ struct PlanBody {
 
 /// Other fields, such as a plan, are never bound.
 #[derive(Deserialize)]
-struct RegisterBody {
+struct RegisterKeyRequest {
     name: Option<Value>,
     email: Option<Value>,
 }
 
 #[derive(Serialize)]
-struct RegisteredBody<'a> {
+struct RegisteredKeyBody<'a> {
     message: &'static str,
     api_key: &'a str,
     plan: &'static str,
     rate_limit: u32,
 }
 
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 /// A site of IPv6 (/48) may register so many times what one subscriber (/64) may.
-const SITE_FACTOR: u32 = 10;
+const SITE_LIMIT_FACTOR: u32 = 10;
 
 pub fn handlers() -> Handlers {
     vec![("list_plans", get(list_plans)), ("register_key", post(register_key))]
@@ -70,15 +70,15 @@ async fn list_plans(caller: Caller, State(app): AppState) -> Response {
     let plans = Plan::ALL.map(|plan| PlanBody {
         id: plan.id(),
         name: plan.name(),
-        price: plan.price_usd(),
+        price: plan.monthly_price_usd(),
         currency: "USD",
-        rate_limit: limits.of(plan),
+        rate_limit: limits.for_plan(plan),
         rate_limit_unit: unit.clone(),
         billing: "monthly",
-        features: features(plan, &app.settings.offer, caller.lang),
-        restrictions: restrictions(plan, &app.settings.offer, caller.lang),
+        features: describe_features(plan, &app.settings.offer, caller.lang),
+        restrictions: describe_restrictions(plan, &app.settings.offer, caller.lang),
     });
-    answer::shared(&caller, &PlansBody { plans: plans.into() })
+    responses::cacheable_json(&caller, &PlansBody { plans: plans.into() })
 }
 
 async fn register_key(
@@ -86,84 +86,86 @@ async fn register_key(
     State(app): AppState,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Refusal> {
-    let expected = Text::new(
+) -> Result<Response, ApiError> {
+    let expected = LocalizedText::new(
         "The body must be one JSON object with the fields name and email, each once.",
         "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
     );
-    let body: RegisterBody = read_object(&headers, body, expected).await?;
-    let name = read_name(body.name.as_ref())?;
-    let email = read_email(body.email.as_ref())?;
-    let caps = caps(&app, &caller, email);
-    if let Err(wait_us) = app.meter.take_daily(&caps).await {
+    let body: RegisterKeyRequest = read_json_object(&headers, body, expected).await?;
+    let name = parse_name(body.name.as_ref())?;
+    let email = parse_email(body.email.as_ref())?;
+    let caps = registration_caps(&app, &caller, email);
+    if let Err(wait_us) = app.meter.try_take_daily_caps(&caps).await {
         return Err(Problem::TooManyRegistrations { retry_after_seconds: wait_us.div_ceil(1_000_000) }.into());
     }
-    let (key, pepper) = (new_key(), app.keyring.pepper());
+    let (key, pepper) = (generate_key(), app.keyring.pepper());
     let new_key = NewKey {
         hmac: pepper.hmac(key.reveal()),
         pepper_id: &pepper.id(),
-        shown: key.shown(),
+        display_prefix: key.display_prefix(),
         plan: Plan::Free,
         name,
         email,
     };
-    let terms = Terms { by: KeyActor::Registration, ..Terms::default() };
-    match app.store.create_key_with(&new_key, &terms).await {
-        Ok(row) => app.keyring.take_in(&[row]),
+    let terms = KeyOptions { created_by: KeyActor::Registration, ..KeyOptions::default() };
+    match app.store.create_key_with_options(&new_key, &terms).await {
+        Ok(row) => app.keyring.apply_rows(&[row]),
         Err(error) => {
             // No key was made, so none is counted.
-            app.meter.give_back_daily(&caps).await;
+            app.meter.refund_daily_caps(&caps).await;
             return Err(error.into());
         }
     }
-    let message = Text::new(
+    let message = LocalizedText::new(
         "Your API key was created on the Free plan. It is shown only now: keep it safe.",
         "Sua chave de API foi criada no plano Free. Ela só é mostrada agora: guarde-a bem.",
     );
-    let body = RegisteredBody {
+    let body = RegisteredKeyBody {
         message: message.in_lang(caller.lang),
         api_key: key.reveal(),
         plan: Plan::Free.id(),
-        rate_limit: app.settings.offer.limits.of(Plan::Free),
+        rate_limit: app.settings.offer.limits.for_plan(Plan::Free),
     };
-    Ok(answer::uncached(StatusCode::CREATED, &body))
+    Ok(responses::uncached_json(StatusCode::CREATED, &body))
 }
 
-fn read_name(name: Option<&Value>) -> Result<&str, Problem> {
+fn parse_name(name: Option<&Value>) -> Result<&str, Problem> {
     let name = name.and_then(Value::as_str).map_or("", str::trim);
     let is_plain = !name.chars().any(char::is_control);
-    if (1..=LONGEST_NAME).contains(&name.chars().count()) && is_plain {
+    if (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && is_plain {
         return Ok(name);
     }
-    let must = Text::new(
+    let must = LocalizedText::new(
         "be a text of 1 to 100 characters without control characters",
         "ser um texto de 1 a 100 caracteres, sem caracteres de controle",
     );
-    Err(Problem::BadField { name: "name", must })
+    Err(Problem::BadField { name: "name", requirement: must })
 }
 
-fn read_email(email: Option<&Value>) -> Result<&str, Problem> {
+fn parse_email(email: Option<&Value>) -> Result<&str, Problem> {
     let email = email.and_then(Value::as_str).unwrap_or("");
-    if is_address(email) {
+    if is_valid_email(email) {
         return Ok(email);
     }
-    let must = Text::new(
+    let must = LocalizedText::new(
         "be an e-mail address of at most 254 characters, such as ana@example.com",
         "ser um endereço de e-mail de até 254 caracteres, como ana@example.com",
     );
-    Err(Problem::BadField { name: "email", must })
+    Err(Problem::BadField { name: "email", requirement: must })
 }
 
 /// What one registration takes of: the address, its site, the e-mail. Of an e-mail only a fingerprint leaves the process.
-fn caps(app: &App, caller: &Caller, email: &str) -> Vec<Cap> {
+fn registration_caps(app: &App, caller: &Caller, email: &str) -> Vec<DailyCap> {
     let limit = app.settings.registrations_per_day;
-    let address = AddressBucket::of(caller.address);
+    let address = AddressBucket::from_ip(caller.address);
     let digest = app.keyring.pepper().hmac(&format!("registration {}", email.to_lowercase()));
-    let fingerprint = hex(&digest[..16]);
-    let mut caps =
-        vec![Cap { what: format!("address:{address}"), limit }, Cap { what: format!("email:{fingerprint}"), limit }];
-    if let Some(site) = address.site() {
-        caps.push(Cap { what: format!("address:{site}"), limit: limit.saturating_mul(SITE_FACTOR) });
+    let fingerprint = hex_encode(&digest[..16]);
+    let mut caps = vec![
+        DailyCap { subject: format!("address:{address}"), limit },
+        DailyCap { subject: format!("email:{fingerprint}"), limit },
+    ];
+    if let Some(site) = address.ipv6_site() {
+        caps.push(DailyCap { subject: format!("address:{site}"), limit: limit.saturating_mul(SITE_LIMIT_FACTOR) });
     }
     caps
 }
@@ -174,14 +176,14 @@ mod tests {
     use vintem_domain::Lang;
 
     #[test]
-    fn names_are_measured_in_characters_after_trimming() {
-        let name = |text: &str| read_name(Some(&Value::String(text.to_owned()))).map(str::to_owned);
+    fn name_length_is_counted_in_characters_after_trimming() {
+        let name = |text: &str| parse_name(Some(&Value::String(text.to_owned()))).map(str::to_owned);
         assert_eq!(name(&format!("  {} ", "é".repeat(100))), Ok("é".repeat(100)));
         for text in ["", "   ", "a\r\nb", "a\0", &"é".repeat(101)] {
             assert!(name(text).is_err(), "{text:?}");
         }
-        assert!(read_name(Some(&Value::from(1))).is_err());
-        assert!(read_name(None).is_err());
-        assert_eq!(read_name(None).unwrap_err().message(Lang::En).matches("name").count(), 1);
+        assert!(parse_name(Some(&Value::from(1))).is_err());
+        assert!(parse_name(None).is_err());
+        assert_eq!(parse_name(None).unwrap_err().message(Lang::En).matches("name").count(), 1);
     }
 }

@@ -2,18 +2,18 @@
 
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_deliver::table::{Cells, Column};
+use vintem_deliver::table::{CellWriter, Column};
 use vintem_domain::Problem;
-use vintem_domain::text::hex;
+use vintem_domain::text::hex_encode;
 use vintem_snapshot::Snapshot;
-use vintem_store::read::Known;
+use vintem_store::reader::RowProvenance;
 
-use super::status::instant;
-use crate::params::Query;
+use super::status::format_instant;
+use crate::params::QueryParams;
 
 /// What is asked of where rows come from and since when they could be known.
 #[derive(Clone, Copy)]
-pub struct Traced {
+pub struct TraceOptions {
     pub provenance: bool,
     /// As what could be known on this day, which is none after today.
     pub as_of: Option<NaiveDate>,
@@ -21,14 +21,14 @@ pub struct Traced {
     pub last_day: NaiveDate,
 }
 
-impl Traced {
-    pub fn read(query: &Query, today: NaiveDate) -> Result<Self, Problem> {
-        let as_of = query.day("as_of")?.map(|day| day.min(today));
+impl TraceOptions {
+    pub fn from_query(query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
+        let as_of = query.date("as_of")?.map(|day| day.min(today));
         Ok(Self { provenance: query.flag("provenance")?, as_of, last_day: as_of.unwrap_or(today) })
     }
 
     /// Where nothing of that is asked for.
-    pub fn nothing(today: NaiveDate) -> Self {
+    pub fn disabled(today: NaiveDate) -> Self {
         Self { provenance: false, as_of: None, last_day: today }
     }
 
@@ -50,28 +50,28 @@ pub struct TraceBody {
 impl TraceBody {
     /// The columns of what is asked for.
     pub fn columns(provenance: bool, known: bool) -> Vec<Column> {
-        const PROVENANCE: [Column; 5] = [
-            Column::texts("provenance_source"),
-            Column::texts("provenance_address"),
-            Column::texts("provenance_fetched_at"),
-            Column::texts("provenance_known_at"),
-            Column::texts("provenance_sha256"),
+        const PROVENANCE_COLUMNS: [Column; 5] = [
+            Column::text_list("provenance_source"),
+            Column::text_list("provenance_address"),
+            Column::text_list("provenance_fetched_at"),
+            Column::text_list("provenance_known_at"),
+            Column::text_list("provenance_sha256"),
         ];
-        let mut columns = if provenance { PROVENANCE.to_vec() } else { Vec::new() };
+        let mut columns = if provenance { PROVENANCE_COLUMNS.to_vec() } else { Vec::new() };
         columns.extend(known.then_some(Column::text("known")));
         columns
     }
 
-    pub fn write(&self, cells: &mut dyn Cells) {
+    pub fn write_cells(&self, cells: &mut dyn CellWriter) {
         if let Some(rows) = &self.provenance {
             let fields: [fn(&ProvenanceBody) -> &str; 5] =
                 [|row| row.source, |row| &row.address, |row| &row.fetched_at, |row| &row.known_at, |row| &row.sha256];
             for field in fields {
-                cells.texts(&mut rows.iter().map(field));
+                cells.write_text_list(&mut rows.iter().map(field));
             }
         }
         if let Some(known) = self.known {
-            cells.text(known);
+            cells.write_text(known);
         }
     }
 }
@@ -88,15 +88,15 @@ pub struct ProvenanceBody {
 }
 
 /// Of a row that was computed, each that it follows from.
-pub fn provenance(snapshot: &Snapshot, source: &'static str, known: &[Known]) -> Vec<ProvenanceBody> {
-    let body = |known: &Known| {
-        let fetch = snapshot.fetch(*known)?;
+pub fn provenance_bodies(snapshot: &Snapshot, source: &'static str, known: &[RowProvenance]) -> Vec<ProvenanceBody> {
+    let body = |known: &RowProvenance| {
+        let fetch = snapshot.find_fetch(*known)?;
         Some(ProvenanceBody {
             source,
-            address: fetch.address.clone(),
-            fetched_at: instant(fetch.fetched_at),
-            known_at: instant(known.instant()),
-            sha256: hex(&fetch.sha256),
+            address: fetch.source_url.clone(),
+            fetched_at: format_instant(fetch.fetched_at),
+            known_at: format_instant(known.known_at()),
+            sha256: hex_encode(&fetch.sha256),
         })
     };
     known.iter().filter_map(body).collect()

@@ -7,16 +7,16 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
 use vintem_domain::{Dataset, Problem};
-use vintem_snapshot::{Found, Snapshot, Wanted};
+use vintem_snapshot::{RowPage, SearchOptions, Snapshot};
 
 use super::companies::{self, CompanyBody};
 use super::filings::{self, FilingBody};
-use super::{AppState, Handlers, loaded, search_aside, today};
+use super::{AppState, Handlers, require_loaded, run_search, today};
 use crate::App;
-use crate::answer::Tag;
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::params::{MOST_FOUND, Query};
-use crate::problem::Refusal;
+use crate::params::{MAX_SEARCH_HITS, QueryParams};
+use crate::responses::EtagResponder;
 
 #[derive(Serialize)]
 struct SearchBody<'s> {
@@ -28,30 +28,30 @@ pub fn handlers() -> Handlers {
     vec![("search", get(search))]
 }
 
-async fn search(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (q, limit) = (query.q()?, query.limit(MOST_FOUND)?);
-    let (snapshot, [found_companies, found_filings]) = find(app.clone(), q, limit).await?;
-    let all_companies = loaded(snapshot.companies(), Dataset::Companies)?;
-    let all_filings = loaded(snapshot.filings(), Dataset::Filings)?;
-    let tag = Tag::new(&caller, &app, &snapshot, &companies::DATASETS, found_filings.total);
-    Ok(tag.answer(|| SearchBody {
-        companies: companies::bodies(all_companies, &found_companies),
-        filings: filings::bodies(all_filings, &found_filings),
+async fn search(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    let (q, limit) = (query.search_text()?, query.limit(MAX_SEARCH_HITS)?);
+    let (snapshot, [found_companies, found_filings]) = search_all(app.clone(), q, limit).await?;
+    let all_companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
+    let all_filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
+    let tag = EtagResponder::new(&caller, &app, &snapshot, &companies::COMPANY_DATASETS, found_filings.total);
+    Ok(tag.respond_json(|| SearchBody {
+        companies: companies::company_bodies(all_companies, &found_companies),
+        filings: filings::filing_bodies(all_filings, &found_filings),
     }))
 }
 
 /// The first rows of companies and of filings for these words, in the snapshot that they are rows of.
-pub async fn find(app: Arc<App>, q: String, limit: usize) -> Result<(Arc<Snapshot>, [Found; 2]), Problem> {
+pub async fn search_all(app: Arc<App>, q: String, limit: usize) -> Result<(Arc<Snapshot>, [RowPage; 2]), Problem> {
     let found = async {
-        let (snapshot, today) = (app.snapshot()?, today(&app));
-        let (searched, wanted) = (snapshot.clone(), Wanted { offset: 0, limit, facets: false });
-        let found = search_aside(move || {
-            let companies = loaded(searched.companies(), Dataset::Companies)?.search(&q, wanted)?.found;
-            let filings = loaded(searched.filings(), Dataset::Filings)?.search(&q, today, wanted)?.found;
+        let (snapshot, today) = (app.current_snapshot()?, today(&app));
+        let (searched, wanted) = (snapshot.clone(), SearchOptions { offset: 0, limit, count_facets: false });
+        let found = run_search(move || {
+            let companies = require_loaded(searched.companies(), Dataset::Companies)?.search(&q, wanted)?.page;
+            let filings = require_loaded(searched.filings(), Dataset::Filings)?.search(&q, today, wanted)?.page;
             Ok([companies, filings])
         })
         .await?;
         Ok((snapshot, found))
     };
-    found.await.map_err(|refusal: Refusal| refusal.0)
+    found.await.map_err(|refusal: ApiError| refusal.0)
 }

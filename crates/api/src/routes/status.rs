@@ -6,13 +6,13 @@ use axum::routing::get;
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use http::StatusCode;
 use serde::Serialize;
-use vintem_domain::{Dataset, Origin, VERSION};
+use vintem_domain::{DataOrigin, Dataset, VERSION};
 use vintem_snapshot::Snapshot;
 
 use super::{AppState, Handlers};
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::problem::Refusal;
-use crate::{App, answer};
+use crate::{App, responses};
 
 #[derive(Serialize)]
 struct StatusBody {
@@ -20,11 +20,11 @@ struct StatusBody {
     version: &'static str,
     synthetic: bool,
     as_of: String,
-    sources: Vec<SourceBody>,
+    sources: Vec<SourceStatusBody>,
 }
 
 #[derive(Serialize)]
-struct SourceBody {
+struct SourceStatusBody {
     id: &'static str,
     name: &'static str,
     source: &'static str,
@@ -45,43 +45,43 @@ pub fn handlers() -> Handlers {
     vec![("get_status", get(get_status))]
 }
 
-async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
-    let snapshot = app.snapshot()?;
+async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
+    let snapshot = app.current_snapshot()?;
     let now = app.clock.now();
     let sources = Dataset::all().map(|dataset| {
-        let fresh = app.snapshot.freshness(&snapshot, dataset, now);
-        SourceBody {
+        let fresh = app.live_snapshot.freshness(&snapshot, dataset, now);
+        SourceStatusBody {
             id: dataset.id(),
             name: dataset.name().in_lang(caller.lang),
-            source: dataset.source(),
+            source: dataset.source_name(),
             rows: fresh.rows,
-            newest_date: fresh.newest,
+            newest_date: fresh.newest_date,
             generation: snapshot.generation(dataset),
-            loaded_at: fresh.loaded_at.map(instant),
-            last_success_at: fresh.last_success_at.map(instant),
+            loaded_at: fresh.loaded_at.map(format_instant),
+            last_success_at: fresh.last_success_at.map(format_instant),
             age_seconds: fresh.last_success_at.map(|at| (now - at).num_seconds().max(0)),
             next_expected_on: fresh.next_expected_on,
             quarantined: fresh.quarantined,
-            synthetic: snapshot.state(dataset).map(|state| state.origin == Origin::Synthetic),
+            synthetic: snapshot.state(dataset).map(|state| state.origin == DataOrigin::Synthetic),
             stale: fresh.stale,
         }
     });
     let body = StatusBody {
-        status: verdict(&app, Some(&snapshot)),
+        status: overall_status(&app, Some(&snapshot)),
         version: VERSION,
         synthetic: snapshot.is_synthetic(),
-        as_of: instant(now),
+        as_of: format_instant(now),
         sources: sources.collect(),
     };
-    Ok(answer::uncached(StatusCode::OK, &body))
+    Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
 /// `ok`, or `degraded` where something is missing, overdue, or a dependency is away.
-pub fn verdict(app: &App, snapshot: Option<&Snapshot>) -> &'static str {
-    let whole = |snapshot: &Snapshot| app.snapshot.is_whole(snapshot, app.clock.now());
-    if app.dependencies_answer() && snapshot.is_some_and(whole) { "ok" } else { "degraded" }
+pub fn overall_status(app: &App, snapshot: Option<&Snapshot>) -> &'static str {
+    let whole = |snapshot: &Snapshot| app.live_snapshot.is_complete_and_fresh(snapshot, app.clock.now());
+    if app.are_dependencies_up() && snapshot.is_some_and(whole) { "ok" } else { "degraded" }
 }
 
-pub fn instant(at: DateTime<Utc>) -> String {
+pub fn format_instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -8,17 +8,17 @@ use axum::routing::get;
 use chrono::{Days, NaiveDate};
 use http::StatusCode;
 use serde::Serialize;
-use vintem_deliver::table::{Column, Table};
-use vintem_domain::usage::{Counts, RouteGroup, UsageRow, utc_day};
-use vintem_domain::{KeyId, Problem, Text};
+use vintem_deliver::table::{Column, OutputTable};
+use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow, utc_date_from_micros};
+use vintem_domain::{KeyId, LocalizedText, Problem};
 
-use super::status::instant;
+use super::status::format_instant;
 use super::{AppState, Handlers};
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::csv::Form;
-use crate::params::{Query, ordered, refuse};
-use crate::problem::Refusal;
-use crate::{App, answer};
+use crate::csv::ListFormat;
+use crate::params::{QueryParams, invalid_param, ordered_date_range};
+use crate::{App, responses};
 
 #[derive(Serialize)]
 struct UsageBody {
@@ -29,30 +29,30 @@ struct UsageBody {
     from: NaiveDate,
     to: NaiveDate,
     total_requests: u64,
-    data: Vec<DayBody>,
+    data: Vec<UsageDayBody>,
     /// False while the counts of the last seconds cannot be read.
     complete: bool,
     as_of: String,
 }
 
 #[derive(Serialize)]
-struct DayBody {
+struct UsageDayBody {
     date: NaiveDate,
     #[serde(flatten)]
-    counts: CountsBody,
+    counts: UsageCountsBody,
     #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<Vec<GroupBody>>,
+    groups: Option<Vec<UsageGroupBody>>,
 }
 
 #[derive(Serialize)]
-struct GroupBody {
+struct UsageGroupBody {
     group: &'static str,
     #[serde(flatten)]
-    counts: CountsBody,
+    counts: UsageCountsBody,
 }
 
 #[derive(Serialize)]
-struct CountsBody {
+struct UsageCountsBody {
     requests: u64,
     successful: u64,
     client_errors: u64,
@@ -62,81 +62,83 @@ struct CountsBody {
 }
 
 /// The columns of the counts.
-const COUNTS: [&str; 6] = ["requests", "successful", "client_errors", "server_errors", "rate_limited", "unfinished"];
+const COUNT_COLUMNS: [&str; 6] =
+    ["requests", "successful", "client_errors", "server_errors", "rate_limited", "unfinished"];
 
 /// The counts of one day by part of the API.
-type DayCounts = BTreeMap<RouteGroup, Counts>;
+type CountsByGroup = BTreeMap<RouteGroup, UsageCounts>;
 
 const DEFAULT_DAYS: u64 = 30;
-const MOST_DAYS: i64 = 366;
+const MAX_DAYS: i64 = 366;
 
 pub fn handlers() -> Handlers {
     vec![("get_usage", get(get_usage))]
 }
 
-async fn get_usage(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let key = caller.required_key()?;
+async fn get_usage(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    let key = caller.require_key()?;
     // Days as the meter counts them: by its clock.
-    let today = utc_day(i64::try_from(caller.admitted_at_us).unwrap_or(0));
-    let (from, to) = days(&query, today)?;
-    let (detail, form) = (query.flag("detail")?, Form::read(&caller, &query)?);
-    let Some(shown) = app.store.key_shown(key).await? else { return Err(Problem::InvalidKey.into()) };
-    let (mut counts, complete) = count(&app, key, from, to).await?;
+    let today = utc_date_from_micros(i64::try_from(caller.admitted_at_us).unwrap_or(0));
+    let (from, to) = parse_usage_days(&query, today)?;
+    let (detail, form) = (query.flag("detail")?, ListFormat::from_query(&caller, &query)?);
+    let Some(shown) = app.store.key_display_prefix(key).await? else { return Err(Problem::InvalidKey.into()) };
+    let (mut counts, complete) = load_usage_counts(&app, key, from, to).await?;
     // The request that asks is under way; by the time this is read it has succeeded.
     if (from..=to).contains(&today) {
         counts.entry(today).or_default().entry(RouteGroup::Plans).or_default().successful += 1;
     }
     let days: Vec<NaiveDate> = from.iter_days().take_while(|day| *day <= to).collect();
-    let day_body = |date: NaiveDate| day_body(date, counts.get(&date).unwrap_or(&DayCounts::new()), detail);
-    let data: Vec<DayBody> = days.into_iter().rev().map(day_body).collect();
-    if let Form::Csv(style) = form {
-        return Ok(answer::uncached_table(table(data, detail), style, today));
+    let day_body = |date: NaiveDate| usage_day_body(date, counts.get(&date).unwrap_or(&CountsByGroup::new()), detail);
+    let data: Vec<UsageDayBody> = days.into_iter().rev().map(day_body).collect();
+    if let ListFormat::Csv(style) = form {
+        return Ok(responses::uncached_csv(usage_table(data, detail), style, today));
     }
     let body = UsageBody {
         key: format!("{shown}…"),
         plan: caller.plan.id(),
-        rate_limit: app.settings.offer.limits.of(caller.plan),
+        rate_limit: app.settings.offer.limits.for_plan(caller.plan),
         timezone: "UTC",
         from,
         to,
         total_requests: data.iter().map(|day| day.counts.requests).sum(),
         data,
         complete,
-        as_of: instant(app.clock.now()),
+        as_of: format_instant(app.clock.now()),
     };
-    Ok(answer::uncached(StatusCode::OK, &body))
+    Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
 /// A row for each day, or for each part of the API on each day.
-fn table(days: Vec<DayBody>, detail: bool) -> Table {
+fn usage_table(days: Vec<UsageDayBody>, detail: bool) -> OutputTable {
     let group = detail.then_some(Column::text("group"));
-    let columns = std::iter::once(Column::day("date")).chain(group).chain(COUNTS.map(Column::whole)).collect();
-    let rows: Vec<(NaiveDate, Option<&'static str>, CountsBody)> = days
+    let columns =
+        std::iter::once(Column::date("date")).chain(group).chain(COUNT_COLUMNS.map(Column::integer)).collect();
+    let rows: Vec<(NaiveDate, Option<&'static str>, UsageCountsBody)> = days
         .into_iter()
         .flat_map(|day| match day.groups {
             Some(groups) => groups.into_iter().map(|row| (day.date, Some(row.group), row.counts)).collect(),
             None => vec![(day.date, None, day.counts)],
         })
         .collect();
-    Table::of("usage", columns, rows, |(date, group, counts), cells| {
-        cells.day(Some(*date));
-        group.iter().for_each(|group| cells.text(group));
-        let CountsBody { requests, successful, client_errors, server_errors, rate_limited, unfinished } = counts;
+    OutputTable::from_rows("usage", columns, rows, |(date, group, counts), cells| {
+        cells.write_date(Some(*date));
+        group.iter().for_each(|group| cells.write_text(group));
+        let UsageCountsBody { requests, successful, client_errors, server_errors, rate_limited, unfinished } = counts;
         for count in [requests, successful, client_errors, server_errors, rate_limited, unfinished] {
-            cells.whole(i64::try_from(*count).unwrap_or(i64::MAX));
+            cells.write_integer(i64::try_from(*count).unwrap_or(i64::MAX));
         }
     })
 }
 
-fn days(query: &Query, today: NaiveDate) -> Result<(NaiveDate, NaiveDate), Problem> {
-    let (given_from, given_to) = (query.day("from")?, query.day("to")?);
+fn parse_usage_days(query: &QueryParams, today: NaiveDate) -> Result<(NaiveDate, NaiveDate), Problem> {
+    let (given_from, given_to) = (query.date("from")?, query.date("to")?);
     let to = given_to.unwrap_or(given_from.map_or(today, |from| today.max(from)));
     let from = given_from.unwrap_or(to - Days::new(DEFAULT_DAYS - 1));
-    let range = ordered(from, to)?;
-    if (range.to - range.from).num_days() >= MOST_DAYS {
-        return refuse(
+    let range = ordered_date_range(from, to)?;
+    if (range.to - range.from).num_days() >= MAX_DAYS {
+        return invalid_param(
             "from",
-            Text::new(
+            LocalizedText::new(
                 "lie at most 366 days before `to`, both included",
                 "estar a no máximo 366 dias de `to`, ambos incluídos",
             ),
@@ -147,39 +149,45 @@ fn days(query: &Query, today: NaiveDate) -> Result<(NaiveDate, NaiveDate), Probl
 
 /// Stored counts and live ones, and whether these are all. The live ones are read first, each batch by its id; those
 /// that the store's ledger knows by then are in the stored counts already.
-async fn count(
+async fn load_usage_counts(
     app: &App,
     key: KeyId,
     from: NaiveDate,
     to: NaiveDate,
-) -> Result<(HashMap<NaiveDate, DayCounts>, bool), Refusal> {
+) -> Result<(HashMap<NaiveDate, CountsByGroup>, bool), ApiError> {
     let live = app.meter.live_usage(key).await;
     let batches: Vec<String> = live.batches.iter().filter_map(|batch| batch.id.clone()).collect();
-    let stored = app.store.usage(key, from, to, &batches).await?;
-    let is_stored = |id: &Option<String>| id.as_ref().is_some_and(|id| stored.drained.contains(id));
+    let stored = app.store.key_usage(key, from, to, &batches).await?;
+    let is_stored = |id: &Option<String>| id.as_ref().is_some_and(|id| stored.drained_batches.contains(id));
     let waiting = live.batches.into_iter().filter(|batch| !is_stored(&batch.id)).flat_map(|batch| batch.rows);
-    let mut days: HashMap<NaiveDate, DayCounts> = HashMap::new();
+    let mut days: HashMap<NaiveDate, CountsByGroup> = HashMap::new();
     for UsageRow { day, group, counts, .. } in waiting.chain(stored.rows) {
         days.entry(day).or_default().entry(group).or_default().add(&counts);
     }
     Ok((days, live.is_complete))
 }
 
-fn day_body(date: NaiveDate, groups: &DayCounts, detail: bool) -> DayBody {
-    let mut all = Counts::default();
+fn usage_day_body(date: NaiveDate, groups: &CountsByGroup, detail: bool) -> UsageDayBody {
+    let mut all = UsageCounts::default();
     groups.values().for_each(|counts| all.add(counts));
-    let group_body =
-        |(group, counts): (&RouteGroup, &Counts)| GroupBody { group: group.id(), counts: counts_body(counts) };
-    DayBody { date, counts: counts_body(&all), groups: detail.then(|| groups.iter().map(group_body).collect()) }
+    let group_body = |(group, counts): (&RouteGroup, &UsageCounts)| UsageGroupBody {
+        group: group.id(),
+        counts: usage_counts_body(counts),
+    };
+    UsageDayBody {
+        date,
+        counts: usage_counts_body(&all),
+        groups: detail.then(|| groups.iter().map(group_body).collect()),
+    }
 }
 
-fn counts_body(counts: &Counts) -> CountsBody {
-    CountsBody {
+fn usage_counts_body(counts: &UsageCounts) -> UsageCountsBody {
+    UsageCountsBody {
         requests: counts.requests,
         successful: counts.successful,
         client_errors: counts.client_errors,
         server_errors: counts.server_errors,
         rate_limited: counts.rate_limited,
-        unfinished: counts.unfinished(),
+        unfinished: counts.unfinished_requests(),
     }
 }

@@ -9,26 +9,26 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use vintem_deliver::webhook::{AddressRefused, WebhookSecret};
-use vintem_domain::event::{EventKind, WEBHOOK_TEST};
-use vintem_domain::series::SERIES;
-use vintem_domain::text::fold;
-use vintem_domain::webhook::{DeliveryState, Interest, WebhookStatus};
-use vintem_domain::{Dataset, KeyId, Pair, Problem, Text};
+use vintem_deliver::webhook::{AddressError, WebhookSecret};
+use vintem_domain::event::{EventKind, WEBHOOK_TEST_EVENT};
+use vintem_domain::series::PUBLISHED_SERIES;
+use vintem_domain::text::normalize_text;
+use vintem_domain::webhook::{DeliveryState, EventFilter, WebhookStatus};
+use vintem_domain::{CurrencyPair, Dataset, KeyId, LocalizedText, Problem};
 use vintem_snapshot::Snapshot;
-use vintem_store::webhooks::{DeliveryRow, NewWebhook, TestEvent, Tested, WebhookChange, WebhookRow};
+use vintem_store::webhooks::{DeliveryRow, NewWebhook, TestEvent, WebhookRow, WebhookTestOutcome, WebhookUpdate};
 
-use super::keys::{RotateBody, given};
-use super::status::instant;
-use super::{AppState, Handlers, loaded, today};
+use super::keys::{RotateRequest, deserialize_present};
+use super::status::format_instant;
+use super::{AppState, Handlers, require_loaded, today};
 use crate::App;
-use crate::answer::{self, with_links};
-use crate::body::read_object;
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::events::test_body;
-use crate::few::name_lookup;
-use crate::params::{MOST_ROWS, Query, refuse};
-use crate::problem::Refusal;
+use crate::event_body::render_test_event;
+use crate::params::{MAX_PAGE_ROWS, QueryParams, invalid_param};
+use crate::per_key_limit::acquire_dns_lookup;
+use crate::request_body::read_json_object;
+use crate::responses::{self, with_page_links};
 
 #[derive(Serialize)]
 struct WebhookBody {
@@ -60,7 +60,7 @@ struct WebhooksBody {
 }
 
 #[derive(Serialize)]
-struct RotatedBody {
+struct RotatedWebhookSecretBody {
     message: &'static str,
     secret: String,
     previous_secret_ends_at: String,
@@ -88,23 +88,23 @@ struct DeliveriesBody {
 
 /// What is sent to make or change a webhook. `null` is told from a field that is not there.
 #[derive(Deserialize)]
-struct SentBody {
-    #[serde(default, deserialize_with = "given")]
+struct WebhookRequest {
+    #[serde(default, deserialize_with = "deserialize_present")]
     url: Option<Value>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     types: Option<Value>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     filters: Option<Value>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     status: Option<Value>,
 }
 
 /// Of one filter.
-const MOST_VALUES: usize = 100;
-const ID_BEGINNING: &str = "whk_";
+const MAX_FILTER_VALUES: usize = 100;
+const WEBHOOK_ID_PREFIX: &str = "whk_";
 
-type Id = Result<Path<String>, PathRejection>;
-type Read<T> = Result<T, Problem>;
+type IdPath = Result<Path<String>, PathRejection>;
+type FieldResult<T> = Result<T, Problem>;
 
 pub fn handlers() -> Handlers {
     vec![
@@ -125,57 +125,57 @@ async fn create_webhook(
     State(app): AppState,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Refusal> {
-    let key = caller.required_key()?;
-    let sent = read_body(&headers, body).await?;
-    let interest = read_interest(&app, &sent, Interest::default())?;
-    let url = read_url(&app, key, sent.url.as_ref()).await?;
-    let id = new_id(ID_BEGINNING);
+) -> Result<Response, ApiError> {
+    let key = caller.require_key()?;
+    let sent = read_webhook_request(&headers, body).await?;
+    let interest = parse_interest(&app, &sent, EventFilter::default())?;
+    let url = validate_url(&app, key, sent.url.as_ref()).await?;
+    let id = generate_id(WEBHOOK_ID_PREFIX);
     let secret = WebhookSecret::random();
     let sealed = app.settings.webhook_secrets.seal(&id, &secret);
-    let webhook = NewWebhook { id: &id, url: &url, interest: &interest, secret: &sealed, now: app.clock.now() };
+    let webhook = NewWebhook { id: &id, url: &url, filter: &interest, sealed_secret: &sealed, now: app.clock.now() };
     let row = app.store.create_webhook(key, &webhook).await?.ok_or(Problem::TooManyWebhooks)?;
     let body = WebhookBody { secret: Some(secret.reveal()), ..row.into() };
-    Ok(answer::uncached(StatusCode::CREATED, &body))
+    Ok(responses::uncached_json(StatusCode::CREATED, &body))
 }
 
-async fn list_webhooks(caller: Caller, State(app): AppState) -> Result<Response, Refusal> {
-    let rows = app.store.webhooks(caller.required_key()?).await?;
+async fn list_webhooks(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
+    let rows = app.store.list_webhooks(caller.require_key()?).await?;
     let data: Vec<WebhookBody> = rows.into_iter().map(Into::into).collect();
-    Ok(answer::uncached(StatusCode::OK, &WebhooksBody { total: data.len(), data }))
+    Ok(responses::uncached_json(StatusCode::OK, &WebhooksBody { total: data.len(), data }))
 }
 
-async fn get_webhook(caller: Caller, State(app): AppState, id: Id) -> Result<Response, Refusal> {
-    let (key, id) = (caller.required_key()?, read_id(id)?);
-    let row = app.store.webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
-    Ok(answer::uncached(StatusCode::OK, &WebhookBody::from(row)))
+async fn get_webhook(caller: Caller, State(app): AppState, id: IdPath) -> Result<Response, ApiError> {
+    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
+    let row = app.store.find_webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
+    Ok(responses::uncached_json(StatusCode::OK, &WebhookBody::from(row)))
 }
 
 async fn update_webhook(
     caller: Caller,
     State(app): AppState,
-    id: Id,
+    id: IdPath,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Refusal> {
-    let (key, id) = (caller.required_key()?, read_id(id)?);
-    let sent = read_body(&headers, body).await?;
-    let held = app.store.webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
+) -> Result<Response, ApiError> {
+    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
+    let sent = read_webhook_request(&headers, body).await?;
+    let held = app.store.find_webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
     let changes_interest = sent.types.is_some() || sent.filters.is_some();
-    let interest = read_interest(&app, &sent, held.interest)?;
-    let status = sent.status.as_ref().map(read_status).transpose()?;
+    let interest = parse_interest(&app, &sent, held.filter)?;
+    let status = sent.status.as_ref().map(parse_webhook_status).transpose()?;
     let url = match &sent.url {
-        Some(url) => Some(read_url(&app, key, Some(url)).await?),
+        Some(url) => Some(validate_url(&app, key, Some(url)).await?),
         None => None,
     };
     let interest = changes_interest.then_some(&interest);
-    let change = WebhookChange { url: url.as_deref(), interest, status };
-    let row = app.store.change_webhook(key, &id, &change).await?.ok_or(Problem::NoSuchWebhook)?;
-    Ok(answer::uncached(StatusCode::OK, &WebhookBody::from(row)))
+    let change = WebhookUpdate { url: url.as_deref(), filter: interest, status };
+    let row = app.store.update_webhook(key, &id, &change).await?.ok_or(Problem::NoSuchWebhook)?;
+    Ok(responses::uncached_json(StatusCode::OK, &WebhookBody::from(row)))
 }
 
-async fn delete_webhook(caller: Caller, State(app): AppState, id: Id) -> Result<Response, Refusal> {
-    let (key, id) = (caller.required_key()?, read_id(id)?);
+async fn delete_webhook(caller: Caller, State(app): AppState, id: IdPath) -> Result<Response, ApiError> {
+    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
     if !app.store.delete_webhook(key, &id).await? {
         return Err(Problem::NoSuchWebhook.into());
     }
@@ -183,152 +183,162 @@ async fn delete_webhook(caller: Caller, State(app): AppState, id: Id) -> Result<
     Ok((StatusCode::NO_CONTENT, no_store).into_response())
 }
 
-async fn test_webhook(caller: Caller, State(app): AppState, id: Id) -> Result<Response, Refusal> {
-    let (key, id, now) = (caller.required_key()?, read_id(id)?, app.clock.now());
-    let event = new_id("evt_");
-    let body = test_body(&event, &id, now);
-    let event = TestEvent { id: &event, kind: WEBHOOK_TEST, body: &body };
-    match app.store.test_webhook(key, &id, &event, now).await? {
-        Tested::Noted(row) => Ok(answer::uncached(StatusCode::ACCEPTED, &DeliveryBody::from(row))),
-        Tested::NoSuchWebhook => Err(Problem::NoSuchWebhook.into()),
-        Tested::NotActive => Err(Problem::WebhookNotActive.into()),
+async fn test_webhook(caller: Caller, State(app): AppState, id: IdPath) -> Result<Response, ApiError> {
+    let (key, id, now) = (caller.require_key()?, parse_webhook_id(id)?, app.clock.now());
+    let event = generate_id("evt_");
+    let body = render_test_event(&event, &id, now);
+    let event = TestEvent { id: &event, kind: WEBHOOK_TEST_EVENT, body: &body };
+    match app.store.queue_test_delivery(key, &id, &event, now).await? {
+        WebhookTestOutcome::Queued(row) => Ok(responses::uncached_json(StatusCode::ACCEPTED, &DeliveryBody::from(row))),
+        WebhookTestOutcome::NoSuchWebhook => Err(Problem::NoSuchWebhook.into()),
+        WebhookTestOutcome::NotActive => Err(Problem::WebhookNotActive.into()),
     }
 }
 
 async fn rotate_webhook(
     caller: Caller,
     State(app): AppState,
-    id: Id,
+    id: IdPath,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Refusal> {
-    let (key, id) = (caller.required_key()?, read_id(id)?);
-    let ends_at = app.clock.now() + RotateBody::read(&headers, body).await?;
+) -> Result<Response, ApiError> {
+    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
+    let ends_at = app.clock.now() + RotateRequest::read_grace_period(&headers, body).await?;
     let secret = WebhookSecret::random();
     let sealed = app.settings.webhook_secrets.seal(&id, &secret);
-    if !app.store.rotate_webhook(key, &id, &sealed, ends_at).await? {
+    if !app.store.rotate_webhook_secret(key, &id, &sealed, ends_at).await? {
         return Err(Problem::NoSuchWebhook.into());
     }
-    let message = Text::new(
+    let message = LocalizedText::new(
         "Your webhook has a new secret. It is shown only now: keep it safe.",
         "Seu webhook tem um novo segredo. Ele só é mostrado agora: guarde-o bem.",
     );
-    let body = RotatedBody {
+    let body = RotatedWebhookSecretBody {
         message: message.in_lang(caller.lang),
         secret: secret.reveal(),
-        previous_secret_ends_at: instant(ends_at),
+        previous_secret_ends_at: format_instant(ends_at),
     };
-    Ok(answer::uncached(StatusCode::OK, &body))
+    Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
-async fn list_deliveries(caller: Caller, State(app): AppState, id: Id, query: Query) -> Result<Response, Refusal> {
-    let key = caller.required_key()?;
-    let (state, page) = (read_state(&query)?, query.page(MOST_ROWS)?);
-    let id = read_id(id)?;
+async fn list_deliveries(
+    caller: Caller,
+    State(app): AppState,
+    id: IdPath,
+    query: QueryParams,
+) -> Result<Response, ApiError> {
+    let key = caller.require_key()?;
+    let (state, page) = (parse_delivery_state(&query)?, query.pagination(MAX_PAGE_ROWS)?);
+    let id = parse_webhook_id(id)?;
     let (offset, limit) = (i64::try_from(page.offset).unwrap_or(i64::MAX), page.limit as i64);
-    let found = app.store.deliveries(key, &id, state, offset, limit).await?;
+    let found = app.store.list_deliveries(key, &id, state, offset, limit).await?;
     let (rows, total) = found.ok_or(Problem::NoSuchWebhook)?;
     let data = rows.into_iter().map(Into::into).collect();
     let body = DeliveriesBody { data, total, limit: page.limit, offset: page.offset };
-    let response = answer::uncached(StatusCode::OK, &body);
-    Ok(with_links(response, &caller, &app, page, usize::try_from(total).unwrap_or(usize::MAX)))
+    let response = responses::uncached_json(StatusCode::OK, &body);
+    Ok(with_page_links(response, &caller, &app, page, usize::try_from(total).unwrap_or(usize::MAX)))
 }
 
 async fn replay_delivery(
     caller: Caller,
     State(app): AppState,
     ids: Result<Path<(String, String)>, PathRejection>,
-) -> Result<Response, Refusal> {
-    let key = caller.required_key()?;
+) -> Result<Response, ApiError> {
+    let key = caller.require_key()?;
     let Path((id, delivery)) = ids.map_err(|_| Problem::NoSuchDelivery)?;
-    let id = read_id(Ok(Path(id)))?;
+    let id = parse_webhook_id(Ok(Path(id)))?;
     let delivery = delivery.parse().map_err(|_| Problem::NoSuchDelivery)?;
     let row = app.store.replay_delivery(key, &id, delivery, app.clock.now()).await?;
     let row = row.ok_or(Problem::NoSuchDelivery)?;
-    Ok(answer::uncached(StatusCode::ACCEPTED, &DeliveryBody::from(row)))
+    Ok(responses::uncached_json(StatusCode::ACCEPTED, &DeliveryBody::from(row)))
 }
 
-fn new_id(beginning: &str) -> String {
-    format!("{beginning}{:032x}", rand::random::<u128>())
+fn generate_id(prefix: &str) -> String {
+    format!("{prefix}{:032x}", rand::random::<u128>())
 }
 
 /// What no id of ours looks like names none.
-fn read_id(id: Id) -> Read<String> {
+fn parse_webhook_id(id: IdPath) -> FieldResult<String> {
     let Path(id) = id.map_err(|_| Problem::NoSuchWebhook)?;
-    let digits = id.strip_prefix(ID_BEGINNING).unwrap_or_default();
+    let digits = id.strip_prefix(WEBHOOK_ID_PREFIX).unwrap_or_default();
     let is_one = digits.len() == 32 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_one { Ok(id) } else { Err(Problem::NoSuchWebhook) }
 }
 
-async fn read_body(headers: &HeaderMap, body: Body) -> Read<SentBody> {
-    let expected = Text::new(
+async fn read_webhook_request(headers: &HeaderMap, body: Body) -> FieldResult<WebhookRequest> {
+    let expected = LocalizedText::new(
         "The body must be one JSON object with the fields url, types, filters or status, each at most once.",
         "O corpo deve ser um objeto JSON com os campos url, types, filters ou status, cada um no máximo uma vez.",
     );
-    read_object(headers, body, expected).await
+    read_json_object(headers, body, expected).await
 }
 
-async fn read_url(app: &App, key: KeyId, url: Option<&Value>) -> Read<String> {
+async fn validate_url(app: &App, key: KeyId, url: Option<&Value>) -> FieldResult<String> {
     let (guard, text) = (&app.settings.webhook_guard, url.and_then(Value::as_str).unwrap_or_default());
-    let url = guard.read(text).map_err(bad_url)?;
-    let _place = url.domain().map(|_| name_lookup(key)).transpose()?;
-    guard.check(text).await.map_err(bad_url)?;
+    let url = guard.parse_url(text).map_err(url_problem)?;
+    let _place = url.domain().map(|_| acquire_dns_lookup(key)).transpose()?;
+    guard.check_url(text).await.map_err(url_problem)?;
     Ok(url.into())
 }
 
-fn bad_url(refused: AddressRefused) -> Problem {
+fn url_problem(refused: AddressError) -> Problem {
     let must = match refused {
-        AddressRefused::NotAnAddress => Text::new(
+        AddressError::InvalidUrl => LocalizedText::new(
             "be an address of the form https://host/path of at most 2000 characters",
             "ser um endereço da forma https://host/caminho com no máximo 2000 caracteres",
         ),
-        AddressRefused::WithCredentials => Text::new("carry neither user nor password", "não conter usuário nem senha"),
-        AddressRefused::Port => {
-            Text::new("name port 443, or one from 1024 on", "indicar a porta 443, ou uma a partir de 1024")
+        AddressError::HasCredentials => {
+            LocalizedText::new("carry neither user nor password", "não conter usuário nem senha")
         }
-        AddressRefused::NotPublic => {
-            Text::new("lead to a public address of the internet", "levar a um endereço público da internet")
+        AddressError::ForbiddenPort => {
+            LocalizedText::new("name port 443, or one from 1024 on", "indicar a porta 443, ou uma a partir de 1024")
         }
-        AddressRefused::Unknown => Text::new(
+        AddressError::NotPublic => {
+            LocalizedText::new("lead to a public address of the internet", "levar a um endereço público da internet")
+        }
+        AddressError::UnresolvedHost => LocalizedText::new(
             "name a host that can be found: its name leads nowhere",
             "indicar um host que possa ser encontrado: o nome não leva a lugar nenhum",
         ),
     };
-    Problem::BadField { name: "url", must }
+    Problem::BadField { name: "url", requirement: must }
 }
 
-fn read_status(status: &Value) -> Read<WebhookStatus> {
+fn parse_webhook_status(status: &Value) -> FieldResult<WebhookStatus> {
     match status.as_str() {
         Some("active") => Ok(WebhookStatus::Active),
         Some("paused") => Ok(WebhookStatus::Paused),
-        _ => Err(Problem::BadField { name: "status", must: Text::new("be active or paused", "ser active ou paused") }),
+        _ => Err(Problem::BadField {
+            name: "status",
+            requirement: LocalizedText::new("be active or paused", "ser active ou paused"),
+        }),
     }
 }
 
-fn read_state(query: &Query) -> Read<Option<DeliveryState>> {
-    let Some(text) = query.value("state")? else { return Ok(None) };
+fn parse_delivery_state(query: &QueryParams) -> FieldResult<Option<DeliveryState>> {
+    let Some(text) = query.single_value("state")? else { return Ok(None) };
     match DeliveryState::from_id(text) {
         Some(state) => Ok(Some(state)),
-        None => refuse(
+        None => invalid_param(
             "state",
-            Text::new("be waiting, sending, delivered or dead", "ser waiting, sending, delivered ou dead"),
+            LocalizedText::new("be waiting, sending, delivered or dead", "ser waiting, sending, delivered ou dead"),
         ),
     }
 }
 
 /// What is sent of it, on top of what there was.
-fn read_interest(app: &App, sent: &SentBody, mut interest: Interest) -> Result<Interest, Refusal> {
+fn parse_interest(app: &App, sent: &WebhookRequest, mut interest: EventFilter) -> Result<EventFilter, ApiError> {
     if let Some(types) = &sent.types {
-        interest.kinds = read_types(types)?;
+        interest.kinds = parse_event_types(types)?;
     }
     if let Some(filters) = &sent.filters {
-        let read = read_filters(app, filters)?;
-        interest = Interest { kinds: interest.kinds, ..read };
+        let read = parse_filters(app, filters)?;
+        interest = EventFilter { kinds: interest.kinds, ..read };
     }
-    if !interest.can_be_met() {
-        return Err(Refusal(Problem::BadField {
+    if !interest.is_satisfiable() {
+        return Err(ApiError(Problem::BadField {
             name: "filters",
-            must: Text::new(
+            requirement: LocalizedText::new(
                 "be such that an event can meet all of them: filing.published has companies and categories, company.updated companies, rate.published series, fx.published pairs, series.revised series and pairs",
                 "ser tais que um evento possa atender a todos: filing.published tem companies e categories, company.updated companies, rate.published series, fx.published pairs, series.revised series e pairs",
             ),
@@ -337,11 +347,12 @@ fn read_interest(app: &App, sent: &SentBody, mut interest: Interest) -> Result<I
     Ok(interest)
 }
 
-fn read_types(types: &Value) -> Read<Vec<EventKind>> {
-    let kinds = texts(types).and_then(|texts| texts.into_iter().map(EventKind::from_id).collect::<Option<Vec<_>>>());
+fn parse_event_types(types: &Value) -> FieldResult<Vec<EventKind>> {
+    let kinds = parse_string_list(types)
+        .and_then(|texts| texts.into_iter().map(EventKind::from_id).collect::<Option<Vec<_>>>());
     let mut kinds = kinds.ok_or(Problem::BadField {
         name: "types",
-        must: Text::new(
+        requirement: LocalizedText::new(
             "be a list of types of events: filing.published, company.updated, rate.published, fx.published, series.revised",
             "ser uma lista de tipos de eventos: filing.published, company.updated, rate.published, fx.published, series.revised",
         ),
@@ -351,102 +362,104 @@ fn read_types(types: &Value) -> Read<Vec<EventKind>> {
     Ok(kinds)
 }
 
-fn read_filters(app: &App, filters: &Value) -> Result<Interest, Refusal> {
+fn parse_filters(app: &App, filters: &Value) -> Result<EventFilter, ApiError> {
     let bad_filters = Problem::BadField {
         name: "filters",
-        must: Text::new(
+        requirement: LocalizedText::new(
             "be an object with lists called companies, categories, series or pairs, and nothing else",
             "ser um objeto com listas chamadas companies, categories, series ou pairs, e nada mais",
         ),
     };
     let filters = filters.as_object().ok_or(bad_filters.clone())?;
-    let (snapshot, mut interest) = (app.snapshot()?, Interest::default());
+    let (snapshot, mut interest) = (app.current_snapshot()?, EventFilter::default());
     for (name, values) in filters {
         match name.as_str() {
-            "companies" => interest.companies = read_companies(&snapshot, values)?,
-            "categories" => interest.categories = read_categories(app, &snapshot, values)?,
-            "series" => interest.series = read_series(values)?,
-            "pairs" => interest.pairs = read_pairs(values)?,
+            "companies" => interest.companies = parse_company_filter(&snapshot, values)?,
+            "categories" => interest.categories = parse_category_filter(app, &snapshot, values)?,
+            "series" => interest.series = parse_series_filter(values)?,
+            "pairs" => interest.pairs = parse_pair_filter(values)?,
             _ => return Err(bad_filters.into()),
         }
     }
     Ok(interest)
 }
 
-fn read_companies(snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, Refusal> {
-    let companies = loaded(snapshot.companies(), Dataset::Companies)?;
+fn parse_company_filter(snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
+    let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
     let canonical = |text: &str| Some(companies.get(companies.resolve(text)?).id.to_string());
-    let must = Text::new(
+    let must = LocalizedText::new(
         "be a list of at most 100 codes or CNPJs of companies that we know: /api/v1/companies/search finds them",
         "ser uma lista de no máximo 100 códigos ou CNPJs de companhias que conhecemos: /api/v1/companies/search as encontra",
     );
-    Ok(each("filters.companies", values, canonical, must)?)
+    Ok(parse_filter_values("filters.companies", values, canonical, must)?)
 }
 
-fn read_categories(app: &App, snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, Refusal> {
-    let [categories, _] = loaded(snapshot.filings(), Dataset::Filings)?.facets(today(app));
+fn parse_category_filter(app: &App, snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
+    let [categories, _] = require_loaded(snapshot.filings(), Dataset::Filings)?.facet_counts(today(app));
     let canonical = |text: &str| {
-        let folded = fold(text);
-        categories.iter().map(|(category, _)| category).find(|category| fold(category) == folded).cloned()
+        let folded = normalize_text(text);
+        categories.iter().map(|(category, _)| category).find(|category| normalize_text(category) == folded).cloned()
     };
-    let must = Text::new(
+    let must = LocalizedText::new(
         "be a list of at most 100 categories of filings: /api/v1/filings/facets lists them",
         "ser uma lista de no máximo 100 categorias de documentos: /api/v1/filings/facets as lista",
     );
-    Ok(each("filters.categories", values, canonical, must)?)
+    Ok(parse_filter_values("filters.categories", values, canonical, must)?)
 }
 
-fn read_series(values: &Value) -> Read<Vec<String>> {
+fn parse_series_filter(values: &Value) -> FieldResult<Vec<String>> {
     // Exchange rates that are revised are of the series `fx`. Series that we compute are not published by anybody.
-    let ids = SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()]);
+    let ids = PUBLISHED_SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()]);
     let canonical = |text: &str| ids.clone().find(|id| *id == text).map(str::to_owned);
-    let must = Text::new(
+    let must = LocalizedText::new(
         "be a list of series: selic, selic-effective, selic-daily, cdi, cdi-daily, ipca, ipca-12m, fx",
         "ser uma lista de séries: selic, selic-effective, selic-daily, cdi, cdi-daily, ipca, ipca-12m, fx",
     );
-    each("filters.series", values, canonical, must)
+    parse_filter_values("filters.series", values, canonical, must)
 }
 
-fn read_pairs(values: &Value) -> Read<Vec<String>> {
-    let canonical = |text: &str| Pair::parse(text).filter(|pair| !pair.is_derived()).map(|pair| pair.to_string());
-    let must = Text::new(
+fn parse_pair_filter(values: &Value) -> FieldResult<Vec<String>> {
+    let canonical =
+        |text: &str| CurrencyPair::parse(text).filter(|pair| !pair.is_derived()).map(|pair| pair.to_string());
+    let must = LocalizedText::new(
         "be a list of published pairs, all of them with BRL: USD/BRL, EUR/BRL and so on",
         "ser uma lista de pares publicados, todos com BRL: USD/BRL, EUR/BRL e assim por diante",
     );
-    each("filters.pairs", values, canonical, must)
+    parse_filter_values("filters.pairs", values, canonical, must)
 }
 
 /// Each value in its canonical spelling, once.
-fn each(
+fn parse_filter_values(
     name: &'static str,
     values: &Value,
     canonical: impl Fn(&str) -> Option<String>,
-    must: Text,
-) -> Read<Vec<String>> {
-    let read = texts(values).and_then(|texts| texts.into_iter().map(canonical).collect::<Option<Vec<String>>>());
-    let mut values = read.ok_or(Problem::BadField { name, must })?;
+    must: LocalizedText,
+) -> FieldResult<Vec<String>> {
+    let read =
+        parse_string_list(values).and_then(|texts| texts.into_iter().map(canonical).collect::<Option<Vec<String>>>());
+    let mut values = read.ok_or(Problem::BadField { name, requirement: must })?;
     values.sort_unstable();
     values.dedup();
     Ok(values)
 }
 
-fn texts(values: &Value) -> Option<Vec<&str>> {
-    let values = values.as_array().filter(|values| values.len() <= MOST_VALUES)?;
+fn parse_string_list(values: &Value) -> Option<Vec<&str>> {
+    let values = values.as_array().filter(|values| values.len() <= MAX_FILTER_VALUES)?;
     values.iter().map(Value::as_str).collect()
 }
 
 impl From<WebhookRow> for WebhookBody {
     fn from(row: WebhookRow) -> Self {
-        let Interest { kinds, companies, categories, series, pairs } = row.interest;
+        let EventFilter { kinds, companies, categories, series, pairs } = row.filter;
         Self {
             id: row.id,
             url: row.url,
             types: kinds.into_iter().map(EventKind::id).collect(),
             filters: FiltersBody { companies, categories, series, pairs },
             status: row.status.id(),
-            disabled_reason: row.status.reason(),
-            created_at: instant(row.created_at),
-            last_success_at: row.last_success_at.map(instant),
+            disabled_reason: row.status.disabled_reason(),
+            created_at: format_instant(row.created_at),
+            last_success_at: row.last_success_at.map(format_instant),
             secret: None,
         }
     }
@@ -459,10 +472,10 @@ impl From<DeliveryRow> for DeliveryBody {
             event_id: row.event_id,
             r#type: row.kind,
             state: row.state.id(),
-            created_at: instant(row.created_at),
-            next_attempt_at: row.next_attempt_at.map(instant),
-            delivered_at: row.delivered_at.map(instant),
-            attempts: RawValue::from_string(row.attempts).unwrap_or_default(),
+            created_at: format_instant(row.created_at),
+            next_attempt_at: row.next_attempt_at.map(format_instant),
+            delivered_at: row.delivered_at.map(format_instant),
+            attempts: RawValue::from_string(row.attempts_json).unwrap_or_default(),
         }
     }
 }

@@ -10,42 +10,44 @@ use chrono::{DateTime, TimeDelta, Utc};
 use flate2::{Compression, GzBuilder};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use vintem_domain::text::hex;
+use vintem_domain::text::hex_encode;
 
-use super::directory::{MANIFEST, hidden_name, read_manifest};
-use super::{ExportError, Exported, Format, Manifest, ManifestEntry, ManifestFile, Origin, Result};
+use super::directory::{MANIFEST_FILE, read_manifest, temp_file_name};
+use super::{ExportDataset, ExportError, ExportFormat, Manifest, ManifestEntry, ManifestFile, Result, SourceFetch};
 use crate::table::Column;
-use crate::table::csv::{CsvChunks, Style};
+use crate::table::csv::{CsvChunks, CsvDialect};
 use crate::table::ndjson::write_ndjson;
 use crate::table::parquet::write_parquet;
 
 /// Files of a dataset are made at most this often.
-const BETWEEN_BUILDS: TimeDelta = TimeDelta::hours(1);
+const MIN_BUILD_INTERVAL: TimeDelta = TimeDelta::hours(1);
 /// What is current no longer stays this long for those who are still reading it.
-const KEPT: Duration = Duration::from_secs(6 * 3600);
-const LOCK: &str = "lock";
+const OLD_FILE_RETENTION: Duration = Duration::from_secs(6 * 3600);
+const LOCK_FILE: &str = "lock";
 
 /// What became of a look at what is to be made.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Built {
+pub struct BuildReport {
     /// The datasets whose files were made.
-    pub made: Vec<String>,
+    pub built_datasets: Vec<String>,
     /// Those whose files could not be made; what was made of them before stays.
-    pub failed: Vec<String>,
+    pub failed_datasets: Vec<String>,
     /// How many changed less than an hour after theirs were made.
-    pub waiting: usize,
+    pub postponed_count: usize,
     /// True where another process is at it.
-    pub is_elsewhere: bool,
+    pub is_locked_elsewhere: bool,
 }
 
 /// Makes the files of those datasets that changed since theirs were made, and forgets those that are not named. Takes
 /// minutes where there are many filings.
-pub fn build(directory: &Path, datasets: &[Exported], now: DateTime<Utc>) -> Result<Built> {
+pub fn build_export_files(directory: &Path, datasets: &[ExportDataset], now: DateTime<Utc>) -> Result<BuildReport> {
     fs::create_dir_all(directory)?;
-    let lock = File::create(directory.join(LOCK))?;
+    let lock = File::create(directory.join(LOCK_FILE))?;
     match lock.try_lock() {
         Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => return Ok(Built { is_elsewhere: true, ..Built::default() }),
+        Err(fs::TryLockError::WouldBlock) => {
+            return Ok(BuildReport { is_locked_elsewhere: true, ..BuildReport::default() });
+        }
         Err(fs::TryLockError::Error(error)) => return Err(error.into()),
     }
     let before = read_manifest(directory).unwrap_or_else(|error| {
@@ -53,27 +55,29 @@ pub fn build(directory: &Path, datasets: &[Exported], now: DateTime<Utc>) -> Res
         None
     });
     let before = before.unwrap_or_default();
-    let mut built = Built::default();
+    let mut built = BuildReport::default();
     let mut after = Manifest::default();
     for dataset in datasets {
         let held = before.datasets.iter().find(|entry| entry.name == dataset.name);
         // What is of another database, or of a time to come as a clock was put back, is no reason to wait.
         let held = held.filter(|held| held.lineage == dataset.lineage && held.generated_at <= now);
-        let is_fresh = |held: &&ManifestEntry| held.state == dataset.state || now - held.generated_at < BETWEEN_BUILDS;
+        let is_fresh = |held: &&ManifestEntry| {
+            held.state == dataset.state_fingerprint || now - held.generated_at < MIN_BUILD_INTERVAL
+        };
         if let Some(held) = held.filter(is_fresh) {
-            built.waiting += usize::from(held.state != dataset.state);
+            built.postponed_count += usize::from(held.state != dataset.state_fingerprint);
             after.datasets.push(held.clone());
             continue;
         }
-        match make(directory, dataset, now) {
+        match build_dataset_files(directory, dataset, now) {
             Ok(made) => {
                 after.datasets.push(made);
-                built.made.push(dataset.name.clone());
+                built.built_datasets.push(dataset.name.clone());
             }
             Err(error) => {
                 tracing::error!(dataset = dataset.name, %error, "files of the export could not be made");
                 after.datasets.extend(held.cloned());
-                built.failed.push(dataset.name.clone());
+                built.failed_datasets.push(dataset.name.clone());
                 continue;
             }
         }
@@ -85,41 +89,41 @@ pub fn build(directory: &Path, datasets: &[Exported], now: DateTime<Utc>) -> Res
     if before != after {
         write_manifest(directory, &after)?;
     }
-    forget_old(directory, &before, &after)?;
+    remove_old_files(directory, &before, &after)?;
     Ok(built)
 }
 
-fn make(directory: &Path, dataset: &Exported, now: DateTime<Utc>) -> Result<ManifestEntry> {
-    let sources = (dataset.sources)();
+fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<Utc>) -> Result<ManifestEntry> {
+    let sources = (dataset.list_sources)();
     let about = [
         ("dataset", dataset.name.as_str()),
-        ("source", dataset.dataset.source()),
-        ("licence", dataset.dataset.licence()),
+        ("source", dataset.dataset.source_name()),
+        ("licence", dataset.dataset.license()),
         ("synthetic", if dataset.is_synthetic { "true" } else { "false" }),
     ];
     let (mut files, mut rows) = (Vec::new(), None);
-    for format in Format::OF_DATA {
-        let table = (dataset.table)();
-        let (file, written) = write_file(directory, &dataset.name, format, |into| match format {
-            Format::Csv => {
-                let (mut chunks, mut into) = (CsvChunks::new(table, Style::Plain), gzip(into));
+    for format in ExportFormat::DATA_FORMATS {
+        let table = (dataset.build_table)();
+        let (file, written) = write_hashed_file(directory, &dataset.name, format, |into| match format {
+            ExportFormat::Csv => {
+                let (mut chunks, mut into) = (CsvChunks::new(table, CsvDialect::Plain), gzip_writer(into));
                 for chunk in chunks.by_ref() {
                     into.write_all(&chunk)?;
                 }
                 into.finish()?;
-                Ok(chunks.rows())
+                Ok(chunks.rows_written())
             }
-            Format::Ndjson => {
-                let mut into = gzip(into);
+            ExportFormat::Ndjson => {
+                let mut into = gzip_writer(into);
                 let rows = write_ndjson(table, &mut into)?;
                 into.finish()?;
                 Ok(rows)
             }
-            Format::Parquet => Ok(write_parquet(table, &about, into)?),
-            Format::Sidecar => Ok(0),
+            ExportFormat::Parquet => Ok(write_parquet(table, &about, into)?),
+            ExportFormat::Sidecar => Ok(0),
         })?;
         if *rows.get_or_insert(written) != written {
-            return Err(ExportError::Unsteady(dataset.name.clone()));
+            return Err(ExportError::InconsistentRows(dataset.name.clone()));
         }
         files.push(file);
     }
@@ -128,18 +132,18 @@ fn make(directory: &Path, dataset: &Exported, now: DateTime<Utc>) -> Result<Mani
         name: &dataset.name,
         dataset: dataset.dataset.id(),
         title: dataset.dataset.name().en,
-        source: dataset.dataset.source(),
-        licence: dataset.dataset.licence(),
-        attribution: attribution(dataset.dataset.source()),
+        source: dataset.dataset.source_name(),
+        licence: dataset.dataset.license(),
+        attribution: attribution_text(dataset.dataset.source_name()),
         synthetic: dataset.is_synthetic,
         generation: dataset.generation,
         as_of: dataset.as_of,
         rows,
-        columns: (dataset.table)().columns.iter().map(ColumnBody::from).collect(),
+        columns: (dataset.build_table)().columns.iter().map(SidecarColumn::from).collect(),
         files: &files,
         sources,
     };
-    let (sidecar, _) = write_file(directory, &dataset.name, Format::Sidecar, |into| {
+    let (sidecar, _) = write_hashed_file(directory, &dataset.name, ExportFormat::Sidecar, |into| {
         serde_json::to_writer_pretty(into, &sidecar)?;
         Ok(0)
     })?;
@@ -147,7 +151,7 @@ fn make(directory: &Path, dataset: &Exported, now: DateTime<Utc>) -> Result<Mani
         name: dataset.name.clone(),
         dataset: dataset.dataset.id().to_owned(),
         lineage: dataset.lineage.clone(),
-        state: dataset.state.clone(),
+        state: dataset.state_fingerprint.clone(),
         generation: dataset.generation,
         generated_at: now,
         as_of: dataset.as_of,
@@ -170,75 +174,75 @@ struct SidecarBody<'a> {
     generation: i64,
     as_of: DateTime<Utc>,
     rows: u64,
-    columns: Vec<ColumnBody>,
+    columns: Vec<SidecarColumn>,
     files: &'a [ManifestFile],
-    sources: Vec<Origin>,
+    sources: Vec<SourceFetch>,
 }
 
 #[derive(Serialize)]
-struct ColumnBody {
+struct SidecarColumn {
     name: String,
     r#type: String,
 }
 
-impl From<&Column> for ColumnBody {
+impl From<&Column> for SidecarColumn {
     fn from(column: &Column) -> Self {
-        Self { name: column.name.to_string(), r#type: column.kind.id().into_owned() }
+        Self { name: column.name.to_string(), r#type: column.column_type.type_name().into_owned() }
     }
 }
 
-fn attribution(source: &str) -> String {
+fn attribution_text(source: &str) -> String {
     format!("Contains data of {source}, made available under the Open Database License (ODbL) 1.0.")
 }
 
 /// Without a time in it: the same rows give the same bytes.
-fn gzip<W: Write>(into: W) -> flate2::write::GzEncoder<W> {
+fn gzip_writer<W: Write>(into: W) -> flate2::write::GzEncoder<W> {
     GzBuilder::new().mtime(0).write(into, Compression::default())
 }
 
 /// Hands on what it is given, and knows how much it was and its hash.
-struct Hashing<W> {
-    into: W,
-    hash: Sha256,
-    bytes: u64,
+struct HashingWriter<W> {
+    inner: W,
+    hasher: Sha256,
+    bytes_written: u64,
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.into.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        self.bytes += written as u64;
+        let written = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        self.bytes_written += written as u64;
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.into.flush()
+        self.inner.flush()
     }
 }
 
 /// Writes a file beside its place, and then puts it there under the name of its hash.
-fn write_file(
+fn write_hashed_file(
     directory: &Path,
     name: &str,
-    format: Format,
-    write: impl FnOnce(&mut Hashing<BufWriter<File>>) -> Result<u64>,
+    format: ExportFormat,
+    write: impl FnOnce(&mut HashingWriter<BufWriter<File>>) -> Result<u64>,
 ) -> Result<(ManifestFile, u64)> {
-    let unfinished = Unfinished(directory.join(hidden_name()));
+    let unfinished = TempFile(directory.join(temp_file_name()));
     let into = BufWriter::with_capacity(256 * 1024, File::create_new(&unfinished.0)?);
-    let mut into = Hashing { into, hash: Sha256::new(), bytes: 0 };
+    let mut into = HashingWriter { inner: into, hasher: Sha256::new(), bytes_written: 0 };
     let rows = write(&mut into)?;
-    let Hashing { into, hash, bytes } = into;
+    let HashingWriter { inner: into, hasher: hash, bytes_written: bytes } = into;
     into.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    let sha256 = hex(&hash.finalize());
-    let file = ManifestFile { name: format!("{name}.{}", format.ending()), format, bytes, sha256 };
+    let sha256 = hex_encode(&hash.finalize());
+    let file = ManifestFile { name: format!("{name}.{}", format.file_extension()), format, bytes, sha256 };
     fs::rename(&unfinished.0, directory.join(file.stored_name()))?;
     Ok((file, rows))
 }
 
 /// A file that is removed unless it was given its name.
-struct Unfinished(std::path::PathBuf);
+struct TempFile(std::path::PathBuf);
 
-impl Drop for Unfinished {
+impl Drop for TempFile {
     fn drop(&mut self) {
         // It is gone already where all went well.
         let _ = fs::remove_file(&self.0);
@@ -246,18 +250,18 @@ impl Drop for Unfinished {
 }
 
 fn write_manifest(directory: &Path, manifest: &Manifest) -> Result<()> {
-    let unfinished = Unfinished(directory.join(hidden_name()));
+    let unfinished = TempFile(directory.join(temp_file_name()));
     let mut into = BufWriter::new(File::create_new(&unfinished.0)?);
     serde_json::to_writer(&mut into, manifest)?;
     into.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    fs::rename(&unfinished.0, directory.join(MANIFEST))?;
+    fs::rename(&unfinished.0, directory.join(MANIFEST_FILE))?;
     // The names in it last only when the directory itself is written.
     File::open(directory)?.sync_all()?;
     Ok(())
 }
 
 /// Removes what is current no longer since a while, and what a killed process left unfinished.
-fn forget_old(directory: &Path, before: &Manifest, after: &Manifest) -> Result<()> {
+fn remove_old_files(directory: &Path, before: &Manifest, after: &Manifest) -> Result<()> {
     let (before, current) = (stored_names(before), stored_names(after));
     // Whoever has read the manifest before may open it now: its time begins when it ceases to be current.
     for ceased in before.difference(&current) {
@@ -269,10 +273,10 @@ fn forget_old(directory: &Path, before: &Manifest, after: &Manifest) -> Result<(
     }
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let is_needed = |name: &str| name == MANIFEST || name == LOCK || current.contains(name);
+        let is_needed = |name: &str| name == MANIFEST_FILE || name == LOCK_FILE || current.contains(name);
         let is_needed = entry.file_name().to_str().is_some_and(is_needed);
         let age = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
-        if !is_needed && age > KEPT {
+        if !is_needed && age > OLD_FILE_RETENTION {
             fs::remove_file(entry.path())?;
         }
     }
@@ -292,16 +296,16 @@ mod tests {
 
     use super::super::ExportDirectory;
     use super::*;
-    use crate::table::{Column, Table};
+    use crate::table::{Column, OutputTable};
 
-    struct Directory(std::path::PathBuf);
+    struct ExportTempDirectory(std::path::PathBuf);
 
-    impl Directory {
+    impl ExportTempDirectory {
         fn new() -> Self {
             Self(std::env::temp_dir().join(format!("vintem-export-{:016x}", rand::random::<u64>())))
         }
 
-        fn names(&self) -> Vec<String> {
+        fn file_names(&self) -> Vec<String> {
             let entries = fs::read_dir(&self.0).unwrap();
             let mut names: Vec<String> =
                 entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -310,24 +314,26 @@ mod tests {
         }
     }
 
-    impl Drop for Directory {
+    impl Drop for ExportTempDirectory {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 
-    fn numbers(name: &str, state: &str, rows: i64) -> Exported {
-        Exported {
+    fn number_dataset(name: &str, state: &str, rows: i64) -> ExportDataset {
+        ExportDataset {
             name: name.to_owned(),
             dataset: Dataset::Companies,
             generation: 7,
             lineage: "one".to_owned(),
-            state: state.to_owned(),
+            state_fingerprint: state.to_owned(),
             as_of: DateTime::UNIX_EPOCH,
             is_synthetic: true,
-            sources: Box::new(Vec::new),
-            table: Box::new(move || {
-                Table::of("numbers", vec![Column::whole("number")], (0..rows).collect(), |row, cells| cells.whole(*row))
+            list_sources: Box::new(Vec::new),
+            build_table: Box::new(move || {
+                OutputTable::from_rows("numbers", vec![Column::integer("number")], (0..rows).collect(), |row, cells| {
+                    cells.write_integer(*row);
+                })
             }),
         }
     }
@@ -337,100 +343,117 @@ mod tests {
     }
 
     #[test]
-    fn files_are_made_when_a_dataset_changed_and_at_most_once_an_hour() {
-        let directory = Directory::new();
-        let made = |datasets: &[Exported], minute: i64| {
-            build(&directory.0, datasets, noon() + TimeDelta::minutes(minute)).unwrap().made
+    fn files_are_rebuilt_on_change_at_most_once_an_hour() {
+        let directory = ExportTempDirectory::new();
+        let made = |datasets: &[ExportDataset], minute: i64| {
+            build_export_files(&directory.0, datasets, noon() + TimeDelta::minutes(minute)).unwrap().built_datasets
         };
-        assert_eq!(made(&[numbers("a", "1", 3), numbers("b", "1", 0)], 0), ["a", "b"]);
-        assert!(made(&[numbers("a", "1", 3), numbers("b", "1", 0)], 90).is_empty(), "nothing changed");
-        assert_eq!(made(&[numbers("a", "2", 4), numbers("b", "1", 0)], 90), ["a"]);
-        assert!(made(&[numbers("a", "3", 5), numbers("b", "1", 0)], 149).is_empty(), "within the hour");
-        assert_eq!(made(&[numbers("a", "3", 5), numbers("b", "1", 0)], 150), ["a"]);
-        assert_eq!(made(&[numbers("a", "4", 6), numbers("b", "1", 0)], 10), ["a"], "the clock was put back");
-        let other = Exported { lineage: "another".to_owned(), ..numbers("b", "1", 0) };
-        assert_eq!(made(&[numbers("a", "4", 6), other], 11), ["b"], "it is of another database");
+        assert_eq!(made(&[number_dataset("a", "1", 3), number_dataset("b", "1", 0)], 0), ["a", "b"]);
+        assert!(made(&[number_dataset("a", "1", 3), number_dataset("b", "1", 0)], 90).is_empty(), "nothing changed");
+        assert_eq!(made(&[number_dataset("a", "2", 4), number_dataset("b", "1", 0)], 90), ["a"]);
+        assert!(made(&[number_dataset("a", "3", 5), number_dataset("b", "1", 0)], 149).is_empty(), "within the hour");
+        assert_eq!(made(&[number_dataset("a", "3", 5), number_dataset("b", "1", 0)], 150), ["a"]);
+        assert_eq!(
+            made(&[number_dataset("a", "4", 6), number_dataset("b", "1", 0)], 10),
+            ["a"],
+            "the clock was put back"
+        );
+        let other = ExportDataset { lineage: "another".to_owned(), ..number_dataset("b", "1", 0) };
+        assert_eq!(made(&[number_dataset("a", "4", 6), other], 11), ["b"], "it is of another database");
 
-        let manifest = ExportDirectory::new(directory.0.clone()).manifest().unwrap().unwrap();
+        let manifest = ExportDirectory::new(directory.0.clone()).load_manifest().unwrap().unwrap();
         let rows: Vec<(&str, u64)> = manifest.datasets.iter().map(|entry| (entry.name.as_str(), entry.rows)).collect();
         assert_eq!(rows, [("a", 6), ("b", 0)]);
-        build(&directory.0, &[numbers("b", "1", 0)], noon()).unwrap();
+        build_export_files(&directory.0, &[number_dataset("b", "1", 0)], noon()).unwrap();
         let manifest = read_manifest(&directory.0).unwrap().unwrap();
         assert_eq!(manifest.datasets.len(), 1, "what is there no longer is not listed");
     }
 
     #[test]
-    fn who_reads_the_old_file_reads_it_to_its_end() {
-        let directory = Directory::new();
-        build(&directory.0, &[numbers("a", "1", 100_000)], noon()).unwrap();
+    fn an_open_file_stays_readable_after_a_rebuild() {
+        let directory = ExportTempDirectory::new();
+        build_export_files(&directory.0, &[number_dataset("a", "1", 100_000)], noon()).unwrap();
         let served = ExportDirectory::new(directory.0.clone());
-        let (entry, file, mut opened) = served.open("a.csv.gz").unwrap().unwrap();
+        let (entry, file, mut opened) = served.open_file("a.csv.gz").unwrap().unwrap();
         assert_eq!(entry.rows, 100_000);
         let mut beginning = vec![0; 1000];
         opened.read_exact(&mut beginning).unwrap();
 
-        build(&directory.0, &[numbers("a", "2", 5)], noon() + TimeDelta::hours(2)).unwrap();
-        let (_, newer, _) = served.open("a.csv.gz").unwrap().unwrap();
+        build_export_files(&directory.0, &[number_dataset("a", "2", 5)], noon() + TimeDelta::hours(2)).unwrap();
+        let (_, newer, _) = served.open_file("a.csv.gz").unwrap().unwrap();
         assert_ne!(newer.sha256, file.sha256);
         opened.read_to_end(&mut beginning).unwrap();
-        let sha256 = hex(&Sha256::digest(&beginning));
+        let sha256 = hex_encode(&Sha256::digest(&beginning));
         assert_eq!((sha256, beginning.len() as u64), (file.sha256.clone(), file.bytes));
         assert!(directory.0.join(file.stored_name()).exists(), "for those who have read the old manifest");
-        assert_eq!(served.open("b.csv.gz").unwrap().map(|_| ()), None);
-        assert_eq!(served.open("manifest.json").unwrap().map(|_| ()), None);
+        assert_eq!(served.open_file("b.csv.gz").unwrap().map(|_| ()), None);
+        assert_eq!(served.open_file("manifest.json").unwrap().map(|_| ()), None);
     }
 
     #[test]
-    fn the_same_rows_give_the_same_bytes_and_what_was_left_unfinished_is_removed_in_time() {
-        let directory = Directory::new();
-        build(&directory.0, &[numbers("a", "1", 1000)], noon()).unwrap();
-        let names = directory.names();
-        build(&directory.0, &[numbers("a", "2", 1000)], noon() + TimeDelta::hours(1)).unwrap();
-        assert_eq!(directory.names(), names);
+    fn same_rows_give_same_bytes_and_old_temp_files_are_removed() {
+        let directory = ExportTempDirectory::new();
+        build_export_files(&directory.0, &[number_dataset("a", "1", 1000)], noon()).unwrap();
+        let names = directory.file_names();
+        build_export_files(&directory.0, &[number_dataset("a", "2", 1000)], noon() + TimeDelta::hours(1)).unwrap();
+        assert_eq!(directory.file_names(), names);
 
-        let left = directory.0.join(hidden_name());
+        let left = directory.0.join(temp_file_name());
         let file = File::create(&left).unwrap();
-        build(&directory.0, &[numbers("a", "2", 1000)], noon()).unwrap();
+        build_export_files(&directory.0, &[number_dataset("a", "2", 1000)], noon()).unwrap();
         assert!(left.exists(), "another process may be writing it");
-        file.set_modified(SystemTime::now() - KEPT - Duration::from_secs(60)).unwrap();
-        build(&directory.0, &[numbers("a", "2", 1000)], noon()).unwrap();
-        assert_eq!(directory.names(), names);
+        file.set_modified(SystemTime::now() - OLD_FILE_RETENTION - Duration::from_secs(60)).unwrap();
+        build_export_files(&directory.0, &[number_dataset("a", "2", 1000)], noon()).unwrap();
+        assert_eq!(directory.file_names(), names);
     }
 
     #[test]
-    fn one_that_cannot_be_written_leaves_the_others_and_its_own_old_files() {
-        let too_fine = || Exported {
-            table: Box::new(|| {
-                Table::of("rates", vec![Column::decimal("rate", 1)], vec![Decimal::new(155, 2)], |rate, cells| {
-                    cells.decimal(Some(*rate));
-                })
+    fn a_failed_dataset_keeps_its_old_files_and_does_not_stop_others() {
+        let too_fine = || ExportDataset {
+            build_table: Box::new(|| {
+                OutputTable::from_rows(
+                    "rates",
+                    vec![Column::decimal("rate", 1)],
+                    vec![Decimal::new(155, 2)],
+                    |rate, cells| {
+                        cells.write_decimal(Some(*rate));
+                    },
+                )
             }),
-            ..numbers("a", "2", 0)
+            ..number_dataset("a", "2", 0)
         };
-        let directory = Directory::new();
-        let none = build(&directory.0, &[too_fine(), numbers("b", "1", 2)], noon()).unwrap();
-        assert_eq!((none.made, none.failed), (vec!["b".to_owned()], vec!["a".to_owned()]));
-        build(&directory.0, &[numbers("a", "1", 3), numbers("b", "1", 2)], noon()).unwrap();
-        let later = build(&directory.0, &[too_fine(), numbers("b", "1", 2)], noon() + TimeDelta::hours(2)).unwrap();
-        assert_eq!(later.failed, ["a"]);
+        let directory = ExportTempDirectory::new();
+        let none = build_export_files(&directory.0, &[too_fine(), number_dataset("b", "1", 2)], noon()).unwrap();
+        assert_eq!((none.built_datasets, none.failed_datasets), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        build_export_files(&directory.0, &[number_dataset("a", "1", 3), number_dataset("b", "1", 2)], noon()).unwrap();
+        let later =
+            build_export_files(&directory.0, &[too_fine(), number_dataset("b", "1", 2)], noon() + TimeDelta::hours(2))
+                .unwrap();
+        assert_eq!(later.failed_datasets, ["a"]);
         let manifest = read_manifest(&directory.0).unwrap().unwrap();
-        assert_eq!(manifest.file("a.parquet").unwrap().0.rows, 3);
-        let unfinished = directory.names().into_iter().filter(|name| name.starts_with('.')).count();
+        assert_eq!(manifest.find_file("a.parquet").unwrap().0.rows, 3);
+        let unfinished = directory.file_names().into_iter().filter(|name| name.starts_with('.')).count();
         assert_eq!(unfinished, 0);
 
-        fs::write(directory.0.join(MANIFEST), "{\"of\": \"another version\"}").unwrap();
-        assert_eq!(build(&directory.0, &[numbers("b", "1", 2)], noon()).unwrap().made, ["b"]);
+        fs::write(directory.0.join(MANIFEST_FILE), "{\"of\": \"another version\"}").unwrap();
+        assert_eq!(
+            build_export_files(&directory.0, &[number_dataset("b", "1", 2)], noon()).unwrap().built_datasets,
+            ["b"]
+        );
     }
 
     #[test]
-    fn only_one_process_makes_files() {
-        let directory = Directory::new();
-        build(&directory.0, &[], noon()).unwrap();
-        let lock = File::open(directory.0.join(LOCK)).unwrap();
+    fn only_one_process_builds_at_a_time() {
+        let directory = ExportTempDirectory::new();
+        build_export_files(&directory.0, &[], noon()).unwrap();
+        let lock = File::open(directory.0.join(LOCK_FILE)).unwrap();
         lock.lock().unwrap();
-        let built = build(&directory.0, &[numbers("a", "1", 1)], noon()).unwrap();
-        assert_eq!(built, Built { is_elsewhere: true, ..Built::default() });
+        let built = build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap();
+        assert_eq!(built, BuildReport { is_locked_elsewhere: true, ..BuildReport::default() });
         drop(lock);
-        assert_eq!(build(&directory.0, &[numbers("a", "1", 1)], noon()).unwrap().made, ["a"]);
+        assert_eq!(
+            build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap().built_datasets,
+            ["a"]
+        );
     }
 }

@@ -11,27 +11,27 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use vintem_domain::Dataset;
 
-pub use build::{Built, build};
+pub use build::{BuildReport, build_export_files};
 pub use directory::ExportDirectory;
 
-use crate::table::Table;
+use crate::table::OutputTable;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("writing the files of the export: {0}")]
-    Files(#[from] std::io::Error),
+    Io(#[from] std::io::Error),
     #[error("the manifest of the export: {0}")]
     Manifest(#[from] serde_json::Error),
     #[error("writing Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
     #[error("{0} has other rows each time that it is read")]
-    Unsteady(String),
+    InconsistentRows(String),
 }
 
 pub type Result<T> = std::result::Result<T, ExportError>;
 
 /// A dataset, or a part of one, of which files are made.
-pub struct Exported {
+pub struct ExportDataset {
     /// What its files are called: `selic`, `filings-2025`.
     pub name: String,
     pub dataset: Dataset,
@@ -40,18 +40,18 @@ pub struct Exported {
     /// That of the dataset.
     pub generation: i64,
     /// What its rows follow from: files are made anew when it changes.
-    pub state: String,
+    pub state_fingerprint: String,
     /// When what it holds was loaded.
     pub as_of: DateTime<Utc>,
     pub is_synthetic: bool,
     /// Where its rows come from, each once.
-    pub sources: Box<dyn Fn() -> Vec<Origin> + Send + Sync>,
-    pub table: Box<dyn Fn() -> Table + Send + Sync>,
+    pub list_sources: Box<dyn Fn() -> Vec<SourceFetch> + Send + Sync>,
+    pub build_table: Box<dyn Fn() -> OutputTable + Send + Sync>,
 }
 
 /// What a publisher sent that rows come from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Origin {
+pub struct SourceFetch {
     pub fetched_at: DateTime<Utc>,
     pub address: String,
     /// Of the bytes as they came.
@@ -59,7 +59,7 @@ pub struct Origin {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Format {
+pub enum ExportFormat {
     #[serde(rename = "csv.gz")]
     Csv,
     #[serde(rename = "ndjson.gz")]
@@ -71,11 +71,11 @@ pub enum Format {
     Sidecar,
 }
 
-impl Format {
-    pub const OF_DATA: [Self; 3] = [Self::Csv, Self::Ndjson, Self::Parquet];
+impl ExportFormat {
+    pub const DATA_FORMATS: [Self; 3] = [Self::Csv, Self::Ndjson, Self::Parquet];
 
     /// How the names of its files end.
-    pub const fn ending(self) -> &'static str {
+    pub const fn file_extension(self) -> &'static str {
         match self {
             Self::Csv => "csv.gz",
             Self::Ndjson => "ndjson.gz",
@@ -118,7 +118,7 @@ pub struct ManifestEntry {
 pub struct ManifestFile {
     /// As it is asked for: `selic.csv.gz`.
     pub name: String,
-    pub format: Format,
+    pub format: ExportFormat,
     pub bytes: u64,
     pub sha256: String,
 }
@@ -126,13 +126,13 @@ pub struct ManifestFile {
 impl ManifestFile {
     /// Its name in the directory.
     fn stored_name(&self) -> String {
-        format!("{}.{}", self.sha256, self.format.ending())
+        format!("{}.{}", self.sha256, self.format.file_extension())
     }
 }
 
 impl Manifest {
     /// The dataset and the file of this name.
-    pub fn file(&self, name: &str) -> Option<(&ManifestEntry, &ManifestFile)> {
+    pub fn find_file(&self, name: &str) -> Option<(&ManifestEntry, &ManifestFile)> {
         self.datasets.iter().find_map(|entry| {
             let file = entry.files.iter().chain([&entry.sidecar]).find(|file| file.name == name)?;
             Some((entry, file))

@@ -6,99 +6,99 @@ use chrono::NaiveDate;
 use vintem_domain::Decimal;
 use vintem_domain::dates::SaoPauloMidnight;
 
-use super::{Cells, Table, write_day};
+use super::{CellWriter, OutputTable, write_iso_date};
 
 /// Writes every row, and says how many there were.
-pub fn write_ndjson(mut table: Table, mut into: impl Write) -> io::Result<u64> {
+pub fn write_ndjson(mut table: OutputTable, mut into: impl Write) -> io::Result<u64> {
     let names = table.columns.iter().map(|column| serde_json::to_vec(&column.name)).collect::<Result<_, _>>()?;
-    let mut cells = JsonCells { names, at: 0, line: Vec::new() };
+    let mut cells = JsonCellWriter { quoted_names: names, column_index: 0, line: Vec::new() };
     let mut rows = 0;
-    while table.write_next(&mut cells) {
-        debug_assert_eq!(cells.at, cells.names.len(), "a cell for each column");
+    while table.write_next_row(&mut cells) {
+        debug_assert_eq!(cells.column_index, cells.quoted_names.len(), "a cell for each column");
         cells.line.extend(b"}\n");
         into.write_all(&cells.line)?;
         cells.line.clear();
-        cells.at = 0;
+        cells.column_index = 0;
         rows += 1;
     }
     Ok(rows)
 }
 
-struct JsonCells {
+struct JsonCellWriter {
     /// With their quotes.
-    names: Vec<Vec<u8>>,
-    at: usize,
+    quoted_names: Vec<Vec<u8>>,
+    column_index: usize,
     line: Vec<u8>,
 }
 
-impl JsonCells {
+impl JsonCellWriter {
     fn begin_cell(&mut self) {
-        self.line.push(if self.at == 0 { b'{' } else { b',' });
-        self.line.extend(&self.names[self.at]);
+        self.line.push(if self.column_index == 0 { b'{' } else { b',' });
+        self.line.extend(&self.quoted_names[self.column_index]);
         self.line.push(b':');
-        self.at += 1;
+        self.column_index += 1;
     }
 
-    fn put_text(&mut self, text: &str) {
+    fn push_json_string(&mut self, text: &str) {
         serde_json::to_writer(&mut self.line, text).expect("a Vec takes everything");
     }
 
-    fn put(&mut self, value: impl std::fmt::Display) {
+    fn push_display(&mut self, value: impl std::fmt::Display) {
         write!(self.line, "{value}").expect("a Vec takes everything");
     }
 }
 
-impl Cells for JsonCells {
-    fn text(&mut self, text: &str) {
+impl CellWriter for JsonCellWriter {
+    fn write_text(&mut self, text: &str) {
         self.begin_cell();
-        self.put_text(text);
+        self.push_json_string(text);
     }
 
-    fn code(&mut self, code: u32) {
+    fn write_code(&mut self, code: u32) {
         self.begin_cell();
-        self.put(format_args!("\"{code}\""));
+        self.push_display(format_args!("\"{code}\""));
     }
 
-    fn texts(&mut self, texts: &mut dyn Iterator<Item = &str>) {
+    fn write_text_list(&mut self, texts: &mut dyn Iterator<Item = &str>) {
         self.begin_cell();
         self.line.push(b'[');
         for (at, text) in texts.enumerate() {
             if at > 0 {
                 self.line.push(b',');
             }
-            self.put_text(text);
+            self.push_json_string(text);
         }
         self.line.push(b']');
     }
 
-    fn whole(&mut self, number: i64) {
+    fn write_integer(&mut self, number: i64) {
         self.begin_cell();
-        self.put(number);
+        self.push_display(number);
     }
 
-    fn flag(&mut self, flag: bool) {
+    fn write_boolean(&mut self, flag: bool) {
         self.begin_cell();
-        self.put(flag);
+        self.push_display(flag);
     }
 
-    fn day(&mut self, day: Option<NaiveDate>) {
+    fn write_date(&mut self, day: Option<NaiveDate>) {
         self.begin_cell();
         let Some(day) = day else { return self.line.extend(b"null") };
         self.line.push(b'"');
-        write_day(day, &mut self.line);
+        write_iso_date(day, &mut self.line);
         self.line.push(b'"');
     }
 
-    fn midnight(&mut self, day: NaiveDate) {
+    fn write_date_as_midnight(&mut self, day: NaiveDate) {
         self.begin_cell();
-        self.put(format_args!("\"{}\"", SaoPauloMidnight(day)));
+        self.push_display(format_args!("\"{}\"", SaoPauloMidnight(day)));
     }
 
     /// Its own characters: it passes through no float.
-    fn decimal(&mut self, value: Option<Decimal>) {
+    fn write_decimal(&mut self, value: Option<Decimal>) {
         self.begin_cell();
         match value {
-            Some(value) => self.put(value),
+            Some(value) => self.push_display(value),
             None => self.line.extend(b"null"),
         }
     }
@@ -106,13 +106,13 @@ impl Cells for JsonCells {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples;
+    use super::super::sample_tables;
     use super::*;
 
     #[test]
-    fn a_row_is_a_line_and_every_kind_has_its_characters() {
+    fn each_row_is_a_json_line_with_every_column_type() {
         let mut written = Vec::new();
-        assert_eq!(write_ndjson(samples::of_every_kind(3), &mut written).unwrap(), 3);
+        assert_eq!(write_ndjson(sample_tables::table_with_every_column_type(3), &mut written).unwrap(), 3);
         let lines: Vec<&str> = std::str::from_utf8(&written).unwrap().split_terminator('\n').collect();
         assert_eq!(
             lines,

@@ -12,82 +12,84 @@ use chrono::{DateTime, TimeDelta, Utc};
 use rand::RngExt;
 use tokio::task::{Id, JoinSet};
 use vintem_domain::Clock;
-use vintem_domain::webhook::wait_after;
-use vintem_store::webhooks::dispatch::{Attempted, Class, DeliveryLead, Demand, DueDelivery, Verdict};
+use vintem_domain::webhook::retry_delay;
+use vintem_store::webhooks::dispatch::{
+    AttemptOutcome, ClaimOptions, DeliveryAttempt, DeliveryLease, DueDelivery, ReceiverHealth,
+};
 use vintem_store::{Result, Store};
 
 use super::secret::SecretBox;
-use super::send::{Attempt, Message, Sender};
+use super::send::{SendAttempt, WebhookMessage, WebhookSender};
 
 /// Attempts under way at once. Each has a connection of its own.
-const MOST_UNDER_WAY: usize = 512;
+const MAX_IN_FLIGHT: usize = 512;
 /// Of those, what may be of webhooks that are slow or failing.
-const MOST_LAGGING: usize = MOST_UNDER_WAY / 2;
+const MAX_LAGGING_IN_FLIGHT: usize = MAX_IN_FLIGHT / 2;
 /// So many of one webhook are taken up at once; when so few are still under way, the next.
-const MOST_OF_ONE: usize = 8;
+const MAX_IN_FLIGHT_PER_WEBHOOK: usize = 8;
 /// A receiver that takes longer is slow.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW_ATTEMPT_THRESHOLD: Duration = Duration::from_secs(5);
 
 /// Delivers, as long as no other worker does.
 #[derive(Debug)]
-pub struct Dispatcher {
+pub struct WebhookDispatcher {
     store: Store,
-    sender: Sender,
-    secrets: SecretBox,
+    sender: WebhookSender,
+    secret_box: SecretBox,
     clock: Arc<dyn Clock>,
-    lead: Option<DeliveryLead>,
-    attempts: JoinSet<Attempted>,
-    under_way: HashMap<Id, UnderWay>,
+    delivery_lead: Option<DeliveryLease>,
+    attempt_tasks: JoinSet<DeliveryAttempt>,
+    in_flight: HashMap<Id, InFlightAttempt>,
     /// Made, and not noted yet.
-    made: Vec<Attempted>,
+    finished_attempts: Vec<DeliveryAttempt>,
     /// Up to which webhook each class was looked at: the next ones have their turn.
-    looked_at: HashMap<Class, i64>,
+    cursor_by_class: HashMap<ReceiverHealth, i64>,
 }
 
 #[derive(Debug)]
-struct UnderWay {
-    class: Class,
+struct InFlightAttempt {
+    class: ReceiverHealth,
     /// What is noted if the attempt does not come to its end.
-    broken: Attempted,
+    result_if_aborted: DeliveryAttempt,
 }
 
-impl Dispatcher {
-    pub fn new(store: Store, sender: Sender, secrets: SecretBox, clock: Arc<dyn Clock>) -> Self {
+impl WebhookDispatcher {
+    pub fn new(store: Store, sender: WebhookSender, secret_box: SecretBox, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
             sender,
-            secrets,
+            secret_box,
             clock,
-            lead: None,
-            attempts: JoinSet::new(),
-            under_way: HashMap::new(),
-            made: Vec::new(),
-            looked_at: HashMap::new(),
+            delivery_lead: None,
+            attempt_tasks: JoinSet::new(),
+            in_flight: HashMap::new(),
+            finished_attempts: Vec::new(),
+            cursor_by_class: HashMap::new(),
         }
     }
 
     /// Notes what was made and takes up what is due. An error means that Postgres is away: what is under way goes on, and
     /// is noted by a later round.
-    pub async fn round(&mut self) -> Result<()> {
-        self.gather();
-        if !self.made.is_empty() {
-            self.store.note_attempts(&self.made).await?;
-            for attempt in self.made.drain(..) {
-                metrics::counter!("vintem_webhook_attempts_total", "verdict" => attempt.verdict.id()).increment(1);
+    pub async fn run_round(&mut self) -> Result<()> {
+        self.collect_finished();
+        if !self.finished_attempts.is_empty() {
+            self.store.record_attempts(&self.finished_attempts).await?;
+            for attempt in self.finished_attempts.drain(..) {
+                metrics::counter!("vintem_webhook_attempts_total", "verdict" => attempt.outcome.id()).increment(1);
             }
         }
-        if self.lead.is_none() {
-            let mine: Vec<i64> = self.under_way.values().map(|attempt| attempt.broken.delivery).collect();
-            self.lead = self.store.lead_deliveries(&mine).await?;
+        if self.delivery_lead.is_none() {
+            let mine: Vec<i64> = self.in_flight.values().map(|attempt| attempt.result_if_aborted.delivery_id).collect();
+            self.delivery_lead = self.store.try_lease_deliveries(&mine).await?;
         }
-        self.take_up(Class::Prompt).await?;
-        self.take_up(Class::Lagging).await
+        self.start_due_attempts(ReceiverHealth::Prompt).await?;
+        self.start_due_attempts(ReceiverHealth::Lagging).await
     }
 
     /// Waits until an attempt has come to its end.
-    pub async fn attempt_ended(&mut self) {
-        match self.attempts.join_next_with_id().await {
-            Some(ended) => self.end(ended),
+    pub async fn wait_for_finished_attempt(&mut self) {
+        match self.attempt_tasks.join_next_with_id().await {
+            Some(ended) => self.record_finished(ended),
             None => std::future::pending().await,
         }
     }
@@ -95,157 +97,174 @@ impl Dispatcher {
     /// Delivers all that is due now, and returns when nothing is under way any more.
     pub async fn deliver_due(&mut self) -> Result<()> {
         loop {
-            self.round().await?;
-            if self.under_way.is_empty() && self.made.is_empty() {
+            self.run_round().await?;
+            if self.in_flight.is_empty() && self.finished_attempts.is_empty() {
                 return Ok(());
             }
-            if self.made.is_empty() {
-                self.attempt_ended().await;
+            if self.finished_attempts.is_empty() {
+                self.wait_for_finished_attempt().await;
             }
         }
     }
 
     /// Waits for what is under way, takes up nothing more, and notes what came of it.
-    pub async fn finish(mut self, at_most: Duration) -> Result<()> {
+    pub async fn finish(mut self, timeout: Duration) -> Result<()> {
         let ending = async {
-            while let Some(ended) = self.attempts.join_next_with_id().await {
-                self.end(ended);
+            while let Some(ended) = self.attempt_tasks.join_next_with_id().await {
+                self.record_finished(ended);
             }
         };
         // What takes longer is made again by whoever delivers next.
-        let _ = tokio::time::timeout(at_most, ending).await;
-        if self.made.is_empty() { Ok(()) } else { self.store.note_attempts(&self.made).await }
-    }
-
-    fn gather(&mut self) {
-        while let Some(ended) = self.attempts.try_join_next_with_id() {
-            self.end(ended);
+        let _ = tokio::time::timeout(timeout, ending).await;
+        if self.finished_attempts.is_empty() {
+            Ok(())
+        } else {
+            self.store.record_attempts(&self.finished_attempts).await
         }
     }
 
-    fn end(&mut self, ended: std::result::Result<(Id, Attempted), tokio::task::JoinError>) {
+    fn collect_finished(&mut self) {
+        while let Some(ended) = self.attempt_tasks.try_join_next_with_id() {
+            self.record_finished(ended);
+        }
+    }
+
+    fn record_finished(&mut self, ended: std::result::Result<(Id, DeliveryAttempt), tokio::task::JoinError>) {
         match ended {
             Ok((task, attempted)) => {
-                self.under_way.remove(&task);
-                self.made.push(attempted);
+                self.in_flight.remove(&task);
+                self.finished_attempts.push(attempted);
             }
             Err(error) => {
                 tracing::error!(%error, "an attempt to deliver did not come to its end");
-                self.made.extend(self.under_way.remove(&error.id()).map(|attempt| attempt.broken));
+                self.finished_attempts
+                    .extend(self.in_flight.remove(&error.id()).map(|attempt| attempt.result_if_aborted));
             }
         }
     }
 
     /// Takes up deliveries of one class until nothing is due or there is no room.
-    async fn take_up(&mut self, class: Class) -> Result<()> {
-        let Some(mut lead) = self.lead.take() else { return Ok(()) };
+    async fn start_due_attempts(&mut self, class: ReceiverHealth) -> Result<()> {
+        let Some(mut lead) = self.delivery_lead.take() else { return Ok(()) };
         let mut has_begun_anew = false;
         loop {
-            let room = self.room(class);
+            let room = self.free_slots(class);
             if room == 0 {
                 break;
             }
-            let (now, busy) = (self.clock.now(), self.busy(class));
-            let after = self.looked_at.get(&class).copied().unwrap_or(0);
-            let most_of_one = MOST_OF_ONE as i64;
-            let demand = Demand { now, class, after, but: &busy, most: room as i64, most_of_one };
+            let (now, busy) = (self.clock.now(), self.saturated_webhooks(class));
+            let after = self.cursor_by_class.get(&class).copied().unwrap_or(0);
+            let most_of_one = MAX_IN_FLIGHT_PER_WEBHOOK as i64;
+            let demand = ClaimOptions {
+                now,
+                receiver_health: class,
+                after_webhook: after,
+                excluded_webhooks: &busy,
+                max_total: room as i64,
+                max_per_webhook: most_of_one,
+            };
             // With an error the right to deliver is given up: the connection may be gone, and another worker at it.
-            let due = lead.take_up(&demand).await?;
+            let due = lead.claim_due(&demand).await?;
             let is_last = due.len() < room;
-            let last = due.iter().map(|due| due.webhook).max().unwrap_or(after);
-            self.looked_at.insert(class, if is_last { 0 } else { last });
+            let last = due.iter().map(|due| due.webhook_number).max().unwrap_or(after);
+            self.cursor_by_class.insert(class, if is_last { 0 } else { last });
             for delivery in due {
-                self.begin(delivery, class);
+                self.spawn_attempt(delivery, class);
             }
             if is_last && (after == 0 || has_begun_anew) {
                 break;
             }
             has_begun_anew |= is_last;
         }
-        self.lead = Some(lead);
+        self.delivery_lead = Some(lead);
         Ok(())
     }
 
-    fn room(&self, class: Class) -> usize {
-        let room = MOST_UNDER_WAY.saturating_sub(self.under_way.len());
+    fn free_slots(&self, class: ReceiverHealth) -> usize {
+        let room = MAX_IN_FLIGHT.saturating_sub(self.in_flight.len());
         match class {
-            Class::Prompt => room,
-            Class::Lagging => {
-                let lagging = self.under_way.values().filter(|attempt| attempt.class == class).count();
-                room.min(MOST_LAGGING.saturating_sub(lagging))
+            ReceiverHealth::Prompt => room,
+            ReceiverHealth::Lagging => {
+                let lagging = self.in_flight.values().filter(|attempt| attempt.class == class).count();
+                room.min(MAX_LAGGING_IN_FLIGHT.saturating_sub(lagging))
             }
         }
     }
 
     /// Webhooks that have enough under way.
-    fn busy(&self, class: Class) -> Vec<i64> {
+    fn saturated_webhooks(&self, class: ReceiverHealth) -> Vec<i64> {
         let mut of_each: HashMap<i64, usize> = HashMap::new();
-        for attempt in self.under_way.values() {
-            *of_each.entry(attempt.broken.webhook).or_default() += 1;
+        for attempt in self.in_flight.values() {
+            *of_each.entry(attempt.result_if_aborted.webhook_number).or_default() += 1;
         }
         let enough = match class {
-            Class::Prompt => MOST_OF_ONE,
-            Class::Lagging => 1,
+            ReceiverHealth::Prompt => MAX_IN_FLIGHT_PER_WEBHOOK,
+            ReceiverHealth::Lagging => 1,
         };
         let full = of_each.into_iter().filter(|(_, count)| *count >= enough).map(|(webhook, _)| webhook);
         full.collect()
     }
 
-    fn begin(&mut self, due: DueDelivery, class: Class) {
+    fn spawn_attempt(&mut self, due: DueDelivery, class: ReceiverHealth) {
         let now = self.clock.now();
-        let broken = outcome(&due, &Attempt::failed(now, "internal"), now);
-        let (sender, clock, secrets) = (self.sender.clone(), self.clock.clone(), self.secrets.clone());
-        let task = self.attempts.spawn(async move {
-            let attempt = attempt(&sender, &secrets, &due, clock.now()).await;
-            outcome(&due, &attempt, clock.now())
+        let broken = attempt_result(&due, &SendAttempt::failed(now, "internal"), now);
+        let (sender, clock, secrets) = (self.sender.clone(), self.clock.clone(), self.secret_box.clone());
+        let task = self.attempt_tasks.spawn(async move {
+            let attempt = send_delivery(&sender, &secrets, &due, clock.now()).await;
+            attempt_result(&due, &attempt, clock.now())
         });
-        self.under_way.insert(task.id(), UnderWay { class, broken });
+        self.in_flight.insert(task.id(), InFlightAttempt { class, result_if_aborted: broken });
     }
 }
 
-async fn attempt(sender: &Sender, secrets: &SecretBox, due: &DueDelivery, now: DateTime<Utc>) -> Attempt {
-    let former = due.former_secret.as_ref().filter(|(_, ends_at)| *ends_at > now);
-    let sealed = std::iter::once(&due.secret).chain(former.map(|(sealed, _)| sealed));
+async fn send_delivery(
+    sender: &WebhookSender,
+    secret_box: &SecretBox,
+    due: &DueDelivery,
+    now: DateTime<Utc>,
+) -> SendAttempt {
+    let former = due.sealed_former_secret.as_ref().filter(|(_, ends_at)| *ends_at > now);
+    let sealed = std::iter::once(&due.sealed_secret).chain(former.map(|(sealed, _)| sealed));
     let timestamp = now.timestamp();
     let sign = |sealed: &Vec<u8>| {
-        let secret = secrets.open(&due.webhook_id, sealed)?;
+        let secret = secret_box.open(&due.webhook_id, sealed)?;
         Some(secret.sign(&due.event_id, timestamp, &due.body))
     };
     let Some(signatures) = sealed.map(sign).collect::<Option<Vec<String>>>() else {
         tracing::error!(webhook = due.webhook_id, "its secret was sealed under another VINTEM_SECRET_KEY");
-        return Attempt::failed(now, "internal");
+        return SendAttempt::failed(now, "internal");
     };
-    let message = Message {
+    let message = WebhookMessage {
         url: &due.url,
-        id: &due.event_id,
+        event_id: &due.event_id,
         timestamp,
         signatures: signatures.join(" "),
         body: due.body.clone(),
-        position: due.position,
+        feed_position: due.event_position,
     };
     sender.send(message, now).await
 }
 
 /// What an attempt means for its delivery.
-fn outcome(due: &DueDelivery, attempt: &Attempt, now: DateTime<Utc>) -> Attempted {
+fn attempt_result(due: &DueDelivery, attempt: &SendAttempt, now: DateTime<Utc>) -> DeliveryAttempt {
     let (failures, chance) = (usize::from(due.failures.unsigned_abs()) + 1, rand::rng().random_range(-100..=100));
-    let asked = attempt.asked_wait.and_then(|wait| TimeDelta::from_std(wait).ok());
+    let asked = attempt.retry_after.and_then(|wait| TimeDelta::from_std(wait).ok());
     // A test is for its owner, who waits for it: it is not tried again.
-    let wait = if due.position.is_none() { None } else { wait_after(failures, chance, asked) };
+    let wait = if due.event_position.is_none() { None } else { retry_delay(failures, chance, asked) };
     let verdict = match wait {
-        _ if attempt.is_success() => Verdict::Delivered,
-        _ if attempt.is_gone() => Verdict::Gone,
-        Some(wait) => Verdict::Again(now + wait),
-        None => Verdict::Dead,
+        _ if attempt.is_success() => AttemptOutcome::Delivered,
+        _ if attempt.is_gone() => AttemptOutcome::ReceiverGone,
+        Some(wait) => AttemptOutcome::RetryAt(now + wait),
+        None => AttemptOutcome::Exhausted,
     };
-    Attempted {
-        delivery: due.id,
-        webhook: due.webhook,
+    DeliveryAttempt {
+        delivery_id: due.id,
+        webhook_number: due.webhook_number,
         url: due.url.clone(),
         failures_before: due.failures,
-        at: now,
-        verdict,
-        is_slow: Duration::from_millis(attempt.milliseconds) > SLOW,
-        shown: serde_json::to_string(attempt).expect("attempts have text keys only"),
+        attempted_at: now,
+        outcome: verdict,
+        is_slow: Duration::from_millis(attempt.milliseconds) > SLOW_ATTEMPT_THRESHOLD,
+        attempt_json: serde_json::to_string(attempt).expect("attempts have text keys only"),
     }
 }

@@ -1,11 +1,11 @@
 //! Webhooks: where they may lead, how they are signed, sent and tried again.
 
-mod address;
+mod address_guard;
 mod dispatch;
 mod secret;
 mod send;
 
-pub use address::{AddressGuard, AddressRefused};
-pub use dispatch::Dispatcher;
+pub use address_guard::{AddressError, AddressGuard};
+pub use dispatch::WebhookDispatcher;
 pub use secret::{SecretBox, WebhookSecret};
-pub use send::Sender;
+pub use send::WebhookSender;

@@ -10,13 +10,13 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use sha2::Sha256;
 
 /// What a secret begins with, by Standard Webhooks.
-const BEGINNING: &str = "whsec_";
+const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
 /// Of how secrets are sealed: the first byte of each.
-const SEALING: u8 = 1;
+const SEAL_VERSION: u8 = 1;
 /// So that no other use of the same setting leads to the same key.
-const PURPOSE: &[u8] = b"vintem webhook secrets 1";
+const KEY_DERIVATION_LABEL: &[u8] = b"vintem webhook secrets 1";
 
 /// By which a receiver knows that a request comes from us.
 pub struct WebhookSecret([u8; SECRET_BYTES]);
@@ -34,7 +34,7 @@ impl WebhookSecret {
 
     /// As its owner is shown it, once.
     pub fn reveal(&self) -> String {
-        format!("{BEGINNING}{}", STANDARD.encode(self.0))
+        format!("{SECRET_PREFIX}{}", STANDARD.encode(self.0))
     }
 
     /// A signature by Standard Webhooks.
@@ -57,15 +57,15 @@ impl Debug for SecretBox {
 }
 
 impl SecretBox {
-    pub const SHORTEST: usize = 32;
+    pub const MIN_SETTING_LENGTH: usize = 32;
 
     /// From the operator's setting, which may be any text that is long enough.
     pub fn new(setting: &str) -> Option<Self> {
-        if setting.chars().count() < Self::SHORTEST {
+        if setting.chars().count() < Self::MIN_SETTING_LENGTH {
             return None;
         }
         let mut mac = Hmac::<Sha256>::new_from_slice(setting.as_bytes()).expect("any length is taken");
-        mac.update(PURPOSE);
+        mac.update(KEY_DERIVATION_LABEL);
         let key = UnboundKey::new(&AES_256_GCM, &mac.finalize().into_bytes()).ok()?;
         Some(Self(LessSafeKey::new(key)))
     }
@@ -78,12 +78,12 @@ impl SecretBox {
         self.0
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), of_webhook, &mut sealed)
             .expect("a secret is short");
-        [&[SEALING], nonce.as_slice(), &sealed].concat()
+        [&[SEAL_VERSION], nonce.as_slice(), &sealed].concat()
     }
 
     /// Nothing where it was sealed under another key, for another webhook, or was changed.
     pub fn open(&self, webhook: &str, sealed: &[u8]) -> Option<WebhookSecret> {
-        let (nonce, sealed) = sealed.strip_prefix(&[SEALING])?.split_first_chunk::<NONCE_BYTES>()?;
+        let (nonce, sealed) = sealed.strip_prefix(&[SEAL_VERSION])?.split_first_chunk::<NONCE_BYTES>()?;
         let mut opened = sealed.to_vec();
         let of_webhook = Aad::from(webhook.as_bytes());
         let secret = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), of_webhook, &mut opened).ok()?;
@@ -95,17 +95,17 @@ impl SecretBox {
 mod tests {
     use super::*;
 
-    const SETTING: &str = "a key for tests, long enough to be taken";
+    const TEST_SETTING: &str = "a key for tests, long enough to be taken";
 
     #[test]
-    fn what_is_sealed_opens_for_its_webhook_under_its_key_unchanged() {
-        let (sealing, secret) = (SecretBox::new(SETTING).unwrap(), WebhookSecret::random());
+    fn a_sealed_secret_opens_only_for_its_webhook_and_key() {
+        let (sealing, secret) = (SecretBox::new(TEST_SETTING).unwrap(), WebhookSecret::random());
         let sealed = sealing.seal("whk_1", &secret);
         assert_eq!(sealing.open("whk_1", &sealed).unwrap().0, secret.0);
         assert_ne!(sealing.seal("whk_1", &secret), sealed, "twice the same is not the same");
         assert!(!sealed.windows(8).any(|part| secret.0.windows(8).any(|clear| clear == part)));
         assert!(sealing.open("whk_2", &sealed).is_none());
-        assert!(SecretBox::new(&SETTING.to_uppercase()).unwrap().open("whk_1", &sealed).is_none());
+        assert!(SecretBox::new(&TEST_SETTING.to_uppercase()).unwrap().open("whk_1", &sealed).is_none());
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_those_of_the_standard() {
+    fn signatures_verify_with_the_standard_webhooks_library() {
         let verifier = |secret: &WebhookSecret| standardwebhooks::Webhook::new(&secret.reveal()).unwrap();
         let (old, new, other) = (WebhookSecret::random(), WebhookSecret::random(), WebhookSecret::random());
         let now = chrono::Utc::now().timestamp();

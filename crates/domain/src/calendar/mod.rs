@@ -7,11 +7,11 @@ use bdays::calendars::WeekendsOnly;
 use bdays::calendars::brazil::{BRSettlement, BrazilExchange};
 use chrono::{Days, NaiveDate};
 
-use crate::dates::{DateRange, FIRST_DAY, LAST_DAY, parse_day};
+use crate::dates::{DateRange, MAX_DATE, MIN_DATE, parse_date};
 
 /// Days that were no business days although the rules say so, or were although they say not: found by comparing the rules
 /// with the days that have a Selic. They concern banks; what the exchange did on them is not known to us.
-const OVERRIDES: &str = include_str!("overrides.csv");
+const OVERRIDES_CSV: &str = include_str!("overrides.csv");
 
 /// Whose business days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,16 +24,16 @@ pub enum Calendar {
 
 /// What a day is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Business,
+pub enum DayKind {
+    BusinessDay,
     Weekend,
     Holiday,
 }
 
-impl Kind {
+impl DayKind {
     pub const fn id(self) -> &'static str {
         match self {
-            Self::Business => "business-day",
+            Self::BusinessDay => "business-day",
             Self::Weekend => "weekend",
             Self::Holiday => "holiday",
         }
@@ -54,43 +54,44 @@ impl Calendar {
         Self::ALL.into_iter().find(|calendar| calendar.id() == id)
     }
 
-    pub fn kind(self, day: NaiveDate) -> Kind {
-        match (self.table().is_business_day(day), WeekendsOnly.is_bday(day)) {
-            (true, _) => Kind::Business,
-            (false, true) => Kind::Holiday,
-            (false, false) => Kind::Weekend,
+    pub fn day_kind(self, day: NaiveDate) -> DayKind {
+        match (self.business_day_table().is_business_day(day), WeekendsOnly.is_bday(day)) {
+            (true, _) => DayKind::BusinessDay,
+            (false, true) => DayKind::Holiday,
+            (false, false) => DayKind::Weekend,
         }
     }
 
     pub fn is_business_day(self, day: NaiveDate) -> bool {
-        self.table().is_business_day(day)
+        self.business_day_table().is_business_day(day)
     }
 
     /// How many there are from `from` on and before `to`.
-    pub fn count(self, from: NaiveDate, to: NaiveDate) -> u32 {
-        let table = self.table();
-        table.before(to).saturating_sub(table.before(from))
+    pub fn count_business_days(self, from: NaiveDate, to: NaiveDate) -> u32 {
+        let table = self.business_day_table();
+        table.count_before(to).saturating_sub(table.count_before(from))
     }
 
     /// Those within these days, in order.
-    pub fn days(self, range: DateRange) -> impl Iterator<Item = NaiveDate> {
-        let table = self.table();
-        let end = table.before(range.to.succ_opt().unwrap_or(range.to));
-        (table.before(range.from)..end).map(|number| table.days[number as usize])
+    pub fn business_days(self, range: DateRange) -> impl Iterator<Item = NaiveDate> {
+        let table = self.business_day_table();
+        let end = table.count_before(range.to.succ_opt().unwrap_or(range.to));
+        (table.count_before(range.from)..end).map(|number| table.days[number as usize])
     }
 
     /// The so-manieth business day after a day, or before it; for none the day itself, or the next business day. Nothing
     /// where that lies beyond the days that we know.
-    pub fn add(self, day: NaiveDate, days: i64) -> Option<NaiveDate> {
-        let table = self.table();
-        let from = i64::from(table.before(if days > 0 { day.succ_opt()? } else { day }));
+    pub fn add_business_days(self, day: NaiveDate, days: i64) -> Option<NaiveDate> {
+        let table = self.business_day_table();
+        let from = i64::from(table.count_before(if days > 0 { day.succ_opt()? } else { day }));
         let number = if days > 0 { from + days - 1 } else { from + days };
         table.days.get(usize::try_from(number).ok()?).copied()
     }
 
-    fn table(self) -> &'static Table {
-        static SETTLEMENT: LazyLock<Table> = LazyLock::new(|| Table::new(&BRSettlement, OVERRIDES));
-        static EXCHANGE: LazyLock<Table> = LazyLock::new(|| Table::new(&BrazilExchange, ""));
+    fn business_day_table(self) -> &'static BusinessDayTable {
+        static SETTLEMENT: LazyLock<BusinessDayTable> =
+            LazyLock::new(|| BusinessDayTable::new(&BRSettlement, OVERRIDES_CSV));
+        static EXCHANGE: LazyLock<BusinessDayTable> = LazyLock::new(|| BusinessDayTable::new(&BrazilExchange, ""));
         match self {
             Self::Settlement => &SETTLEMENT,
             Self::Exchange => &EXCHANGE,
@@ -99,42 +100,42 @@ impl Calendar {
 }
 
 /// All business days that a parameter may name.
-struct Table {
+struct BusinessDayTable {
     days: Vec<NaiveDate>,
     /// How many business days there are before each day since the first, one more than there are days.
-    before: Vec<u32>,
+    business_days_before: Vec<u32>,
 }
 
-impl Table {
+impl BusinessDayTable {
     fn new(rules: &impl HolidayCalendar<NaiveDate>, overrides: &str) -> Self {
-        let overrides: Vec<(NaiveDate, bool)> = overrides.lines().skip(1).map(override_of).collect();
-        let mut table = Self { days: Vec::new(), before: vec![0] };
-        let mut day = FIRST_DAY;
-        while day <= LAST_DAY {
+        let overrides: Vec<(NaiveDate, bool)> = overrides.lines().skip(1).map(parse_override).collect();
+        let mut table = Self { days: Vec::new(), business_days_before: vec![0] };
+        let mut day = MIN_DATE;
+        while day <= MAX_DATE {
             let overridden = overrides.iter().find(|(date, _)| *date == day).map(|(_, is_open)| *is_open);
             if overridden.unwrap_or_else(|| rules.is_bday(day)) {
                 table.days.push(day);
             }
-            table.before.push(table.days.len() as u32);
+            table.business_days_before.push(table.days.len() as u32);
             day = day + Days::new(1);
         }
         table
     }
 
     /// How many there are before a day.
-    fn before(&self, day: NaiveDate) -> u32 {
-        let at = (day - FIRST_DAY).num_days().clamp(0, self.before.len() as i64 - 1);
-        self.before[at as usize]
+    fn count_before(&self, day: NaiveDate) -> u32 {
+        let at = (day - MIN_DATE).num_days().clamp(0, self.business_days_before.len() as i64 - 1);
+        self.business_days_before[at as usize]
     }
 
     fn is_business_day(&self, day: NaiveDate) -> bool {
-        day.succ_opt().is_some_and(|next| self.before(next) > self.before(day))
+        day.succ_opt().is_some_and(|next| self.count_before(next) > self.count_before(day))
     }
 }
 
-fn override_of(line: &str) -> (NaiveDate, bool) {
+fn parse_override(line: &str) -> (NaiveDate, bool) {
     let mut columns = line.split(',');
-    let date = columns.next().and_then(parse_day).expect("each line begins with a day");
+    let date = columns.next().and_then(parse_date).expect("each line begins with a day");
     (date, columns.next() == Some("open"))
 }
 
@@ -143,15 +144,15 @@ mod tests {
     use super::*;
 
     fn day(text: &str) -> NaiveDate {
-        parse_day(text).unwrap()
+        parse_date(text).unwrap()
     }
 
     #[test]
     fn every_override_contradicts_the_rules_and_says_why() {
-        let lines: Vec<&str> = OVERRIDES.lines().skip(1).collect();
+        let lines: Vec<&str> = OVERRIDES_CSV.lines().skip(1).collect();
         assert_eq!(lines.len(), 39);
         for line in lines {
-            let (date, is_open) = override_of(line);
+            let (date, is_open) = parse_override(line);
             assert_eq!(BRSettlement.is_bday(date), !is_open, "{line}");
             assert_eq!(Calendar::Settlement.is_business_day(date), is_open, "{line}");
             let columns: Vec<&str> = line.split(',').collect();
@@ -160,34 +161,37 @@ mod tests {
     }
 
     #[test]
-    fn the_twentieth_of_november_is_a_holiday_since_2024() {
+    fn november_20_is_a_holiday_since_2024() {
         for (date, kind) in [
-            ("2023-11-20", Kind::Business),
-            ("2024-11-20", Kind::Holiday),
-            ("2026-02-16", Kind::Holiday),
-            ("2026-11-14", Kind::Weekend),
-            ("2026-11-16", Kind::Business),
-            ("1994-07-01", Kind::Holiday),
+            ("2023-11-20", DayKind::BusinessDay),
+            ("2024-11-20", DayKind::Holiday),
+            ("2026-02-16", DayKind::Holiday),
+            ("2026-11-14", DayKind::Weekend),
+            ("2026-11-16", DayKind::BusinessDay),
+            ("1994-07-01", DayKind::Holiday),
         ] {
-            assert_eq!(Calendar::Settlement.kind(day(date)), kind, "{date}");
+            assert_eq!(Calendar::Settlement.day_kind(day(date)), kind, "{date}");
         }
-        assert_eq!(Calendar::Exchange.kind(day("2026-12-24")), Kind::Holiday);
-        assert_eq!(Calendar::Settlement.kind(day("2026-12-24")), Kind::Business);
+        assert_eq!(Calendar::Exchange.day_kind(day("2026-12-24")), DayKind::Holiday);
+        assert_eq!(Calendar::Settlement.day_kind(day("2026-12-24")), DayKind::BusinessDay);
     }
 
     #[test]
-    fn days_are_counted_from_one_inclusive_to_the_other_exclusive() {
-        let count = |from, to| Calendar::Settlement.count(day(from), day(to));
+    fn the_count_includes_the_start_and_excludes_the_end() {
+        let count = |from, to| Calendar::Settlement.count_business_days(day(from), day(to));
         assert_eq!(count("2026-11-13", "2026-11-13"), 0);
         assert_eq!(count("2026-11-13", "2026-11-16"), 1);
         assert_eq!(count("2024-01-01", "2025-01-01"), 253);
         assert_eq!(count("2026-11-16", "2026-11-13"), 0);
-        assert_eq!(count("1900-01-01", "2199-12-31") as usize, Calendar::Settlement.days(DateRange::ALL).count() - 1);
+        assert_eq!(
+            count("1900-01-01", "2199-12-31") as usize,
+            Calendar::Settlement.business_days(DateRange::ALL).count() - 1
+        );
     }
 
     #[test]
-    fn the_nth_business_day_is_after_or_before() {
-        let add = |date, days| Calendar::Settlement.add(day(date), days).map(|day| day.to_string());
+    fn business_days_can_be_added_and_subtracted() {
+        let add = |date, days| Calendar::Settlement.add_business_days(day(date), days).map(|day| day.to_string());
         let some = |date: &str| Some(date.to_owned());
         assert_eq!(add("2026-11-13", 1), some("2026-11-16"));
         assert_eq!(add("2026-11-14", 1), some("2026-11-16"));

@@ -3,90 +3,90 @@
 use std::collections::{HashSet, VecDeque};
 
 use chrono::{Datelike, Days, NaiveDate};
-use vintem_domain::{Company, CompanyId, Filing, FilingSet};
+use vintem_domain::{Company, CompanyId, CvmDataset, Filing};
 
-use super::companies::FOREIGN_CODES;
-use super::market::{days, is_business_day};
-use super::random::{Random, shuffled};
-use super::subjects::{self, CATEGORIES, Category, PROCEEDS, Reference};
-use super::words::FOREIGN_ISSUERS;
+use super::companies::FOREIGN_COMPANY_IDS;
+use super::filing_subjects::{self, CATEGORY_TEMPLATES, CategoryTemplate, DemoReferenceDate, PROCEEDS_CATEGORY};
+use super::market::{each_day, is_business_day};
+use super::rng::{DemoRng, shuffled_index};
+use super::vocabulary::FOREIGN_ISSUERS;
 
-const FIRST_DAY: NaiveDate = NaiveDate::from_ymd_opt(2003, 1, 2).expect("a day of the calendar");
+const FIRST_FILING_DATE: NaiveDate = NaiveDate::from_ymd_opt(2003, 1, 2).expect("a day of the calendar");
 
 /// The structured sets, each with the first year for which the regulator has an index of it.
-const STRUCTURED: [(FilingSet, i32); 4] =
-    [(FilingSet::Dfp, 2010), (FilingSet::Itr, 2011), (FilingSet::Fre, 2010), (FilingSet::Fca, 2010)];
+const STRUCTURED_SETS: [(CvmDataset, i32); 4] =
+    [(CvmDataset::Dfp, 2010), (CvmDataset::Itr, 2011), (CvmDataset::Fre, 2010), (CvmDataset::Fca, 2010)];
 
 /// Exactly as many filings as asked for, by day of delivery.
-pub struct Filings<'a> {
+pub struct FilingGenerator<'a> {
     companies: &'a [Company],
-    random: Random,
+    random: DemoRng,
     schedule: std::vec::IntoIter<(NaiveDate, u64)>,
     today: NaiveDate,
-    left_today: u64,
-    next_ipe: u64,
-    next_structured: u64,
+    remaining_today: u64,
+    next_ipe_id: u64,
+    next_structured_id: u64,
     /// Filings that will be delivered again in a further version, in about the order in which they fall due.
-    corrections: VecDeque<Correction<'a>>,
+    corrections: VecDeque<PendingCorrection<'a>>,
     /// Which structured filings exist: a company delivers its annual statements once, apart from corrections.
-    structured: HashSet<(CompanyId, FilingSet, NaiveDate)>,
+    delivered_structured: HashSet<(CompanyId, CvmDataset, NaiveDate)>,
 }
 
-struct Correction<'a> {
+struct PendingCorrection<'a> {
     due: NaiveDate,
-    issuer: Issuer<'a>,
+    issuer: FilingIssuer<'a>,
     filing: Filing,
 }
 
 #[derive(Clone, Copy)]
-enum Issuer<'a> {
+enum FilingIssuer<'a> {
     Registered(&'a Company),
     Foreign { id: CompanyId, name: &'static str },
 }
 
-impl<'a> Filings<'a> {
+impl<'a> FilingGenerator<'a> {
     pub fn new(count: usize, companies: &'a [Company], until: NaiveDate) -> Self {
         Self {
             companies,
-            random: Random::new("filings"),
-            schedule: schedule(count as u64, until).into_iter(),
-            today: FIRST_DAY,
-            left_today: 0,
-            next_ipe: 100_000,
-            next_structured: 2_000,
+            random: DemoRng::new("filings"),
+            schedule: build_schedule(count as u64, until).into_iter(),
+            today: FIRST_FILING_DATE,
+            remaining_today: 0,
+            next_ipe_id: 100_000,
+            next_structured_id: 2_000,
             corrections: VecDeque::new(),
-            structured: HashSet::new(),
+            delivered_structured: HashSet::new(),
         }
     }
 }
 
-impl Iterator for Filings<'_> {
+impl Iterator for FilingGenerator<'_> {
     type Item = Filing;
 
     fn next(&mut self) -> Option<Filing> {
-        while self.left_today == 0 {
-            (self.today, self.left_today) = self.schedule.next()?;
+        while self.remaining_today == 0 {
+            (self.today, self.remaining_today) = self.schedule.next()?;
         }
-        self.left_today -= 1;
-        let (issuer, mut filing) = match self.correction_due() {
+        self.remaining_today -= 1;
+        let (issuer, mut filing) = match self.next_due_correction() {
             Some(correction) => correction,
-            None => self.original(),
+            None => self.generate_original(),
         };
-        self.number(&mut filing);
+        self.assign_id_and_protocol(&mut filing);
         let per_thousand = if filing.version == 1 { 40 } else { 200 };
-        if filing.version < 3 && self.random.chance(per_thousand) {
+        if filing.version < 3 && self.random.chance_per_thousand(per_thousand) {
             let due = self.today + Days::new(1 + self.random.below(40));
-            self.corrections.push_back(Correction { due, issuer, filing: filing.clone() });
+            self.corrections.push_back(PendingCorrection { due, issuer, filing: filing.clone() });
         }
         Some(filing)
     }
 }
 
-impl<'a> Filings<'a> {
+impl<'a> FilingGenerator<'a> {
     /// The next version of an earlier filing, where one is due and its issuer still files.
-    fn correction_due(&mut self) -> Option<(Issuer<'a>, Filing)> {
+    fn next_due_correction(&mut self) -> Option<(FilingIssuer<'a>, Filing)> {
         while self.corrections.front().is_some_and(|correction| correction.due <= self.today) {
-            let Correction { issuer, mut filing, .. } = self.corrections.pop_front()?;
+            let PendingCorrection { issuer, mut filing, .. } = self.corrections.pop_front()?;
             if issuer.may_file(self.today) {
                 filing.version += 1;
                 filing.delivered_on = self.today;
@@ -96,37 +96,39 @@ impl<'a> Filings<'a> {
         None
     }
 
-    fn original(&mut self) -> (Issuer<'a>, Filing) {
+    fn generate_original(&mut self) -> (FilingIssuer<'a>, Filing) {
         // A share of all years that makes about 6% since 2003, for the sets begin in 2010.
-        if self.random.chance(75)
-            && let Some(structured) = self.structured()
+        if self.random.chance_per_thousand(75)
+            && let Some(structured) = self.generate_structured()
         {
             return structured;
         }
-        self.document()
+        self.generate_document()
     }
 
     /// A structured filing that its company has not delivered yet, if one is found at once.
-    fn structured(&mut self) -> Option<(Issuer<'a>, Filing)> {
+    fn generate_structured(&mut self) -> Option<(FilingIssuer<'a>, Filing)> {
         let year = self.today.year();
         let set = match self.today.month() {
-            2..=4 => FilingSet::Dfp,
-            5 | 8 | 11 => FilingSet::Itr,
-            _ => self.random.pick(&[FilingSet::Fre, FilingSet::Fca, FilingSet::Itr]),
+            2..=4 => CvmDataset::Dfp,
+            5 | 8 | 11 => CvmDataset::Itr,
+            _ => self.random.pick(&[CvmDataset::Fre, CvmDataset::Fca, CvmDataset::Itr]),
         };
         let reference_date = match set {
-            FilingSet::Ipe | FilingSet::Fre | FilingSet::Fca => NaiveDate::from_ymd_opt(year, 1, 1)?,
-            FilingSet::Dfp => NaiveDate::from_ymd_opt(year - 1, 12, 31)?,
+            CvmDataset::Ipe | CvmDataset::Fre | CvmDataset::Fca => NaiveDate::from_ymd_opt(year, 1, 1)?,
+            CvmDataset::Dfp => NaiveDate::from_ymd_opt(year - 1, 12, 31)?,
             // There is no report of the fourth quarter: the annual statements stand for it.
-            FilingSet::Itr => Some(subjects::quarter_end(self.today)).filter(|end| end.month() < 12)?,
+            CvmDataset::Itr => {
+                Some(filing_subjects::previous_quarter_end(self.today)).filter(|end| end.month() < 12)?
+            }
         };
-        STRUCTURED.iter().find(|(known, since)| *known == set && *since <= reference_date.year())?;
+        STRUCTURED_SETS.iter().find(|(known, since)| *known == set && *since <= reference_date.year())?;
         for _ in 0..8 {
             // Everybody owes these, so nobody is favoured.
             let at = self.random.below(self.companies.len().max(1) as u64) as usize;
-            let issuer = Issuer::Registered(self.companies.get(at)?);
-            if issuer.may_file(self.today) && self.structured.insert((issuer.id(), set, reference_date)) {
-                let mut filing = self.blank(issuer, set, reference_date);
+            let issuer = FilingIssuer::Registered(self.companies.get(at)?);
+            if issuer.may_file(self.today) && self.delivered_structured.insert((issuer.id(), set, reference_date)) {
+                let mut filing = self.blank_filing(issuer, set, reference_date);
                 filing.category = set.id().to_uppercase();
                 return Some((issuer, filing));
             }
@@ -135,27 +137,27 @@ impl<'a> Filings<'a> {
     }
 
     /// A filing of the IPE set.
-    fn document(&mut self) -> (Issuer<'a>, Filing) {
-        let issuer = self.issuer();
-        let category = self.random.pick_weighted(&CATEGORIES, |category| category.weight);
-        let (doc_type, kind) = self.random.pick(category.forms);
-        let reference_date = self.reference_date(category, kind);
-        let mut filing = self.blank(issuer, FilingSet::Ipe, reference_date);
+    fn generate_document(&mut self) -> (FilingIssuer<'a>, Filing) {
+        let issuer = self.pick_issuer();
+        let category = self.random.pick_weighted(&CATEGORY_TEMPLATES, |category| category.weight);
+        let (doc_type, kind) = self.random.pick(category.types_and_kinds);
+        let reference_date = self.pick_reference_date(category, kind);
+        let mut filing = self.blank_filing(issuer, CvmDataset::Ipe, reference_date);
         filing.category = category.name.to_owned();
         filing.doc_type = doc_type.to_owned();
         filing.kind = kind.to_owned();
         // A good part of the regulator's rows has no subject.
-        if !self.random.chance(120) {
-            let template = self.random.pick(category.subjects);
-            filing.subject = subjects::compose(template, self.today, &mut self.random);
+        if !self.random.chance_per_thousand(120) {
+            let template = self.random.pick(category.subject_templates);
+            filing.subject = filing_subjects::render_subject(template, self.today, &mut self.random);
         }
         (issuer, filing)
     }
 
-    fn blank(&self, issuer: Issuer<'_>, set: FilingSet, reference_date: NaiveDate) -> Filing {
+    fn blank_filing(&self, issuer: FilingIssuer<'_>, set: CvmDataset, reference_date: NaiveDate) -> Filing {
         Filing {
             id: String::new(),
-            set,
+            cvm_dataset: set,
             company_id: issuer.id(),
             company_name: issuer.name().to_owned(),
             category: String::new(),
@@ -172,53 +174,53 @@ impl<'a> Filings<'a> {
     }
 
     /// Some companies file far more than others; which ones has nothing to do with their codes.
-    fn issuer(&mut self) -> Issuer<'a> {
+    fn pick_issuer(&mut self) -> FilingIssuer<'a> {
         let count = self.companies.len() as u64;
-        if count == 0 || self.random.chance(3) {
+        if count == 0 || self.random.chance_per_thousand(3) {
             let at = self.random.below(FOREIGN_ISSUERS.len() as u64);
-            let id = FOREIGN_CODES.start() + 2 * u32::try_from(at).expect("few issuers");
-            return Issuer::Foreign { id, name: FOREIGN_ISSUERS[at as usize] };
+            let id = FOREIGN_COMPANY_IDS.start() + 2 * u32::try_from(at).expect("few issuers");
+            return FilingIssuer::Foreign { id, name: FOREIGN_ISSUERS[at as usize] };
         }
         for _ in 0..24 {
             let rank = self.random.below_skewed(count);
-            let issuer = Issuer::Registered(&self.companies[shuffled(rank, count, 4) as usize]);
+            let issuer = FilingIssuer::Registered(&self.companies[shuffled_index(rank, count, 4) as usize]);
             if issuer.may_file(self.today) {
                 return issuer;
             }
         }
         // The oldest company is active for ever.
-        Issuer::Registered(&self.companies[0])
+        FilingIssuer::Registered(&self.companies[0])
     }
 
-    fn reference_date(&mut self, category: &Category, kind: &str) -> NaiveDate {
+    fn pick_reference_date(&mut self, category: &CategoryTemplate, kind: &str) -> NaiveDate {
         let today = self.today;
-        let date = match category.reference {
-            Reference::Meeting if kind != "Ata" => today + Days::new(8 + self.random.below(30)),
-            Reference::Meeting | Reference::Event => today - Days::new(self.random.below(4)),
-            Reference::Quarter => subjects::quarter_end(today),
-            Reference::Month => subjects::last_month_end(today),
-            Reference::Year => NaiveDate::from_ymd_opt(today.year(), 12, 31).unwrap_or(today),
+        let date = match category.reference_date {
+            DemoReferenceDate::Meeting if kind != "Ata" => today + Days::new(8 + self.random.below(30)),
+            DemoReferenceDate::Meeting | DemoReferenceDate::Event => today - Days::new(self.random.below(4)),
+            DemoReferenceDate::Quarter => filing_subjects::previous_quarter_end(today),
+            DemoReferenceDate::Month => filing_subjects::previous_month_end(today),
+            DemoReferenceDate::Year => NaiveDate::from_ymd_opt(today.year(), 12, 31).unwrap_or(today),
         };
         // Somebody's slip of the finger, as the regulator passes it on.
         if self.random.below(5_000) == 0 { date.with_year(date.year() + 1000).unwrap_or(date) } else { date }
     }
 
     /// The id and the protocol, which every version has of its own.
-    fn number(&mut self, filing: &mut Filing) {
-        if filing.set != FilingSet::Ipe {
-            self.next_structured += 1 + self.random.below(2);
-            filing.id = format!("{}-{}", filing.set.id(), self.next_structured);
+    fn assign_id_and_protocol(&mut self, filing: &mut Filing) {
+        if filing.cvm_dataset != CvmDataset::Ipe {
+            self.next_structured_id += 1 + self.random.below(2);
+            filing.id = format!("{}-{}", filing.cvm_dataset.id(), self.next_structured_id);
             return;
         }
-        self.next_ipe += 1 + self.random.below(2);
-        filing.id = self.next_ipe.to_string();
+        self.next_ipe_id += 1 + self.random.below(2);
+        filing.id = self.next_ipe_id.to_string();
         // The regulator's files of these years have no protocols, nor has this category in any year.
-        let without = (2009..=2014).contains(&filing.delivered_on.year()) || filing.category == PROCEEDS;
-        filing.protocol = if without { String::new() } else { protocol(filing, self.next_ipe) };
+        let without = (2009..=2014).contains(&filing.delivered_on.year()) || filing.category == PROCEEDS_CATEGORY;
+        filing.protocol = if without { String::new() } else { build_protocol(filing, self.next_ipe_id) };
     }
 }
 
-impl Issuer<'_> {
+impl FilingIssuer<'_> {
     const fn id(&self) -> CompanyId {
         match self {
             Self::Registered(company) => company.id,
@@ -245,7 +247,7 @@ impl Issuer<'_> {
 }
 
 /// `009512IPE160420260381550020-83`: code, day of reference, version, running number, two check digits.
-fn protocol(filing: &Filing, number: u64) -> String {
+fn build_protocol(filing: &Filing, number: u64) -> String {
     let date = filing.reference_date.unwrap_or(filing.delivered_on);
     format!(
         "{:06}IPE{:02}{:02}{:04}{:02}{number:08}-{:02}",
@@ -260,12 +262,12 @@ fn protocol(filing: &Filing, number: u64) -> String {
 
 /// How many filings each business day takes: more every year, most in the weeks of annual and quarterly results.
 /// The last business day takes the last one, so that made-up data is never stale on the day it is made for.
-fn schedule(count: u64, until: NaiveDate) -> Vec<(NaiveDate, u64)> {
-    let mut random = Random::new("filing days");
-    let weighed: Vec<(NaiveDate, u64)> = days(FIRST_DAY, until)
+fn build_schedule(count: u64, until: NaiveDate) -> Vec<(NaiveDate, u64)> {
+    let mut random = DemoRng::new("filing days");
+    let weighed: Vec<(NaiveDate, u64)> = each_day(FIRST_FILING_DATE, until)
         .filter(|day| is_business_day(*day))
         .map(|day| {
-            let years = u64::try_from(day.year() - FIRST_DAY.year()).unwrap_or(0);
+            let years = u64::try_from(day.year() - FIRST_FILING_DATE.year()).unwrap_or(0);
             let season = match day.month() {
                 3 | 4 => 18,
                 5 | 8 | 11 => 14,
@@ -293,54 +295,54 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::demo::companies::registry;
+    use crate::demo::companies::generate_registry;
 
-    fn day(text: &str) -> NaiveDate {
+    fn parse_date(text: &str) -> NaiveDate {
         text.parse().unwrap()
     }
 
-    fn filings(count: usize, companies: &[Company]) -> Vec<Filing> {
-        Filings::new(count, companies, day("2026-11-15")).collect()
+    fn generate_filings(count: usize, companies: &[Company]) -> Vec<Filing> {
+        FilingGenerator::new(count, companies, parse_date("2026-11-15")).collect()
     }
 
     #[test]
     fn the_same_size_gives_the_same_filings() {
-        let companies = registry(80, day("2026-11-15")).current;
-        assert_eq!(filings(3_000, &companies), filings(3_000, &companies));
+        let companies = generate_registry(80, parse_date("2026-11-15")).current;
+        assert_eq!(generate_filings(3_000, &companies), generate_filings(3_000, &companies));
     }
 
     #[test]
-    fn there_are_exactly_as_many_as_asked_for() {
-        let companies = registry(80, day("2026-11-15")).current;
+    fn exactly_the_requested_number_is_generated() {
+        let companies = generate_registry(80, parse_date("2026-11-15")).current;
         for count in [0, 1, 7, 5_999, 20_000] {
-            assert_eq!(filings(count, &companies).len(), count);
+            assert_eq!(generate_filings(count, &companies).len(), count);
         }
         for few in 0..3 {
-            assert_eq!(filings(500, &companies[..few]).len(), 500);
+            assert_eq!(generate_filings(500, &companies[..few]).len(), 500);
         }
-        assert_eq!(Filings::new(100, &companies, day("2004-01-01")).count(), 100);
+        assert_eq!(FilingGenerator::new(100, &companies, parse_date("2004-01-01")).count(), 100);
     }
 
     #[test]
-    fn days_are_business_days_up_to_the_last_and_ever_more_of_them_are_recent() {
-        let companies = registry(300, day("2026-11-15")).current;
-        let rows = filings(30_000, &companies);
+    fn filings_fall_on_business_days_and_increase_over_the_years() {
+        let companies = generate_registry(300, parse_date("2026-11-15")).current;
+        let rows = generate_filings(30_000, &companies);
         assert!(rows.is_sorted_by_key(|row| row.delivered_on));
         assert!(rows.iter().all(|row| is_business_day(row.delivered_on)));
-        assert!((day("2003-01-02")..=day("2003-01-10")).contains(&rows.first().unwrap().delivered_on));
-        assert_eq!(rows.last().unwrap().delivered_on, day("2026-11-13"));
+        assert!((parse_date("2003-01-02")..=parse_date("2003-01-10")).contains(&rows.first().unwrap().delivered_on));
+        assert_eq!(rows.last().unwrap().delivered_on, parse_date("2026-11-13"));
         let of_year = |year| rows.iter().filter(|row| row.delivered_on.year() == year).count();
         assert!(of_year(2025) > 3 * of_year(2004));
     }
 
     #[test]
-    fn ids_are_unique_and_protocols_carry_code_day_and_version() {
-        let companies = registry(300, day("2026-11-15")).current;
-        let rows = filings(30_000, &companies);
+    fn ids_are_unique_and_protocols_encode_code_date_and_version() {
+        let companies = generate_registry(300, parse_date("2026-11-15")).current;
+        let rows = generate_filings(30_000, &companies);
         let ids: HashSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         assert_eq!(ids.len(), rows.len());
         let ipe: Vec<u64> =
-            rows.iter().filter(|row| row.set == FilingSet::Ipe).map(|row| row.id.parse().unwrap()).collect();
+            rows.iter().filter(|row| row.cvm_dataset == CvmDataset::Ipe).map(|row| row.id.parse().unwrap()).collect();
         assert!(ipe.is_sorted());
         let with_protocol: Vec<&Filing> = rows.iter().filter(|row| !row.protocol.is_empty()).collect();
         assert!(with_protocol.len() * 10 > rows.len() * 7);
@@ -352,19 +354,19 @@ mod tests {
     }
 
     #[test]
-    fn issuers_file_only_while_they_are_registered_and_under_their_names() {
-        let companies = registry(300, day("2026-11-15")).current;
+    fn issuers_file_only_while_registered_and_under_their_own_name() {
+        let companies = generate_registry(300, parse_date("2026-11-15")).current;
         let by_id: HashMap<CompanyId, &Company> = companies.iter().map(|company| (company.id, company)).collect();
-        let rows = filings(30_000, &companies);
+        let rows = generate_filings(30_000, &companies);
         let mut foreign = 0;
         for row in &rows {
             match by_id.get(&row.company_id) {
                 Some(company) => {
                     assert_eq!(row.company_name, company.name);
-                    assert!(Issuer::Registered(company).may_file(row.delivered_on));
+                    assert!(FilingIssuer::Registered(company).may_file(row.delivered_on));
                 }
                 None => {
-                    assert!(FOREIGN_CODES.contains(&row.company_id));
+                    assert!(FOREIGN_COMPANY_IDS.contains(&row.company_id));
                     foreign += 1;
                 }
             }
@@ -374,8 +376,8 @@ mod tests {
 
     #[test]
     fn a_later_version_belongs_to_an_earlier_filing() {
-        let companies = registry(300, day("2026-11-15")).current;
-        let rows = filings(30_000, &companies);
+        let companies = generate_registry(300, parse_date("2026-11-15")).current;
+        let rows = generate_filings(30_000, &companies);
         let document = |row: &Filing, version: u16| {
             let row = row.clone();
             (row.company_id, row.category, row.doc_type, row.kind, row.reference_date, row.subject, version)
@@ -393,13 +395,13 @@ mod tests {
     }
 
     #[test]
-    fn structured_sets_are_a_small_share_and_begin_when_the_regulators_do() {
-        let companies = registry(300, day("2026-11-15")).current;
-        let rows = filings(30_000, &companies);
-        let structured: Vec<&Filing> = rows.iter().filter(|row| row.set != FilingSet::Ipe).collect();
+    fn structured_filings_are_a_small_share_and_start_in_2010() {
+        let companies = generate_registry(300, parse_date("2026-11-15")).current;
+        let rows = generate_filings(30_000, &companies);
+        let structured: Vec<&Filing> = rows.iter().filter(|row| row.cvm_dataset != CvmDataset::Ipe).collect();
         assert!((1_200..2_400).contains(&structured.len()), "{}", structured.len());
         for row in structured {
-            assert!(row.id.starts_with(row.set.id()) && row.category == row.set.id().to_uppercase());
+            assert!(row.id.starts_with(row.cvm_dataset.id()) && row.category == row.cvm_dataset.id().to_uppercase());
             assert!(row.reference_date.unwrap().year() >= 2010 && row.reference_date.unwrap() < row.delivered_on);
         }
         assert!(rows.iter().any(|row| row.subject.is_empty()));

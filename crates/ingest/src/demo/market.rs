@@ -6,25 +6,27 @@ use std::collections::HashMap;
 
 use chrono::{Datelike, Days, Months, NaiveDate};
 use rust_decimal::Decimal;
-use vintem_domain::fx::REAL_SINCE;
+use vintem_domain::fx::BRL_START_DATE;
 use vintem_domain::series::Frequency;
 use vintem_domain::{Calendar, Currency, Series, series};
-use vintem_store::load::{Bulletin, BulletinKind, Observation};
+use vintem_store::load::{BulletinKind, BulletinRow, Observation};
 
-use super::random::Random;
+use super::rng::DemoRng;
 
 /// A level that a curve passes at the first day of a month; between two of them it is straight.
-type Anchor = (i32, u32, i64);
+type CurvePoint = (i32, u32, i64);
 
 /// What a series holds up to `until`. A series of the table that is not told apart here wanders by itself.
-pub fn observations(series: &Series, until: NaiveDate) -> Vec<Observation> {
+pub fn generate_observations(series: &Series, until: NaiveDate) -> Vec<Observation> {
     let rows = match series.id {
-        "selic" => selic(series, until),
-        "cdi" | "selic-effective" => cdi(series, until),
-        "cdi-daily" | "selic-daily" => per_day(&cdi(series, until)),
-        "ipca" => ipca(series, until),
-        "ipca-12m" => in_twelve_months(&series::by_id("ipca").map_or(Vec::new(), |of| ipca(of, until))),
-        _ => wandering(series, until),
+        "selic" => generate_selic(series, until),
+        "cdi" | "selic-effective" => generate_cdi(series, until),
+        "cdi-daily" | "selic-daily" => daily_from_annual(&generate_cdi(series, until)),
+        "ipca" => generate_ipca(series, until),
+        "ipca-12m" => {
+            compound_twelve_months(&series::find_series("ipca").map_or(Vec::new(), |of| generate_ipca(of, until)))
+        }
+        _ => generate_random_walk(series, until),
     };
     let in_decimals = |(date, value)| Observation { date, value: Decimal::new(value, series.decimals) };
     rows.into_iter().map(in_decimals).collect()
@@ -36,12 +38,12 @@ pub fn is_business_day(day: NaiveDate) -> bool {
 }
 
 /// Every day of the calendar, both ends included.
-pub fn days(from: NaiveDate, until: NaiveDate) -> impl Iterator<Item = NaiveDate> {
+pub fn each_day(from: NaiveDate, until: NaiveDate) -> impl Iterator<Item = NaiveDate> {
     from.iter_days().take_while(move |day| *day <= until)
 }
 
 /// Where the target is heading from each year on; later years draw their own.
-const SELIC_GOALS: [(i32, i64); 13] = [
+const SELIC_GOALS_BY_YEAR: [(i32, i64); 13] = [
     (1999, 2000),
     (2004, 1600),
     (2006, 1100),
@@ -58,15 +60,15 @@ const SELIC_GOALS: [(i32, i64); 13] = [
 ];
 
 /// The target moves on the day after a meeting, a Thursday, every six or seven weeks.
-fn selic(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let mut random = Random::new("selic");
+fn generate_selic(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+    let mut random = DemoRng::new("selic");
     let mut rate = 4500;
-    let mut next_change = day(1999, 3, 25);
+    let mut next_change = ymd(1999, 3, 25);
     let mut weeks = [6, 7].into_iter().cycle();
     let mut rows = Vec::new();
-    for date in days(series.starts, until) {
+    for date in each_day(series.starts_on, until) {
         if date == next_change {
-            rate += selic_step(selic_goal(date.year()) - rate, &mut random);
+            rate += selic_step(selic_goal_for_year(date.year()) - rate, &mut random);
             next_change = date + Days::new(7 * weeks.next().unwrap_or(6));
         }
         rows.push((date, rate));
@@ -74,26 +76,30 @@ fn selic(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
     rows
 }
 
-fn selic_goal(year: i32) -> i64 {
-    let (last_year, _) = SELIC_GOALS[SELIC_GOALS.len() - 1];
+fn selic_goal_for_year(year: i32) -> i64 {
+    let (last_year, _) = SELIC_GOALS_BY_YEAR[SELIC_GOALS_BY_YEAR.len() - 1];
     if year > last_year {
-        return Random::new(&format!("selic {year}")).between(40, 60) * 25;
+        return DemoRng::new(&format!("selic {year}")).between(40, 60) * 25;
     }
-    SELIC_GOALS.iter().rev().find(|(since, _)| *since <= year).map_or(SELIC_GOALS[0].1, |(_, goal)| *goal)
+    SELIC_GOALS_BY_YEAR
+        .iter()
+        .rev()
+        .find(|(since, _)| *since <= year)
+        .map_or(SELIC_GOALS_BY_YEAR[0].1, |(_, goal)| *goal)
 }
 
 /// In quarters of a point, never past the goal; far from it no meeting lets the rate rest.
-fn selic_step(gap: i64, random: &mut Random) -> i64 {
+fn selic_step(gap: i64, random: &mut DemoRng) -> i64 {
     let step = match gap.abs() {
         301.. => 75,
-        _ if random.chance(250) => 0,
+        _ if random.chance_per_thousand(250) => 0,
         near => near.min(random.pick(&[25, 50, 75])),
     };
     step * gap.signum()
 }
 
 /// Hundredths of a point, as all curves of rates here.
-const CDI_BEFORE_REAL: [Anchor; 8] = [
+const CDI_CURVE_BEFORE_REAL: [CurvePoint; 8] = [
     (1986, 3, 25_000),
     (1987, 1, 60_000),
     (1988, 6, 220_000),
@@ -104,28 +110,30 @@ const CDI_BEFORE_REAL: [Anchor; 8] = [
     (1994, 6, 1_200_000),
 ];
 
-const CDI_BEFORE_TARGET: [Anchor; 6] =
+const CDI_CURVE_BEFORE_TARGET: [CurvePoint; 6] =
     [(1994, 7, 5800), (1995, 6, 5200), (1996, 6, 2600), (1997, 9, 2100), (1998, 10, 3600), (1999, 2, 3900)];
 
 /// A tenth of a point below the target since there is one.
-fn cdi(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let mut random = Random::new("cdi");
-    let target = series::by_id("selic").map_or(Vec::new(), |of| selic(of, until));
+fn generate_cdi(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+    let mut random = DemoRng::new("cdi");
+    let target = series::find_series("selic").map_or(Vec::new(), |of| generate_selic(of, until));
     let target_since = target.first().map(|(date, _)| *date);
     let mut rows = Vec::new();
-    for date in days(series.starts, until).filter(|date| is_business_day(*date)) {
+    for date in each_day(series.starts_on, until).filter(|date| is_business_day(*date)) {
         let after_target = target_since.map(|since| (date - since).num_days()).and_then(|at| usize::try_from(at).ok());
         let rate = match after_target.and_then(|at| target.get(at)) {
             Some((_, target)) => target - 10,
-            None if date >= REAL_SINCE => noisy(level(&CDI_BEFORE_TARGET, date), 20, &mut random),
-            None => noisy(level(&CDI_BEFORE_REAL, date), 30, &mut random),
+            None if date >= BRL_START_DATE => {
+                add_noise(interpolate_curve(&CDI_CURVE_BEFORE_TARGET, date), 20, &mut random)
+            }
+            None => add_noise(interpolate_curve(&CDI_CURVE_BEFORE_REAL, date), 30, &mut random),
         };
         rows.push((date, rate));
     }
     rows
 }
 
-const IPCA_BEFORE_REAL: [Anchor; 13] = [
+const IPCA_CURVE_BEFORE_REAL: [CurvePoint; 13] = [
     (1980, 1, 600),
     (1983, 6, 950),
     (1985, 12, 1300),
@@ -142,13 +150,13 @@ const IPCA_BEFORE_REAL: [Anchor; 13] = [
 ];
 
 /// Dated the first of its month and known from about the tenth of the next.
-fn ipca(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let mut random = Random::new("ipca");
+fn generate_ipca(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+    let mut random = DemoRng::new("ipca");
     let mut rows = Vec::new();
-    let mut month = series.starts;
+    let mut month = series.starts_on;
     while month + Months::new(1) + Days::new(9) <= until {
-        let change = if month < REAL_SINCE {
-            noisy(level(&IPCA_BEFORE_REAL, month), 20, &mut random).clamp(300, 8200)
+        let change = if month < BRL_START_DATE {
+            add_noise(interpolate_curve(&IPCA_CURVE_BEFORE_REAL, month), 20, &mut random).clamp(300, 8200)
         } else {
             // Food is dearer in the rains.
             let season = if matches!(month.month(), 11 | 12 | 1 | 2) { 20 } else { 0 };
@@ -161,24 +169,25 @@ fn ipca(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
 }
 
 /// One, in the fixed point of what is compounded below.
-const ONE: i128 = 1_000_000_000_000_000;
+const FIXED_POINT_ONE: i128 = 1_000_000_000_000_000;
 
 /// `base` to the power of `exponent`, both and the result in fixed point.
-fn power(base: i128, exponent: u32) -> i128 {
-    (0..exponent).fold(ONE, |product, _| product * base / ONE)
+fn fixed_point_pow(base: i128, exponent: u32) -> i128 {
+    (0..exponent).fold(FIXED_POINT_ONE, |product, _| product * base / FIXED_POINT_ONE)
 }
 
 /// The rate of one day, in millionths of a point, that compounds over 252 to each annual rate.
-fn per_day(annual: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
+fn daily_from_annual(annual: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
     let mut known = HashMap::new();
     let mut daily_rate = |rate: i64| {
         *known.entry(rate).or_insert_with(|| {
-            let goal = ONE + i128::from(rate) * ONE / 10_000;
+            let goal = FIXED_POINT_ONE + i128::from(rate) * FIXED_POINT_ONE / 10_000;
             // Four per cent a day is a hundred times a year's worst; more would not fit the fixed point.
             let (mut low, mut high) = (0_i64, 4_000_000);
             while low < high {
                 let middle = low + (high - low) / 2;
-                let reached = power(ONE + i128::from(middle) * ONE / 100_000_000, 252);
+                let reached =
+                    fixed_point_pow(FIXED_POINT_ONE + i128::from(middle) * FIXED_POINT_ONE / 100_000_000, 252);
                 if reached < goal { low = middle + 1 } else { high = middle }
             }
             low
@@ -188,29 +197,30 @@ fn per_day(annual: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
 }
 
 /// Twelve months compounded, from the first month that has eleven before it.
-fn in_twelve_months(monthly: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
+fn compound_twelve_months(monthly: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
     let year = |window: &[(NaiveDate, i64)]| {
-        let product = window.iter().fold(ONE, |product, (_, change)| product * i128::from(10_000 + change) / 10_000);
-        let change = (product - ONE + ONE / 20_000) / (ONE / 10_000);
+        let product =
+            window.iter().fold(FIXED_POINT_ONE, |product, (_, change)| product * i128::from(10_000 + change) / 10_000);
+        let change = (product - FIXED_POINT_ONE + FIXED_POINT_ONE / 20_000) / (FIXED_POINT_ONE / 10_000);
         (window[11].0, i64::try_from(change).unwrap_or(i64::MAX))
     };
     monthly.windows(12).map(year).collect()
 }
 
 /// A level of about ten points that wanders: for a series that has no story of its own.
-fn wandering(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
+fn generate_random_walk(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
     let home = 10 * 10_i64.pow(series.decimals);
-    let mut walk = Walk::new(series.id, home);
+    let mut walk = MeanRevertingWalk::new(series.id, home);
     let dates: Vec<NaiveDate> = match series.frequency {
-        Frequency::Daily => days(series.starts, until).collect(),
-        Frequency::BusinessDaily => days(series.starts, until).filter(|date| is_business_day(*date)).collect(),
-        Frequency::Monthly => days(series.starts, until).filter(|date| date.day() == 1).collect(),
+        Frequency::Daily => each_day(series.starts_on, until).collect(),
+        Frequency::BusinessDaily => each_day(series.starts_on, until).filter(|date| is_business_day(*date)).collect(),
+        Frequency::Monthly => each_day(series.starts_on, until).filter(|date| date.day() == 1).collect(),
     };
     dates.into_iter().map(|date| (date, walk.step(home, 100))).collect()
 }
 
 /// Millionths of a real for a dollar.
-const DOLLAR: [Anchor; 17] = [
+const DOLLAR_CURVE: [CurvePoint; 17] = [
     (1994, 7, 930_000),
     (1995, 3, 900_000),
     (1998, 12, 1_205_000),
@@ -230,31 +240,32 @@ const DOLLAR: [Anchor; 17] = [
     (2032, 1, 4_900_000),
 ];
 
-const EURO_SINCE: NaiveDate = day(1999, 1, 4);
+const EURO_FIRST_DATE: NaiveDate = ymd(1999, 1, 4);
 
 /// Closing bulletins of all ten currencies on every business day since the real, by day.
-pub fn bulletins(until: NaiveDate) -> Vec<Bulletin> {
-    let mut dollar = Walk::new("USD", level(&DOLLAR, REAL_SINCE));
-    let mut crosses = Currency::ALL.map(|currency| Walk::new(currency.code(), billionths_of_dollar(currency)));
-    let mut seconds = Random::new("ptax seconds");
+pub fn generate_bulletins(until: NaiveDate) -> Vec<BulletinRow> {
+    let mut dollar = MeanRevertingWalk::new("USD", interpolate_curve(&DOLLAR_CURVE, BRL_START_DATE));
+    let mut crosses =
+        Currency::ALL.map(|currency| MeanRevertingWalk::new(currency.code(), long_run_dollar_billionths(currency)));
+    let mut seconds = DemoRng::new("ptax seconds");
     let mut rows = Vec::new();
-    for date in days(REAL_SINCE, until).filter(|date| is_business_day(*date)) {
-        let dollar = dollar.step(level(&DOLLAR, date), 60);
+    for date in each_day(BRL_START_DATE, until).filter(|date| is_business_day(*date)) {
+        let dollar = dollar.step(interpolate_curve(&DOLLAR_CURVE, date), 60);
         let second = seconds.below(60) as u32;
         let published_at = date.and_hms_opt(13, 10, second).expect("a time of the day");
         for (currency, cross) in Currency::ALL.into_iter().zip(&mut crosses) {
-            if currency == Currency::Eur && date < EURO_SINCE {
+            if currency == Currency::Eur && date < EURO_FIRST_DATE {
                 continue;
             }
             let spread_ten_thousandths = cross.random.between(1, 3);
             let cross = match currency {
-                Currency::Usd => billionths_of_dollar(currency),
-                _ => cross.step(billionths_of_dollar(currency), 40),
+                Currency::Usd => long_run_dollar_billionths(currency),
+                _ => cross.step(long_run_dollar_billionths(currency), 40),
             };
             let decimals = if currency == Currency::Jpy { 5 } else { 4 };
             let buy = dollar * cross / 10_i64.pow(6 + 9 - decimals);
             let sell = buy + (buy * spread_ten_thousandths / 10_000).max(1);
-            rows.push(Bulletin {
+            rows.push(BulletinRow {
                 currency,
                 date,
                 kind: BulletinKind::Closing,
@@ -269,7 +280,7 @@ pub fn bulletins(until: NaiveDate) -> Vec<Bulletin> {
 }
 
 /// What each currency is worth in the long run.
-const fn billionths_of_dollar(currency: Currency) -> i64 {
+const fn long_run_dollar_billionths(currency: Currency) -> i64 {
     match currency {
         Currency::Aud => 660_000_000,
         Currency::Cad => 720_000_000,
@@ -285,14 +296,14 @@ const fn billionths_of_dollar(currency: Currency) -> i64 {
 }
 
 /// A random walk that is drawn back to where it belongs, so that it wanders and never runs away.
-struct Walk {
+struct MeanRevertingWalk {
     value: i64,
-    random: Random,
+    random: DemoRng,
 }
 
-impl Walk {
+impl MeanRevertingWalk {
     fn new(label: &str, value: i64) -> Self {
-        Self { value, random: Random::new(&format!("walk {label}")) }
+        Self { value, random: DemoRng::new(&format!("walk {label}")) }
     }
 
     /// One day on: a fortieth of the way home, then up to `ten_thousandths` astray.
@@ -304,35 +315,35 @@ impl Walk {
 }
 
 /// The height of a curve on a day; flat before its first anchor and after its last.
-fn level(anchors: &[Anchor], date: NaiveDate) -> i64 {
-    let after = anchors.partition_point(|(year, month, _)| day(*year, *month, 1) <= date);
+fn interpolate_curve(anchors: &[CurvePoint], date: NaiveDate) -> i64 {
+    let after = anchors.partition_point(|(year, month, _)| ymd(*year, *month, 1) <= date);
     let (Some(right), Some(left)) = (anchors.get(after), after.checked_sub(1).and_then(|at| anchors.get(at))) else {
         return if after == 0 { anchors[0].2 } else { anchors[anchors.len() - 1].2 };
     };
-    let (from, to) = (day(left.0, left.1, 1), day(right.0, right.1, 1));
+    let (from, to) = (ymd(left.0, left.1, 1), ymd(right.0, right.1, 1));
     left.2 + (right.2 - left.2) * (date - from).num_days() / (to - from).num_days()
 }
 
-fn noisy(value: i64, thousandths: i64, random: &mut Random) -> i64 {
+fn add_noise(value: i64, thousandths: i64, random: &mut DemoRng) -> i64 {
     value + value * random.between(-thousandths, thousandths) / 1000
 }
 
-const fn day(year: i32, month: u32, day: u32) -> NaiveDate {
+const fn ymd(year: i32, month: u32, day: u32) -> NaiveDate {
     NaiveDate::from_ymd_opt(year, month, day).expect("a day of the calendar")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vintem_domain::series::SERIES;
+    use vintem_domain::series::PUBLISHED_SERIES;
 
-    const UNTIL: NaiveDate = day(2026, 11, 13);
+    const UNTIL: NaiveDate = ymd(2026, 11, 13);
 
-    fn rows(id: &str, until: NaiveDate) -> Vec<Observation> {
-        observations(series::by_id(id).unwrap(), until)
+    fn rows_of_series(id: &str, until: NaiveDate) -> Vec<Observation> {
+        generate_observations(series::find_series(id).unwrap(), until)
     }
 
-    fn assert_within(rows: &[Observation], low: i64, high: i64) {
+    fn assert_values_within(rows: &[Observation], low: i64, high: i64) {
         for row in rows {
             assert!(row.value >= low.into() && row.value <= high.into(), "{row:?}");
             assert_eq!(row.value.scale(), 2);
@@ -341,30 +352,31 @@ mod tests {
 
     #[test]
     fn every_series_has_rows_from_its_start_and_none_after_the_last_day() {
-        for series in &SERIES {
-            let rows = observations(series, UNTIL);
-            assert_eq!(rows[0].date, series.starts);
+        for series in &PUBLISHED_SERIES {
+            let rows = generate_observations(series, UNTIL);
+            assert_eq!(rows[0].date, series.starts_on);
             assert!(rows.is_sorted_by(|a, b| a.date < b.date));
             assert!(rows.iter().all(|row| row.date <= UNTIL));
-            assert_eq!(rows, observations(series, UNTIL));
+            assert_eq!(rows, generate_observations(series, UNTIL));
         }
     }
 
     #[test]
     fn a_later_last_day_only_adds_rows() {
-        for series in &SERIES {
-            let (shorter, longer) = (observations(series, day(2025, 2, 3)), observations(series, UNTIL));
+        for series in &PUBLISHED_SERIES {
+            let (shorter, longer) =
+                (generate_observations(series, ymd(2025, 2, 3)), generate_observations(series, UNTIL));
             assert!(longer.starts_with(&shorter), "{}", series.id);
         }
-        assert!(bulletins(day(2026, 11, 13)).starts_with(&bulletins(day(2026, 11, 12))));
+        assert!(generate_bulletins(ymd(2026, 11, 13)).starts_with(&generate_bulletins(ymd(2026, 11, 12))));
     }
 
     #[test]
-    fn selic_moves_in_quarters_of_a_point_on_every_day_of_the_calendar() {
-        let rows = rows("selic", day(2030, 12, 31));
+    fn selic_is_daily_and_moves_in_quarter_points() {
+        let rows = rows_of_series("selic", ymd(2030, 12, 31));
         assert_eq!(rows[0].value.to_string(), "45.00");
-        assert_within(&rows, 2, 45);
-        assert_within(&rows[rows.len() - 5 * 365..], 9, 16);
+        assert_values_within(&rows, 2, 45);
+        assert_values_within(&rows[rows.len() - 5 * 365..], 9, 16);
         for pair in rows.windows(2) {
             let step = (pair[1].value - pair[0].value).abs().to_string();
             assert!(["0.00", "0.25", "0.50", "0.75"].contains(&step.as_str()), "{step}");
@@ -374,29 +386,29 @@ mod tests {
 
     #[test]
     fn cdi_follows_the_target_on_business_days() {
-        let (cdi, selic) = (rows("cdi", UNTIL), rows("selic", UNTIL));
+        let (cdi, selic) = (rows_of_series("cdi", UNTIL), rows_of_series("selic", UNTIL));
         assert!(cdi.iter().all(|row| is_business_day(row.date)));
         assert_eq!(selic.last().unwrap().value - cdi.last().unwrap().value, Decimal::new(10, 2));
-        let real_at = cdi.partition_point(|row| row.date < REAL_SINCE);
-        assert_within(&cdi[..real_at], 200, 50_000);
-        assert_within(&cdi[real_at..], 1, 60);
+        let real_at = cdi.partition_point(|row| row.date < BRL_START_DATE);
+        assert_values_within(&cdi[..real_at], 200, 50_000);
+        assert_values_within(&cdi[real_at..], 1, 60);
     }
 
     #[test]
     fn ipca_is_known_from_the_tenth_of_the_next_month() {
-        assert_eq!(rows("ipca", day(2026, 11, 9)).last().unwrap().date, day(2026, 9, 1));
-        assert_eq!(rows("ipca", day(2026, 11, 10)).last().unwrap().date, day(2026, 10, 1));
-        let rows = rows("ipca", UNTIL);
-        let real_at = rows.partition_point(|row| row.date < REAL_SINCE);
-        assert_within(&rows[..real_at], 3, 82);
-        assert_within(&rows[real_at..], -1, 2);
+        assert_eq!(rows_of_series("ipca", ymd(2026, 11, 9)).last().unwrap().date, ymd(2026, 9, 1));
+        assert_eq!(rows_of_series("ipca", ymd(2026, 11, 10)).last().unwrap().date, ymd(2026, 10, 1));
+        let rows = rows_of_series("ipca", UNTIL);
+        let real_at = rows.partition_point(|row| row.date < BRL_START_DATE);
+        assert_values_within(&rows[..real_at], 3, 82);
+        assert_values_within(&rows[real_at..], -1, 2);
     }
 
     #[test]
     fn all_currencies_are_quoted_on_the_last_business_day() {
         // A Sunday that is a holiday, after a Saturday.
-        let rows = bulletins(day(2026, 11, 15));
-        let last: Vec<&Bulletin> = rows.iter().filter(|row| row.date == UNTIL).collect();
+        let rows = generate_bulletins(ymd(2026, 11, 15));
+        let last: Vec<&BulletinRow> = rows.iter().filter(|row| row.date == UNTIL).collect();
         assert_eq!(last.iter().map(|row| row.currency).collect::<Vec<_>>(), Currency::ALL);
         assert!(rows.iter().all(|row| row.date <= UNTIL && row.buy < row.sell && row.buy > Decimal::ZERO));
         for row in last {
@@ -406,6 +418,6 @@ mod tests {
             }
         }
         let euros = rows.iter().find(|row| row.currency == Currency::Eur).unwrap();
-        assert_eq!(euros.date, EURO_SINCE);
+        assert_eq!(euros.date, EURO_FIRST_DATE);
     }
 }

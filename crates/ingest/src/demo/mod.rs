@@ -4,33 +4,33 @@
 //! make depends on the size and the last day alone, never on the clock.
 
 mod companies;
+mod filing_subjects;
 mod filings;
 mod market;
-mod random;
-mod subjects;
-mod words;
+mod rng;
+mod vocabulary;
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
-use vintem_domain::series::SERIES;
-use vintem_domain::{Company, Dataset, Origin};
+use vintem_domain::series::PUBLISHED_SERIES;
+use vintem_domain::{Company, DataOrigin, Dataset};
 use vintem_store::Store;
-use vintem_store::load::{Fetch, Security};
+use vintem_store::load::{ListedSecurity, NewFetch};
 
 use crate::IngestError;
-use filings::Filings;
+use filings::FilingGenerator;
 
 /// Raised whenever the same size would give other rows than before: it is part of what the provenance hashes.
 pub const GENERATOR_VERSION: u32 = 2;
 
 /// Rows held in memory at a time: some tens of megabytes, and few enough round trips.
-const PIECE_ROWS: usize = 50_000;
+const BATCH_ROWS: usize = 50_000;
 
 /// How long before the load the renamed companies still bore their former names.
 const FORMER_NAMES_AGE: TimeDelta = TimeDelta::days(400);
 
 /// Filings begin in 2003: with a year of them there is something to spread over.
-const EARLIEST_END: NaiveDate = NaiveDate::from_ymd_opt(2004, 1, 1).expect("a day of the calendar");
+const EARLIEST_LAST_DAY: NaiveDate = NaiveDate::from_ymd_opt(2004, 1, 1).expect("a day of the calendar");
 
 /// How much to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,36 +51,36 @@ pub struct DemoSummary {
 }
 
 /// Told what is being loaded, rows done, rows in all.
-type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
+type ProgressCallback<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
 
 /// Fills an empty database. Each dataset is committed by itself, so what is loaded can be served while the rest is
 /// still on its way.
-pub async fn load(
+pub async fn load_demo_data(
     store: &Store,
     size: &DemoSize,
     now: DateTime<Utc>,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<DemoSummary, IngestError> {
-    check(size)?;
+    validate_size(size)?;
     let states = store.dataset_states().await?;
     // Real data is refused too, by the store itself.
-    if states.values().any(|state| state.origin == Origin::Synthetic) {
+    if states.values().any(|state| state.origin == DataOrigin::Synthetic) {
         return Err(IngestError::DemoAlreadyLoaded);
     }
     let observations = load_series(store, size, now, progress).await?;
     let quotes = load_bulletins(store, size, now, progress).await?;
-    let registry = companies::registry(size.companies, size.until);
+    let registry = companies::generate_registry(size.companies, size.until);
     let companies = load_companies(store, size, &registry, now, progress).await?;
     let filings = load_filings(store, size, &registry.current, now, progress).await?;
     Ok(DemoSummary { observations, quotes, companies, filings })
 }
 
-fn check(size: &DemoSize) -> Result<(), IngestError> {
-    if size.companies > companies::MOST {
-        return Err(IngestError::DemoSize("at most 500,000 companies have a name and a code of their own"));
+fn validate_size(size: &DemoSize) -> Result<(), IngestError> {
+    if size.companies > companies::MAX_COMPANIES {
+        return Err(IngestError::InvalidDemoSize("at most 500,000 companies have a name and a code of their own"));
     }
-    if !(EARLIEST_END..=vintem_domain::dates::LAST_DAY).contains(&size.until) {
-        return Err(IngestError::DemoSize("its last day must lie between 2004-01-01 and 2199-12-31"));
+    if !(EARLIEST_LAST_DAY..=vintem_domain::dates::MAX_DATE).contains(&size.until) {
+        return Err(IngestError::InvalidDemoSize("its last day must lie between 2004-01-01 and 2199-12-31"));
     }
     Ok(())
 }
@@ -89,17 +89,17 @@ async fn load_series(
     store: &Store,
     size: &DemoSize,
     now: DateTime<Utc>,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<u64, IngestError> {
     let mut appended = 0;
-    for series in &SERIES {
+    for series in &PUBLISHED_SERIES {
         let dataset = Dataset::Series(series);
-        let rows = market::observations(series, size.until);
-        progress(dataset.id(), 0, count(rows.len()));
-        let mut load = store.begin_load(dataset, Origin::Synthetic, &fetch(dataset, size, now)).await?;
+        let rows = market::generate_observations(series, size.until);
+        progress(dataset.id(), 0, to_u64(rows.len()));
+        let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
         load.append_observations(series, &rows).await?;
         appended += load.commit().await?;
-        progress(dataset.id(), count(rows.len()), count(rows.len()));
+        progress(dataset.id(), to_u64(rows.len()), to_u64(rows.len()));
     }
     Ok(appended)
 }
@@ -108,17 +108,17 @@ async fn load_bulletins(
     store: &Store,
     size: &DemoSize,
     now: DateTime<Utc>,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<u64, IngestError> {
     let dataset = Dataset::Fx;
-    let rows = market::bulletins(size.until);
-    progress(dataset.id(), 0, count(rows.len()));
-    let mut load = store.begin_load(dataset, Origin::Synthetic, &fetch(dataset, size, now)).await?;
+    let rows = market::generate_bulletins(size.until);
+    progress(dataset.id(), 0, to_u64(rows.len()));
+    let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
     let mut done = 0;
-    for piece in rows.chunks(PIECE_ROWS) {
+    for piece in rows.chunks(BATCH_ROWS) {
         load.append_bulletins(piece).await?;
         done += piece.len();
-        progress(dataset.id(), count(done), count(rows.len()));
+        progress(dataset.id(), to_u64(done), to_u64(rows.len()));
     }
     Ok(load.commit().await?)
 }
@@ -128,13 +128,13 @@ async fn load_bulletins(
 async fn load_companies(
     store: &Store,
     size: &DemoSize,
-    registry: &companies::Registry,
+    registry: &companies::DemoRegistry,
     now: DateTime<Utc>,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<u64, IngestError> {
-    let total = count(registry.current.len());
+    let total = to_u64(registry.current.len());
     progress(Dataset::Companies.id(), 0, total);
-    append_companies(store, size, &registry.earlier, now - FORMER_NAMES_AGE).await?;
+    append_companies(store, size, &registry.former, now - FORMER_NAMES_AGE).await?;
     let appended = append_companies(store, size, &registry.current, now).await?;
     progress(Dataset::Companies.id(), total, total);
     Ok(appended)
@@ -150,13 +150,14 @@ async fn append_companies(
         return Ok(0);
     }
     let dataset = Dataset::Companies;
-    let mut load = store.begin_load(dataset, Origin::Synthetic, &fetch(dataset, size, known_at)).await?;
-    for piece in rows.chunks(PIECE_ROWS) {
+    let mut load =
+        store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, known_at)).await?;
+    for piece in rows.chunks(BATCH_ROWS) {
         load.append_companies(piece).await?;
-        load.append_securities(&securities(piece, size.until)).await?;
+        load.append_securities(&build_securities(piece, size.until)).await?;
     }
     load.commit().await?;
-    Ok(count(rows.len()))
+    Ok(to_u64(rows.len()))
 }
 
 /// One load in pieces: readers see all filings or none, and memory holds one piece.
@@ -165,31 +166,31 @@ async fn load_filings(
     size: &DemoSize,
     companies: &[Company],
     now: DateTime<Utc>,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<u64, IngestError> {
     let dataset = Dataset::Filings;
-    let total = count(size.filings);
+    let total = to_u64(size.filings);
     progress(dataset.id(), 0, total);
-    let mut filings = Filings::new(size.filings, companies, size.until);
-    let mut load = store.begin_load(dataset, Origin::Synthetic, &fetch(dataset, size, now)).await?;
+    let mut filings = FilingGenerator::new(size.filings, companies, size.until);
+    let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
     let mut done = 0;
     loop {
-        let piece: Vec<_> = filings.by_ref().take(PIECE_ROWS).collect();
+        let piece: Vec<_> = filings.by_ref().take(BATCH_ROWS).collect();
         if piece.is_empty() {
             break;
         }
         load.append_filings(&piece).await?;
-        done += count(piece.len());
+        done += to_u64(piece.len());
         progress(dataset.id(), done, total);
     }
     Ok(load.commit().await?)
 }
 
 /// The tickers of companies as the registration form of each would state them.
-fn securities(companies: &[Company], until: NaiveDate) -> Vec<Security> {
-    let of_company = |company: &Company| -> Vec<Security> {
+fn build_securities(companies: &[Company], until: NaiveDate) -> Vec<ListedSecurity> {
+    let of_company = |company: &Company| -> Vec<ListedSecurity> {
         let Some(cnpj) = company.cnpj else { return Vec::new() };
-        let security = |ticker: &String| Security {
+        let security = |ticker: &String| ListedSecurity {
             document_id: u64::from(company.id),
             cnpj,
             ticker: ticker.clone(),
@@ -206,7 +207,7 @@ fn securities(companies: &[Company], until: NaiveDate) -> Vec<Security> {
 }
 
 /// Nothing was fetched, so the hash is of the text that determines every row.
-fn fetch(dataset: Dataset, size: &DemoSize, fetched_at: DateTime<Utc>) -> Fetch {
+fn demo_fetch_record(dataset: Dataset, size: &DemoSize, fetched_at: DateTime<Utc>) -> NewFetch {
     let recipe = format!(
         "vintem demo generator {GENERATOR_VERSION}: {}, {} companies, {} filings, until {}",
         dataset.id(),
@@ -214,37 +215,37 @@ fn fetch(dataset: Dataset, size: &DemoSize, fetched_at: DateTime<Utc>) -> Fetch 
         size.filings,
         size.until
     );
-    Fetch::made_here(format!("demo:{}", dataset.id()), fetched_at, Sha256::digest(recipe).into())
+    NewFetch::without_response(format!("demo:{}", dataset.id()), fetched_at, Sha256::digest(recipe).into())
 }
 
-fn count(rows: usize) -> u64 {
+fn to_u64(rows: usize) -> u64 {
     u64::try_from(rows).expect("no more rows than a 64-bit number counts")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vintem_domain::dates::parse_day;
+    use vintem_domain::dates::parse_date;
 
-    fn size(companies: usize, until: &str) -> DemoSize {
-        DemoSize { filings: 10, companies, until: parse_day(until).unwrap() }
+    fn demo_size(companies: usize, until: &str) -> DemoSize {
+        DemoSize { filings: 10, companies, until: parse_date(until).unwrap() }
     }
 
     #[test]
-    fn impossible_sizes_are_refused() {
-        assert!(check(&size(2_700, "2026-11-13")).is_ok());
-        assert!(check(&size(500_001, "2026-11-13")).is_err());
-        assert!(check(&size(2_700, "2003-12-31")).is_err());
+    fn invalid_sizes_are_rejected() {
+        assert!(validate_size(&demo_size(2_700, "2026-11-13")).is_ok());
+        assert!(validate_size(&demo_size(500_001, "2026-11-13")).is_err());
+        assert!(validate_size(&demo_size(2_700, "2003-12-31")).is_err());
     }
 
     #[test]
-    fn provenance_states_what_determines_the_rows() {
+    fn the_provenance_hash_depends_on_size_and_dataset() {
         let now = DateTime::<Utc>::UNIX_EPOCH;
-        let of = |dataset, size: &DemoSize| fetch(dataset, size, now);
-        let small = of(Dataset::Filings, &size(10, "2026-11-13"));
-        assert_eq!(small.address, "demo:filings");
-        assert_eq!(small.sha256, of(Dataset::Filings, &size(10, "2026-11-13")).sha256);
-        assert_ne!(small.sha256, of(Dataset::Filings, &size(11, "2026-11-13")).sha256);
-        assert_ne!(small.sha256, of(Dataset::Companies, &size(10, "2026-11-13")).sha256);
+        let of = |dataset, size: &DemoSize| demo_fetch_record(dataset, size, now);
+        let small = of(Dataset::Filings, &demo_size(10, "2026-11-13"));
+        assert_eq!(small.source_url, "demo:filings");
+        assert_eq!(small.sha256, of(Dataset::Filings, &demo_size(10, "2026-11-13")).sha256);
+        assert_ne!(small.sha256, of(Dataset::Filings, &demo_size(11, "2026-11-13")).sha256);
+        assert_ne!(small.sha256, of(Dataset::Companies, &demo_size(10, "2026-11-13")).sha256);
     }
 }

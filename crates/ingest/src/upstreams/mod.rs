@@ -5,20 +5,20 @@ pub mod ptax;
 pub mod sgs;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
-use vintem_store::load::{Misfit, Vanished};
-use vintem_store::sources::PartState;
+use vintem_store::load::{MissingRowCounts, QuarantinedRow};
+use vintem_store::sources::SourcePartState;
 use vintem_store::{Store, StoreError};
 
-use crate::fetch::{Answer, FetchError, archived};
-use crate::gate::Disbelief;
-use crate::read::{Alert, Refused};
+use crate::fetch::{FetchError, UpstreamResponse, compress_for_archive};
+use crate::parsers::{FormatAlert, FormatError};
+use crate::validation::ValidationError;
 
 /// What a part was asked for with.
-pub struct Asked<'a> {
+pub struct LoadContext<'a> {
     pub store: &'a Store,
-    pub host: &'a crate::fetch::Host,
+    pub client: &'a crate::fetch::UpstreamClient,
     /// The source that the part belongs to.
-    pub source: &'static str,
+    pub source_id: &'static str,
     pub now: DateTime<Utc>,
     pub today: NaiveDate,
     /// Only what is of this day or later.
@@ -28,29 +28,29 @@ pub struct Asked<'a> {
 }
 
 /// News is not older than this.
-const NEWS_DAYS: u64 = 30;
+const MAX_NEWS_AGE_DAYS: u64 = 30;
 
-impl Asked<'_> {
+impl LoadContext<'_> {
     pub fn announce_since(&self) -> Option<NaiveDate> {
-        self.announce.then(|| self.today - Days::new(NEWS_DAYS))
+        self.announce.then(|| self.today - Days::new(MAX_NEWS_AGE_DAYS))
     }
 
     /// Notes that an answer is not believed, with the reason and with what may be kept of it; loads nothing of it.
-    pub async fn set_aside_whole(
+    pub async fn quarantine_response(
         &self,
         part: &str,
-        answer: &Answer,
-        kept: &[u8],
+        answer: &UpstreamResponse,
+        body: &[u8],
         reason: &str,
     ) -> Result<(), StoreError> {
-        let misfit = Misfit { line: 0, reason: reason.to_owned(), content: answer.address.clone() };
-        let kept = archived(&kept[..kept.len().min(MOST_KEPT_OF_REFUSED)]);
-        self.store.quarantine(self.source, part, answer.sha256(), &kept, self.now, &misfit).await
+        let misfit = QuarantinedRow { line: 0, reason: reason.to_owned(), content: answer.address.clone() };
+        let archived_body = compress_for_archive(&body[..body.len().min(MAX_QUARANTINED_BYTES)]);
+        self.store.quarantine_file(self.source_id, part, answer.body_sha256(), &archived_body, self.now, &misfit).await
     }
 }
 
 /// Enough to see what it was. A file that is refused may be of any size.
-const MOST_KEPT_OF_REFUSED: usize = 4 << 20;
+const MAX_QUARANTINED_BYTES: usize = 4 << 20;
 
 /// What asking for a part came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,16 +59,16 @@ pub struct PartReport {
     /// Good rows that were read.
     pub rows: u64,
     pub appended: u64,
-    pub set_aside: u64,
-    pub vanished: Vanished,
+    pub quarantined: u64,
+    pub vanished: MissingRowCounts,
     pub alerts: Vec<String>,
     /// Whether upstream had nothing that we did not have.
     pub unchanged: bool,
 }
 
 impl PartReport {
-    pub fn note_alerts(&mut self, alerts: &[Alert]) {
-        for alert in alerts.iter().map(Alert::to_string) {
+    pub fn add_alerts(&mut self, alerts: &[FormatAlert]) {
+        for alert in alerts.iter().map(FormatAlert::to_string) {
             if !self.alerts.contains(&alert) {
                 self.alerts.push(alert);
             }
@@ -82,27 +82,27 @@ pub enum PartError {
     Fetch(#[from] FetchError),
     /// Set aside whole: what was served before is served on.
     #[error("what came is not believed: {0}")]
-    Refused(String),
+    Rejected(String),
     /// Upstream has no such file, where it need not have one.
     #[error("not there yet")]
-    NotThereYet,
+    NotPublishedYet,
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("reading was cut off: {0}")]
-    Aside(#[from] tokio::task::JoinError),
+    ParseTaskFailed(#[from] tokio::task::JoinError),
 }
 
 /// Why an answer is set aside whole.
 #[derive(Debug, thiserror::Error)]
-pub enum Unbelievable {
+pub enum RejectionError {
     #[error(transparent)]
-    Format(#[from] Refused),
+    Format(#[from] FormatError),
     #[error(transparent)]
-    Content(#[from] Disbelief),
+    Content(#[from] ValidationError),
 }
 
 /// A part that was answered well.
-pub fn note_success(state: &mut PartState, now: DateTime<Utc>, report: &PartReport) {
+pub fn record_success(state: &mut SourcePartState, now: DateTime<Utc>, report: &PartReport) {
     state.checked_at = Some(now);
     if report.appended > 0 {
         state.loaded_at = Some(now);

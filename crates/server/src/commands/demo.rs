@@ -7,7 +7,7 @@ use anyhow::Context;
 use chrono::{NaiveDate, Utc};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use vintem_domain::dates::sao_paulo_day;
+use vintem_domain::dates::sao_paulo_date;
 use vintem_ingest::demo::{self, DemoSize};
 
 use crate::settings::DatabaseSettings;
@@ -36,7 +36,7 @@ pub struct DemoCommand {
 
 impl DemoCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        let store = self.database.open()?;
+        let store = self.database.open_store()?;
         if self.remove {
             store.remove_synthetic_data().await?;
             println!("The synthetic data is gone.");
@@ -46,11 +46,12 @@ impl DemoCommand {
         let size = DemoSize {
             filings: self.filings,
             companies: self.companies,
-            until: self.until.unwrap_or_else(|| sao_paulo_day(now)),
+            until: self.until.unwrap_or_else(|| sao_paulo_date(now)),
         };
         let started = Instant::now();
-        let progress = Progress::default();
-        let loaded = demo::load(&store, &size, now, &|what, done, all| progress.show(what, done, all)).await;
+        let progress = DemoProgressBar::default();
+        let loaded =
+            demo::load_demo_data(&store, &size, now, &|what, done, all| progress.update(what, done, all)).await;
         progress.finish();
         let loaded = loaded.context("the demo data was not loaded")?;
         println!(
@@ -68,16 +69,16 @@ impl DemoCommand {
 
 /// One bar at a time, on a terminal; elsewhere silence.
 #[derive(Default)]
-struct Progress(Mutex<Option<(String, ProgressBar)>>);
+struct DemoProgressBar(Mutex<Option<(String, ProgressBar)>>);
 
-impl Progress {
-    fn show(&self, what: &str, done: u64, all: u64) {
+impl DemoProgressBar {
+    fn update(&self, what: &str, done: u64, total: u64) {
         let mut shown = self.0.lock().expect("never held across a panic");
         if shown.as_ref().is_none_or(|(name, _)| name != what) {
             if let Some((_, bar)) = shown.take() {
                 bar.finish();
             }
-            let bar = ProgressBar::new(all);
+            let bar = ProgressBar::new(total);
             if let Ok(style) = ProgressStyle::with_template("{prefix:12} {bar:40} {pos}/{len}") {
                 bar.set_style(style);
             }

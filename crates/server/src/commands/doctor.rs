@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::bail;
 use chrono::{NaiveDate, Utc};
 use clap::Args;
-use vintem_domain::dates::sao_paulo_day;
-use vintem_domain::{Dataset, Origin, SystemClock};
-use vintem_ingest::fetch::Patience;
-use vintem_ingest::run::Ingestor;
-use vintem_ingest::source::{Source, Upstream};
+use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::{DataOrigin, Dataset, SystemClock};
+use vintem_ingest::fetch::RetryPolicy;
+use vintem_ingest::ingestor::Ingestor;
+use vintem_ingest::source::{DataSource, Upstream};
 use vintem_store::sources::SourceState;
 
 use crate::commands::ingest;
@@ -35,10 +35,10 @@ impl DoctorCommand {
                 println!("FAIL  {what}: {error:#}");
             }
         };
-        say("VINTEM_KEY_PEPPER", settings.pepper.pepper().map(|pepper| format!("id {}", pepper.id())));
-        say("VINTEM_SECRET_KEY", settings.webhooks.secrets().map(|_| "long enough".to_owned()));
-        say("VINTEM_DATABASE_URL", self.look_at_postgres().await);
-        say("VINTEM_REDIS_URL", self.look_at_redis().await);
+        say("VINTEM_KEY_PEPPER", settings.pepper.parse_pepper().map(|pepper| format!("id {}", pepper.id())));
+        say("VINTEM_SECRET_KEY", settings.webhooks.secret_box().map(|_| "long enough".to_owned()));
+        say("VINTEM_DATABASE_URL", self.check_postgres().await);
+        say("VINTEM_REDIS_URL", self.check_redis().await);
         say(
             "VINTEM_PUBLIC_URL",
             match settings.public_url.as_str() {
@@ -50,9 +50,9 @@ impl DoctorCommand {
         for (upstream, setting) in
             [(Upstream::Sgs, "VINTEM_SGS_URL"), (Upstream::Ptax, "VINTEM_PTAX_URL"), (Upstream::Cvm, "VINTEM_CVM_URL")]
         {
-            say(setting, self.look_at_upstream(upstream).await);
+            say(setting, self.check_upstream(upstream).await);
         }
-        match self.look_at_data().await {
+        match self.check_data().await {
             Ok(found) => {
                 for (what, found) in found {
                     say(&what, found);
@@ -66,8 +66,8 @@ impl DoctorCommand {
         Ok(())
     }
 
-    async fn look_at_postgres(&self) -> anyhow::Result<String> {
-        let store = self.settings.database.open()?;
+    async fn check_postgres(&self) -> anyhow::Result<String> {
+        let store = self.settings.database.open_store()?;
         store.ping().await?;
         let states = store
             .dataset_states()
@@ -76,55 +76,61 @@ impl DoctorCommand {
         Ok(format!("answers, {} of {} datasets loaded", states.len(), Dataset::all().count()))
     }
 
-    async fn is_demo(&self) -> anyhow::Result<bool> {
-        let states = self.settings.database.open()?.dataset_states().await?;
-        Ok(states.values().any(|state| state.origin == Origin::Synthetic))
+    async fn has_demo_data(&self) -> anyhow::Result<bool> {
+        let states = self.settings.database.open_store()?.dataset_states().await?;
+        Ok(states.values().any(|state| state.origin == DataOrigin::Synthetic))
     }
 
-    async fn look_at_upstream(&self, upstream: Upstream) -> anyhow::Result<String> {
-        if self.is_demo().await.unwrap_or(false) {
+    async fn check_upstream(&self, upstream: Upstream) -> anyhow::Result<String> {
+        if self.has_demo_data().await.unwrap_or(false) {
             return Ok("not asked: the database holds synthetic data".to_owned());
         }
-        let (addresses, contact) = (self.upstreams.addresses(), &self.settings.contact.contact);
-        let (store, clock) = (self.settings.database.open()?, Arc::new(SystemClock));
-        let ingestor =
-            Ingestor::with_patience(store, clock, &addresses, contact, Patience::ONE_TRY, Patience::ONE_TRY)?;
+        let (addresses, contact) = (self.upstreams.upstream_addresses(), &self.settings.contact.contact);
+        let (store, clock) = (self.settings.database.open_store()?, Arc::new(SystemClock));
+        let ingestor = Ingestor::with_retry_policies(
+            store,
+            clock,
+            &addresses,
+            contact,
+            RetryPolicy::SINGLE_ATTEMPT,
+            RetryPolicy::SINGLE_ATTEMPT,
+        )?;
         ingestor.probe(upstream).await?;
         Ok(format!("{} answers", upstream.name()))
     }
 
     /// How fresh each dataset is, and what to do where it is not.
-    async fn look_at_data(&self) -> anyhow::Result<Vec<(String, anyhow::Result<String>)>> {
-        if self.is_demo().await? {
+    async fn check_data(&self) -> anyhow::Result<Vec<(String, anyhow::Result<String>)>> {
+        if self.has_demo_data().await? {
             return Ok(vec![("data".to_owned(), Ok("synthetic: `vintem demo --remove` takes it away".to_owned()))]);
         }
-        let (store, today) = (self.settings.database.open()?, sao_paulo_day(Utc::now()));
+        let (store, today) = (self.settings.database.open_store()?, sao_paulo_date(Utc::now()));
         let (newest, sources, checks) =
-            (store.newest_days(today).await?, store.source_states().await?, store.cross_checks().await?);
+            (store.newest_dates(today).await?, store.source_states().await?, store.cross_checks().await?);
         let mut found = Vec::new();
-        for source in Source::all() {
+        for source in DataSource::all() {
             let state = sources.iter().find(|state| state.source == source.id());
             let days = newest.get(&source.dataset()).copied();
-            found.push((source.id().to_owned(), freshness(source, state, days, today)));
+            found.push((source.id().to_owned(), check_freshness(source, state, days, today)));
         }
         for check in checks {
-            let (id, words) = (format!("check {}", check.id), ingest::agreement(&check));
-            found.push((id, if check.differing == 0 { Ok(words) } else { Err(anyhow::anyhow!("{words}")) }));
+            let (id, words) = (format!("check {}", check.id), ingest::format_cross_check(&check));
+            found.push((id, if check.differing_values == 0 { Ok(words) } else { Err(anyhow::anyhow!("{words}")) }));
         }
         Ok(found)
     }
 
-    async fn look_at_redis(&self) -> anyhow::Result<String> {
+    async fn check_redis(&self) -> anyhow::Result<String> {
         let servers = self.settings.redis_urls();
         for server in &servers {
-            vintem_meter::ping(server).await?;
+            vintem_meter::ping_redis(server).await?;
         }
         Ok(if servers.len() == 1 { "answers".to_owned() } else { format!("all {} servers answer", servers.len()) })
     }
 }
 
-fn freshness(
-    source: Source,
+fn check_freshness(
+    source: DataSource,
     state: Option<&SourceState>,
     newest: Option<NaiveDate>,
     today: NaiveDate,

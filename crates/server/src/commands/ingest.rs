@@ -11,12 +11,12 @@ use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 use vintem_domain::{Clock, SystemClock};
-use vintem_ingest::run::{Ingestor, PartOutcome, Reporter, Silent, named};
-use vintem_ingest::source::{Source, Upstream};
-use vintem_ingest::watch::watch as keep_watching;
+use vintem_ingest::ingestor::{Ingestor, NoopReporter, PartOutcome, ProgressReporter, parse_source_names};
+use vintem_ingest::scheduler::run_on_schedule as keep_watching;
+use vintem_ingest::source::{DataSource, Upstream};
 use vintem_store::sources::CrossCheck;
 
-use crate::commands::serve::Signals;
+use crate::commands::serve::ShutdownSignals;
 use crate::settings::{ContactSettings, DatabaseSettings, LogSettings, UpstreamSettings};
 
 #[derive(Debug, Args)]
@@ -55,47 +55,47 @@ pub struct IngestCommand {
 }
 
 fn sources_help() -> String {
-    let ids: Vec<&str> = Source::all().map(Source::id).collect();
+    let ids: Vec<&str> = DataSource::all().map(DataSource::id).collect();
     format!("Sources: {}; or groups of them: sgs, ptax, cvm, filings", ids.join(", "))
 }
 
 impl IngestCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        let store = self.database.open()?;
+        let store = self.database.open_store()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let upstreams = &self.upstreams;
-        let ingestor = Ingestor::new(store, clock.clone(), &upstreams.addresses(), &self.contact.contact)?;
+        let ingestor = Ingestor::new(store, clock.clone(), &upstreams.upstream_addresses(), &self.contact.contact)?;
         if self.watch {
-            self.log.start()?;
-            let mut signals = Signals::new()?;
+            self.log.init_logging()?;
+            let mut signals = ShutdownSignals::new()?;
             let (stopper, stop) = watch::channel(false);
             tokio::spawn(async move {
-                signals.stop().await;
+                signals.wait().await;
                 stopper.send_replace(true);
             });
-            keep_watching(&ingestor, &clock, &Silent, stop).await;
+            keep_watching(&ingestor, &clock, &NoopReporter, stop).await;
             return Ok(());
         }
-        let sources = named(&self.sources)?;
+        let sources = parse_source_names(&self.sources)?;
         match (&self.file, self.known_at) {
             (Some(file), Some(known_at)) => load_file(&ingestor, &self.sources, &sources, file, known_at).await,
-            _ => fill(&ingestor, &sources, self.since).await,
+            _ => run_ingestion(&ingestor, &sources, self.since).await,
         }
     }
 }
 
-async fn fill(ingestor: &Ingestor, sources: &[Source], since: Option<NaiveDate>) -> anyhow::Result<()> {
+async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Option<NaiveDate>) -> anyhow::Result<()> {
     let began = Instant::now();
     let is_terminal = std::io::stderr().is_terminal();
-    let (bars, lines) = (Bars::default(), Lines);
-    let reporter: &dyn Reporter = if is_terminal { &bars } else { &lines };
+    let (bars, lines) = (BarReporter::default(), LineReporter);
+    let reporter: &dyn ProgressReporter = if is_terminal { &bars } else { &lines };
     let report = ingestor.run(sources, since, reporter).await?;
     let seconds = began.elapsed().as_secs_f64().max(0.001);
     for alert in &report.alerts {
         println!("ALERT {alert}");
     }
-    for check in &report.checks {
-        println!("{}", agreement(check));
+    for check in &report.cross_checks {
+        println!("{}", format_cross_check(check));
     }
     for (source, part, problem) in &report.failures {
         println!("FAIL  {} {part}: {problem}", source.id());
@@ -106,7 +106,7 @@ async fn fill(ingestor: &Ingestor, sources: &[Source], since: Option<NaiveDate>)
         report.bytes as f64 / 1e6,
         report.rows,
         report.appended,
-        report.set_aside,
+        report.quarantined,
         report.rows as f64 / seconds
     );
     if !report.failures.is_empty() {
@@ -122,7 +122,7 @@ async fn fill(ingestor: &Ingestor, sources: &[Source], since: Option<NaiveDate>)
 async fn load_file(
     ingestor: &Ingestor,
     names: &[String],
-    sources: &[Source],
+    sources: &[DataSource],
     file: &PathBuf,
     known_at: NaiveDate,
 ) -> anyhow::Result<()> {
@@ -134,36 +134,36 @@ async fn load_file(
         bail!("--known-at lies in the future");
     }
     let report = ingestor.load_file(*source, name, &bytes, known_at).await?;
-    println!("{} rows read, {} appended, {} set aside.", report.rows, report.appended, report.set_aside);
+    println!("{} rows read, {} appended, {} set aside.", report.rows, report.appended, report.quarantined);
     Ok(())
 }
 
-pub fn agreement(check: &CrossCheck) -> String {
+pub fn format_cross_check(check: &CrossCheck) -> String {
     let worst =
         check.worst_date.map_or(String::new(), |date| format!(", at most by {} on {date}", check.largest_difference));
-    format!("CHECK {}: {} of {} days differ{worst}", check.id, check.differing, check.compared)
+    format!("CHECK {}: {} of {} days differ{worst}", check.id, check.differing_values, check.compared_values)
 }
 
 /// A bar for each upstream, on a terminal.
-struct Bars {
-    all: MultiProgress,
+struct BarReporter {
+    multi_progress: MultiProgress,
     bars: Mutex<Vec<(Upstream, ProgressBar)>>,
-    rows: Mutex<(u64, u64)>,
+    rows_and_bytes: Mutex<(u64, u64)>,
 }
 
-impl Default for Bars {
+impl Default for BarReporter {
     fn default() -> Self {
-        Self { all: MultiProgress::new(), bars: Mutex::default(), rows: Mutex::default() }
+        Self { multi_progress: MultiProgress::new(), bars: Mutex::default(), rows_and_bytes: Mutex::default() }
     }
 }
 
-impl Bars {
-    fn bar(&self, upstream: Upstream) -> ProgressBar {
+impl BarReporter {
+    fn bar_for(&self, upstream: Upstream) -> ProgressBar {
         let mut bars = self.bars.lock().expect("never held across a panic");
         if let Some((_, bar)) = bars.iter().find(|(of, _)| *of == upstream) {
             return bar.clone();
         }
-        let bar = self.all.add(ProgressBar::new(0));
+        let bar = self.multi_progress.add(ProgressBar::new(0));
         if let Ok(style) = ProgressStyle::with_template("{prefix:9} {bar:30} {pos}/{len} {msg} {eta} left") {
             bar.set_style(style);
         }
@@ -173,47 +173,47 @@ impl Bars {
     }
 }
 
-impl Reporter for Bars {
-    fn source_began(&self, source: Source, parts: usize) {
-        let bar = self.bar(source.upstream());
+impl ProgressReporter for BarReporter {
+    fn on_source_started(&self, source: DataSource, parts: usize) {
+        let bar = self.bar_for(source.upstream());
         bar.inc_length(parts as u64);
         bar.set_message(source.id());
     }
 
-    fn part_ended(&self, source: Source, part: &str, outcome: &PartOutcome) {
-        let bar = self.bar(source.upstream());
-        if let PartOutcome::Good(report) = outcome {
-            let mut rows = self.rows.lock().expect("never held across a panic");
+    fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome) {
+        let bar = self.bar_for(source.upstream());
+        if let PartOutcome::Succeeded(report) = outcome {
+            let mut rows = self.rows_and_bytes.lock().expect("never held across a panic");
             *rows = (rows.0 + report.rows, rows.1 + report.bytes);
             bar.set_message(format!("{} {part}, {} rows, {:.1} MB in all", source.id(), rows.0, rows.1 as f64 / 1e6));
         }
         bar.inc(1);
     }
 
-    fn source_ended(&self, _: Source) {}
+    fn on_source_finished(&self, _: DataSource) {}
 }
 
 /// A line for each part, elsewhere.
-struct Lines;
+struct LineReporter;
 
-impl Reporter for Lines {
-    fn source_began(&self, _: Source, _: usize) {}
+impl ProgressReporter for LineReporter {
+    fn on_source_started(&self, _: DataSource, _: usize) {}
 
-    fn part_ended(&self, source: Source, part: &str, outcome: &PartOutcome) {
+    fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome) {
         let source = source.id();
         match outcome {
-            PartOutcome::Good(report) if report.unchanged => println!("{source} {part}: nothing new"),
-            PartOutcome::Good(report) => println!(
+            PartOutcome::Succeeded(report) if report.unchanged => println!("{source} {part}: nothing new"),
+            PartOutcome::Succeeded(report) => println!(
                 "{source} {part}: {} rows read, {} appended, {} set aside, {:.1} MB",
                 report.rows,
                 report.appended,
-                report.set_aside,
+                report.quarantined,
                 report.bytes as f64 / 1e6
             ),
-            PartOutcome::NotThereYet => println!("{source} {part}: not there yet"),
+            PartOutcome::NotPublishedYet => println!("{source} {part}: not there yet"),
             PartOutcome::Failed(error) => println!("{source} {part}: failed: {error}"),
         }
     }
 
-    fn source_ended(&self, _: Source) {}
+    fn on_source_finished(&self, _: DataSource) {}
 }

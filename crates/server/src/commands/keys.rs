@@ -4,23 +4,23 @@ use anyhow::bail;
 use chrono::{DateTime, NaiveTime, SecondsFormat, SubsecRound, Utc};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use vintem_api::new_key;
-use vintem_domain::dates::parse_day;
-use vintem_domain::email::is_address;
-use vintem_domain::key::is_label;
+use vintem_api::generate_key;
+use vintem_domain::dates::parse_date;
+use vintem_domain::email::is_valid_email;
+use vintem_domain::key::is_valid_label;
 use vintem_domain::{KeyChange, KeyId, Plan};
-use vintem_store::keys::{KeyChangeRow, KeyDetails, NewKey, Terms};
+use vintem_store::keys::{KeyChangeRow, KeyDetails, KeyOptions, NewKey};
 
 use crate::settings::{DatabaseSettings, PepperSettings};
 
 #[derive(Debug, Args)]
 pub struct KeysCommand {
     #[command(subcommand)]
-    command: Keys,
+    command: KeysSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Keys {
+enum KeysSubcommand {
     /// Create a key on any plan; it is shown once
     Create {
         #[command(flatten)]
@@ -28,7 +28,7 @@ enum Keys {
         #[command(flatten)]
         pepper: PepperSettings,
         #[command(flatten)]
-        wanted: Wanted,
+        args: NewKeyArgs,
         #[arg(long)]
         json: bool,
     },
@@ -101,7 +101,7 @@ enum Keys {
 
 /// What a new key is to be.
 #[derive(Debug, Args)]
-struct Wanted {
+struct NewKeyArgs {
     #[arg(long, value_parser = parse_plan)]
     plan: Plan,
     /// Whose key it is
@@ -124,56 +124,62 @@ struct Expiry(Option<DateTime<Utc>>);
 impl KeysCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Keys::Create { database, pepper, wanted, json } => create(&database, &pepper, &wanted, json).await,
-            Keys::List { database, limit, before, json } => list(&database, before, limit, json).await,
-            Keys::SetPlan { database, id, plan, json } => {
-                let found = database.open()?.set_key_plan(id, plan).await?;
-                say_changed(found, id, json, &format!("Key {id} is on the {} plan.", plan.name()))
+            KeysSubcommand::Create { database, pepper, args: wanted, json } => {
+                create_key(&database, &pepper, &wanted, json).await
             }
-            Keys::SetExpiry { database, id, when: Expiry(at), json } => {
-                let found = database.open()?.set_key_expiry(id, at).await?;
-                let said =
-                    at.map_or(format!("Key {id} never expires."), |at| format!("Key {id} expires at {}.", instant(at)));
-                say_changed(found, id, json, &said)
+            KeysSubcommand::List { database, limit, before, json } => list_keys(&database, before, limit, json).await,
+            KeysSubcommand::SetPlan { database, id, plan, json } => {
+                let found = database.open_store()?.set_key_plan(id, plan).await?;
+                print_key_change(found, id, json, &format!("Key {id} is on the {} plan.", plan.name()))
             }
-            Keys::Revoke { database, id, json } => {
-                let found = database.open()?.revoke_key(id).await?;
-                say_changed(found, id, json, &format!("Key {id} is revoked."))
+            KeysSubcommand::SetExpiry { database, id, when: Expiry(at), json } => {
+                let found = database.open_store()?.set_key_expiry(id, at).await?;
+                let said = at.map_or(format!("Key {id} never expires."), |at| {
+                    format!("Key {id} expires at {}.", format_instant(at))
+                });
+                print_key_change(found, id, json, &said)
             }
-            Keys::History { database, id, json } => history(&database, id, json).await,
-            Keys::Erase { database, email, json } => erase(&database, &email, json).await,
+            KeysSubcommand::Revoke { database, id, json } => {
+                let found = database.open_store()?.revoke_key(id).await?;
+                print_key_change(found, id, json, &format!("Key {id} is revoked."))
+            }
+            KeysSubcommand::History { database, id, json } => print_key_history(&database, id, json).await,
+            KeysSubcommand::Erase { database, email, json } => erase_keys(&database, &email, json).await,
         }
     }
 }
 
-async fn create(
+async fn create_key(
     database: &DatabaseSettings,
     pepper: &PepperSettings,
-    wanted: &Wanted,
+    args: &NewKeyArgs,
     as_json: bool,
 ) -> anyhow::Result<()> {
-    let Wanted { plan, email, .. } = wanted;
-    let (name, label) = (wanted.name.trim(), wanted.label.as_str());
+    let NewKeyArgs { plan, email, .. } = args;
+    let (name, label) = (args.name.trim(), args.label.as_str());
     if name.is_empty() {
         bail!("--name must not be empty");
     }
-    if !is_address(email) {
+    if !is_valid_email(email) {
         bail!("--email must be an e-mail address");
     }
-    if !is_label(label) {
+    if !is_valid_label(label) {
         bail!("--label must have at most 100 characters, none of them a control character");
     }
-    let (pepper, key) = (pepper.pepper()?, new_key());
+    let (pepper, key) = (pepper.parse_pepper()?, generate_key());
     let new = NewKey {
         hmac: pepper.hmac(key.reveal()),
         pepper_id: &pepper.id(),
-        shown: key.shown(),
+        display_prefix: key.display_prefix(),
         plan: *plan,
         name,
         email,
     };
-    let expires_at = wanted.expires.and_then(|expiry| expiry.0);
-    let row = database.open()?.create_key_with(&new, &Terms { label, expires_at, ..Terms::default() }).await?;
+    let expires_at = args.expires.and_then(|expiry| expiry.0);
+    let row = database
+        .open_store()?
+        .create_key_with_options(&new, &KeyOptions { label, expires_at, ..KeyOptions::default() })
+        .await?;
     if as_json {
         let key = json!({
             "id": row.id,
@@ -182,7 +188,7 @@ async fn create(
             "name": name,
             "email": email,
             "label": label,
-            "expires_at": expires_at.map(instant),
+            "expires_at": expires_at.map(format_instant),
         });
         println!("{key}");
     } else {
@@ -191,10 +197,10 @@ async fn create(
     Ok(())
 }
 
-async fn list(database: &DatabaseSettings, before: KeyId, limit: i64, as_json: bool) -> anyhow::Result<()> {
-    let keys = database.open()?.list_keys(before, limit.max(1)).await?;
+async fn list_keys(database: &DatabaseSettings, before: KeyId, limit: i64, as_json: bool) -> anyhow::Result<()> {
+    let keys = database.open_store()?.list_keys(before, limit.max(1)).await?;
     if as_json {
-        let keys: Vec<_> = keys.iter().map(details).collect();
+        let keys: Vec<_> = keys.iter().map(key_details_json).collect();
         println!("{}", json!({ "keys": keys }));
         return Ok(());
     }
@@ -207,12 +213,12 @@ async fn list(database: &DatabaseSettings, before: KeyId, limit: i64, as_json: b
         println!(
             "{:>8}  {:12}…  {:8}  {:10}  {:10}  {:20}  {:7}  {} <{}> {}",
             key.id,
-            key.shown,
+            key.display_prefix,
             key.plan.id(),
             key.created_at.date_naive(),
             key.last_used_on.map(|day| day.to_string()).unwrap_or_default(),
-            key.expires_at.map(instant).unwrap_or_default(),
-            state(&key, now),
+            key.expires_at.map(format_instant).unwrap_or_default(),
+            key_state(&key, now),
             key.name,
             key.email,
             key.label
@@ -221,7 +227,7 @@ async fn list(database: &DatabaseSettings, before: KeyId, limit: i64, as_json: b
     Ok(())
 }
 
-fn state(key: &KeyDetails, now: DateTime<Utc>) -> &'static str {
+fn key_state(key: &KeyDetails, now: DateTime<Utc>) -> &'static str {
     match key.expires_at {
         _ if key.revoked_at.is_some() => "revoked",
         Some(at) if at <= now => "expired",
@@ -229,25 +235,25 @@ fn state(key: &KeyDetails, now: DateTime<Utc>) -> &'static str {
     }
 }
 
-fn details(key: &KeyDetails) -> serde_json::Value {
+fn key_details_json(key: &KeyDetails) -> serde_json::Value {
     json!({
         "id": key.id,
-        "key": format!("{}…", key.shown),
+        "key": format!("{}…", key.display_prefix),
         "plan": key.plan.id(),
         "name": key.name,
         "email": key.email,
         "label": key.label,
-        "created_at": instant(key.created_at),
+        "created_at": format_instant(key.created_at),
         "last_used_on": key.last_used_on,
-        "expires_at": key.expires_at.map(instant),
-        "revoked_at": key.revoked_at.map(instant),
-        "previous_key": key.former.as_ref().map(|former| format!("{}…", former.shown)),
-        "previous_key_ends_at": key.former.as_ref().map(|former| instant(former.ends_at)),
+        "expires_at": key.expires_at.map(format_instant),
+        "revoked_at": key.revoked_at.map(format_instant),
+        "previous_key": key.former_secret.as_ref().map(|former| format!("{}…", former.display_prefix)),
+        "previous_key_ends_at": key.former_secret.as_ref().map(|former| format_instant(former.ends_at)),
     })
 }
 
-async fn history(database: &DatabaseSettings, id: KeyId, as_json: bool) -> anyhow::Result<()> {
-    let store = database.open()?;
+async fn print_key_history(database: &DatabaseSettings, id: KeyId, as_json: bool) -> anyhow::Result<()> {
+    let store = database.open_store()?;
     if store.key_details(id).await?.is_none() {
         bail!("no key has the id {id}");
     }
@@ -255,11 +261,11 @@ async fn history(database: &DatabaseSettings, id: KeyId, as_json: bool) -> anyho
     if as_json {
         let change = |change: &KeyChangeRow| {
             json!({
-                "at": instant(change.at),
-                "what": change.what.id(),
-                "by": change.by.id(),
-                "was": change.was,
-                "became": change.became,
+                "at": format_instant(change.changed_at),
+                "what": change.kind.id(),
+                "by": change.actor.id(),
+                "was": change.old_value,
+                "became": change.new_value,
             })
         };
         println!("{}", json!({ "id": id, "changes": changes.iter().map(change).collect::<Vec<_>>() }));
@@ -267,29 +273,30 @@ async fn history(database: &DatabaseSettings, id: KeyId, as_json: bool) -> anyho
     }
     println!("{:20}  {:12}  what", "at", "by");
     for change in changes {
-        println!("{:20}  {:12}  {}", instant(change.at), change.by.id(), sentence(&change));
+        println!("{:20}  {:12}  {}", format_instant(change.changed_at), change.actor.id(), describe_change(&change));
     }
     Ok(())
 }
 
-fn sentence(change: &KeyChangeRow) -> String {
-    let (was, became) = (change.was.as_deref().unwrap_or("never"), change.became.as_deref().unwrap_or("never"));
-    match change.what {
+fn describe_change(change: &KeyChangeRow) -> String {
+    let (was, became) =
+        (change.old_value.as_deref().unwrap_or("never"), change.new_value.as_deref().unwrap_or("never"));
+    match change.kind {
         KeyChange::Created => format!("created on the plan {became}"),
-        KeyChange::Plan => format!("moved from the plan {was} to {became}"),
-        KeyChange::Label => "given another label".into(),
-        KeyChange::Expiry => format!("expires {became}, before {was}"),
+        KeyChange::PlanChanged => format!("moved from the plan {was} to {became}"),
+        KeyChange::LabelChanged => "given another label".into(),
+        KeyChange::ExpiryChanged => format!("expires {became}, before {was}"),
         KeyChange::Rotated => format!("rotated; the secret before it ends {became}"),
         KeyChange::Revoked => "revoked".into(),
         KeyChange::Erased => "name, address and label erased".into(),
     }
 }
 
-async fn erase(database: &DatabaseSettings, email: &str, as_json: bool) -> anyhow::Result<()> {
-    if !is_address(email) {
+async fn erase_keys(database: &DatabaseSettings, email: &str, as_json: bool) -> anyhow::Result<()> {
+    if !is_valid_email(email) {
         bail!("--email must be an e-mail address");
     }
-    let erased = database.open()?.erase_keys(email).await?;
+    let erased = database.open_store()?.erase_keys_by_email(email).await?;
     // Without the address, which is to be found nowhere from now on.
     if as_json {
         println!("{}", json!({ "erased": erased.len(), "ids": erased }));
@@ -299,19 +306,19 @@ async fn erase(database: &DatabaseSettings, email: &str, as_json: bool) -> anyho
     Ok(())
 }
 
-fn say_changed(found: bool, id: KeyId, as_json: bool, said: &str) -> anyhow::Result<()> {
+fn print_key_change(found: bool, id: KeyId, as_json: bool, message: &str) -> anyhow::Result<()> {
     if !found {
         bail!("no key has the id {id}");
     }
     if as_json {
-        println!("{}", json!({ "id": id, "message": said }));
+        println!("{}", json!({ "id": id, "message": message }));
     } else {
-        println!("{said}");
+        println!("{message}");
     }
     Ok(())
 }
 
-fn instant(at: DateTime<Utc>) -> String {
+fn format_instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
@@ -323,7 +330,7 @@ fn parse_expiry(text: &str) -> Result<Expiry, String> {
     if text == "never" {
         return Ok(Expiry(None));
     }
-    let of_day = parse_day(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    let of_day = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
     let given = of_day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc()));
     let at = given.ok_or("a date as 2027-01-31, an instant as 2027-01-31T12:00:00Z, or never")?;
     if at <= Utc::now() {
@@ -338,8 +345,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expiry_is_a_date_an_instant_or_never_and_lies_ahead() {
-        let expiry = |text: &str| parse_expiry(text).map(|expiry| expiry.0.map(instant));
+    fn expiry_is_a_future_date_or_instant_or_never() {
+        let expiry = |text: &str| parse_expiry(text).map(|expiry| expiry.0.map(format_instant));
         assert_eq!(expiry("2199-01-31"), Ok(Some("2199-01-31T00:00:00Z".into())));
         assert_eq!(expiry("2199-01-31T12:00:00.9-03:00"), Ok(Some("2199-01-31T15:00:00Z".into())));
         assert_eq!(expiry("never"), Ok(None));

@@ -13,6 +13,6 @@ pub struct MigrateCommand {
 
 impl MigrateCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        self.database.open()?.migrate().await.context("the database was not migrated")
+        self.database.open_store()?.migrate().await.context("the database was not migrated")
     }
 }

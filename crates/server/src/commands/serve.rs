@@ -6,13 +6,13 @@ use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use vintem_domain::{Clock, Origin, SystemClock, VERSION};
-use vintem_ingest::run::{Ingestor, Silent};
-use vintem_ingest::watch::watch as keep_watching;
+use vintem_domain::{Clock, DataOrigin, SystemClock, VERSION};
+use vintem_ingest::ingestor::{Ingestor, NoopReporter};
+use vintem_ingest::scheduler::run_on_schedule as keep_watching;
 
 use crate::replica::{self, REDIS_PREFIX};
 use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
-use crate::work::{dispatcher, keep_delivering, keep_exports, keep_publishing};
+use crate::worker::{build_dispatcher, run_event_publisher, run_export_builder, run_webhook_dispatcher};
 
 #[derive(Debug, Args)]
 pub struct ServeCommand {
@@ -39,23 +39,24 @@ pub struct UpCommand {
 
 impl UpCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        self.serve.log.start()?;
-        let signals = Signals::new()?;
-        let store = self.serve.settings.database.open()?;
+        self.serve.log.init_logging()?;
+        let signals = ShutdownSignals::new()?;
+        let store = self.serve.settings.database.open_store()?;
         store.migrate().await.context("the database was not migrated")?;
         let (stop, stopping) = watch::channel(false);
         // Beside synthetic data nothing real may stand, so a demonstration asks for nothing.
         let states = store.dataset_states().await?;
-        let is_demo = states.values().any(|state| state.origin == Origin::Synthetic);
+        let is_demo = states.values().any(|state| state.origin == DataOrigin::Synthetic);
         let ingestion = (!self.no_ingest && !is_demo).then(|| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-            let addresses = self.upstreams.addresses();
+            let addresses = self.upstreams.upstream_addresses();
             let ingestor = Ingestor::new(store, clock.clone(), &addresses, &self.serve.settings.contact.contact);
-            ingestor
-                .map(|ingestor| tokio::spawn(async move { keep_watching(&ingestor, &clock, &Silent, stopping).await }))
+            ingestor.map(|ingestor| {
+                tokio::spawn(async move { keep_watching(&ingestor, &clock, &NoopReporter, stopping).await })
+            })
         });
         let ingestion = ingestion.transpose()?;
-        self.serve.serve(signals, true).await?;
+        self.serve.serve_until_stopped(signals, true).await?;
         stop.send_replace(true);
         if let Some(ingestion) = ingestion {
             ingestion.await?;
@@ -66,24 +67,24 @@ impl UpCommand {
 
 impl ServeCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        self.log.start()?;
-        self.serve(Signals::new()?, false).await
+        self.log.init_logging()?;
+        self.serve_until_stopped(ShutdownSignals::new()?, false).await
     }
 
-    async fn serve(self, mut signals: Signals, works: bool) -> anyhow::Result<()> {
-        let mut replica = replica::start(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
-        let exports = self.settings.directories.exports().filter(|_| works);
+    async fn serve_until_stopped(self, mut signals: ShutdownSignals, with_worker: bool) -> anyhow::Result<()> {
+        let mut replica = replica::start_replica(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
+        let exports = self.settings.directories.export_directory().filter(|_| with_worker);
         let (mut work, mut deliveries) = (Vec::new(), None);
         let (stop, stopping) = watch::channel(false);
-        if works {
+        if with_worker {
             // What nobody waits for may wait longer for Postgres than a request.
-            let (store, clock) = (self.settings.database.open()?, Arc::new(SystemClock));
-            let dispatcher = dispatcher(store.clone(), &self.settings.webhooks, clock.clone())?;
-            work.push(tokio::spawn(keep_publishing(store, replica.snapshot(), clock)));
-            deliveries = Some(tokio::spawn(keep_delivering(dispatcher, replica.bells(), stopping)));
+            let (store, clock) = (self.settings.database.open_store()?, Arc::new(SystemClock));
+            let dispatcher = build_dispatcher(store.clone(), &self.settings.webhooks, clock.clone())?;
+            work.push(tokio::spawn(run_event_publisher(store, replica.snapshot(), clock)));
+            deliveries = Some(tokio::spawn(run_webhook_dispatcher(dispatcher, replica.notifications(), stopping)));
         }
         if let Some(directory) = exports {
-            work.push(tokio::spawn(keep_exports(replica.snapshot(), directory, Arc::new(SystemClock))));
+            work.push(tokio::spawn(run_export_builder(replica.snapshot(), directory, Arc::new(SystemClock))));
         }
         tracing::info!(
             version = VERSION,
@@ -91,7 +92,7 @@ impl ServeCommand {
             admin_address = %replica.admin_address,
             "listening"
         );
-        signals.stop().await;
+        signals.wait().await;
         tracing::info!("stopping");
         work.iter().for_each(tokio::task::JoinHandle::abort);
         stop.send_replace(true);
@@ -104,17 +105,17 @@ impl ServeCommand {
 }
 
 /// What asks the process to end. Made before anything is announced, so that no signal finds the default that kills.
-pub struct Signals {
+pub struct ShutdownSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl ShutdownSignals {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    pub async fn stop(&mut self) {
+    pub async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

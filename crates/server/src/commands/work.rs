@@ -8,10 +8,12 @@ use tokio::sync::watch;
 use vintem_domain::{Clock, SystemClock};
 use vintem_snapshot::LiveSnapshot;
 
-use super::serve::Signals;
-use crate::follow;
+use super::serve::ShutdownSignals;
+use crate::background;
 use crate::settings::{DatabaseSettings, DirectorySettings, LogSettings, WebhookSettings};
-use crate::work::{dispatcher, keep_delivering, keep_exports, keep_publishing, make_exports};
+use crate::worker::{
+    build_changed_exports, build_dispatcher, run_event_publisher, run_export_builder, run_webhook_dispatcher,
+};
 
 #[derive(Debug, Args)]
 pub struct WorkCommand {
@@ -34,38 +36,47 @@ pub struct WorkCommand {
 
 impl WorkCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        self.log.start()?;
-        let mut signals = Signals::new()?;
-        let directory = self.directories.exports();
-        let (store, live) = (self.database.open()?, Arc::new(LiveSnapshot::default()));
+        self.log.init_logging()?;
+        let mut signals = ShutdownSignals::new()?;
+        let directory = self.directories.export_directory();
+        let (store, live) = (self.database.open_store()?, Arc::new(LiveSnapshot::default()));
         if self.once {
             let directory = directory.context("there is nothing to make: set VINTEM_EXPORT_DIR or VINTEM_DATA_DIR")?;
             live.refresh(&store).await.context("the data could not be read")?;
             let snapshot = live.get().context("there is no data")?;
             let made =
-                tokio::task::spawn_blocking(move || make_exports(&snapshot, &directory, SystemClock.now())).await??;
-            anyhow::ensure!(made.failed.is_empty(), "files of {} could not be made", made.failed.join(", "));
-            println!("files made of {} datasets, {} changed within the hour and wait", made.made.len(), made.waiting);
+                tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &directory, SystemClock.now()))
+                    .await??;
+            anyhow::ensure!(
+                made.failed_datasets.is_empty(),
+                "files of {} could not be made",
+                made.failed_datasets.join(", ")
+            );
+            println!(
+                "files made of {} datasets, {} changed within the hour and wait",
+                made.built_datasets.len(),
+                made.postponed_count
+            );
             return Ok(());
         }
-        let (bells, clock) = (Arc::new(follow::Bells::default()), Arc::new(SystemClock));
-        let dispatcher = dispatcher(store.clone(), &self.webhooks, clock.clone())?;
+        let (bells, clock) = (Arc::new(background::Notifications::default()), Arc::new(SystemClock));
+        let dispatcher = build_dispatcher(store.clone(), &self.webhooks, clock.clone())?;
         let (stop, stopping) = watch::channel(false);
-        let deliveries = tokio::spawn(keep_delivering(dispatcher, bells.clone(), stopping));
+        let deliveries = tokio::spawn(run_webhook_dispatcher(dispatcher, bells.clone(), stopping));
         let mut tasks = vec![
-            tokio::spawn(follow::listen(store.clone(), bells.clone())),
-            tokio::spawn(follow::snapshot(store.clone(), live.clone(), bells)),
-            tokio::spawn(follow::compact(live.clone())),
-            tokio::spawn(keep_publishing(store.clone(), live.clone(), clock.clone())),
+            tokio::spawn(background::listen_for_notifications(store.clone(), bells.clone())),
+            tokio::spawn(background::refresh_snapshot(store.clone(), live.clone(), bells)),
+            tokio::spawn(background::compact_layers(live.clone())),
+            tokio::spawn(run_event_publisher(store.clone(), live.clone(), clock.clone())),
         ];
         match directory {
-            Some(directory) => tasks.push(tokio::spawn(keep_exports(live, directory, clock))),
+            Some(directory) => tasks.push(tokio::spawn(run_export_builder(live, directory, clock))),
             None => {
                 tracing::info!("no files of the export are made: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
             }
         }
         tracing::info!("working");
-        signals.stop().await;
+        signals.wait().await;
         tracing::info!("stopping");
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         stop.send_replace(true);

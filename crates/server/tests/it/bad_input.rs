@@ -4,38 +4,38 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vintem_testkit::{TestDatabase, TestReplica, exchange};
+use vintem_testkit::{TestDatabase, TestReplica, send_raw_request};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
 /// Who answers: the service, with the limits and an error of the closed list, or the parser before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum By {
-    Us(&'static str),
+enum Responder {
+    Service(&'static str),
     Parser,
 }
 
-struct Case {
+struct InputCase {
     name: &'static str,
-    sent: Vec<u8>,
+    request: Vec<u8>,
     status: u16,
-    by: By,
+    responder: Responder,
 }
 
-fn case(name: &'static str, sent: impl Into<Vec<u8>>, status: u16, by: By) -> Case {
-    Case { name, sent: sent.into(), status, by }
+fn case(name: &'static str, sent: impl Into<Vec<u8>>, status: u16, by: Responder) -> InputCase {
+    InputCase { name, request: sent.into(), status, responder: by }
 }
 
-const DONE: By = By::Us("");
-const BAD: By = By::Us("bad_request");
-const NOWHERE: By = By::Us("not_found");
-const NOT_SO: By = By::Us("method_not_allowed");
+const ACCEPTED: Responder = Responder::Service("");
+const BAD_REQUEST: Responder = Responder::Service("bad_request");
+const NOT_FOUND: Responder = Responder::Service("not_found");
+const METHOD_NOT_ALLOWED: Responder = Responder::Service("method_not_allowed");
 
-fn get(target: &str, headers: &str) -> String {
+fn get_request(target: &str, headers: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n")
 }
 
-fn post(headers: &str, body: &str) -> String {
+fn post_registration(headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "POST /api/v1/plans/register HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\
@@ -43,14 +43,14 @@ fn post(headers: &str, body: &str) -> String {
     )
 }
 
-fn json(body: &str) -> String {
-    post("Content-Type: application/json\r\n", body)
+fn post_registration_json(body: &str) -> String {
+    post_registration("Content-Type: application/json\r\n", body)
 }
 
-const GOOD: &str = r#"{"name":"Ana","email":"ana@example.com"}"#;
+const VALID_REGISTRATION: &str = r#"{"name":"Ana","email":"ana@example.com"}"#;
 
 /// Bytes in which two readers could see two different requests.
-fn smuggling() -> Vec<Case> {
+fn smuggling_cases() -> Vec<InputCase> {
     let register = "POST /api/v1/plans/register HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
     let hidden = "GET /api/v1/market/selic HTTP/1.1\r\nHost: a\r\n\r\n";
     let health = "GET /health HTTP/1.1\r\nHost: a\r\n";
@@ -59,179 +59,248 @@ fn smuggling() -> Vec<Case> {
             "length, then chunks",
             format!("{register}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
         case(
             "chunks, then length",
             format!("{register}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{hidden}"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
         case(
             "two lengths that differ",
             format!("{register}Content-Length: 0\r\nContent-Length: 51\r\n\r\n{hidden}"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
         case(
             "two lengths alike",
             format!("{register}Content-Length: 2\r\nContent-Length: 2\r\n\r\n{{}}{hidden}"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
-        case("a list of lengths", format!("{register}Content-Length: 2, 2\r\n\r\n{{}}{hidden}"), 400, By::Parser),
-        case("a signed length", format!("{register}Content-Length: +2\r\n\r\n{{}}"), 400, By::Parser),
-        case("a negative length", format!("{register}Content-Length: -2\r\n\r\n{{}}"), 400, By::Parser),
-        case("a length in hexadecimal", format!("{register}Content-Length: 0x2\r\n\r\n{{}}"), 400, By::Parser),
+        case(
+            "a list of lengths",
+            format!("{register}Content-Length: 2, 2\r\n\r\n{{}}{hidden}"),
+            400,
+            Responder::Parser,
+        ),
+        case("a signed length", format!("{register}Content-Length: +2\r\n\r\n{{}}"), 400, Responder::Parser),
+        case("a negative length", format!("{register}Content-Length: -2\r\n\r\n{{}}"), 400, Responder::Parser),
+        case("a length in hexadecimal", format!("{register}Content-Length: 0x2\r\n\r\n{{}}"), 400, Responder::Parser),
         case(
             "a length beyond all numbers",
             format!("{register}Content-Length: 99999999999999999999999\r\n\r\n"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
         case(
             "an encoding that is not chunks",
             format!("{register}Transfer-Encoding: identity\r\n\r\n{hidden}"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
         case(
             "chunks not last",
             format!("{register}Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n{hidden}"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
         case(
             "chunks in HTTP/1.0",
             "POST /api/v1/plans/register HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             400,
-            By::Parser,
+            Responder::Parser,
         ),
         case(
             "space before the colon",
             format!("{register}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
             400,
-            By::Parser,
+            Responder::Parser,
         ),
-        case("a folded header", format!("{health}X-Folded: a\r\n b\r\n\r\n"), 400, By::Parser),
-        case("a line that ends in LF", "GET /health HTTP/1.1\r\nHost: a\nX-A: b\r\n\r\n", 400, By::Parser),
-        case("all lines end in LF", "GET /health HTTP/1.1\nHost: a\n\n", 400, By::Parser),
-        case("a CR in a value", format!("{health}X-A: a\rb\r\n\r\n"), 400, By::Parser),
-        case("a NUL in a value", format!("{health}X-A: a\0b\r\n\r\n"), 400, By::Parser),
-        case("a NUL in a name", format!("{health}X-\0A: b\r\n\r\n"), 400, By::Parser),
-        case("a header without a name", format!("{health}: b\r\n\r\n"), 400, By::Parser),
-        case("a header without a colon", format!("{health}X-A\r\n\r\n"), 400, By::Parser),
-        case("no host", "GET /health HTTP/1.1\r\n\r\n", 400, By::Parser),
-        case("two hosts", format!("{health}Host: b\r\n\r\n"), 400, By::Parser),
-        case("no version", "GET /health\r\n\r\n", 400, By::Parser),
-        case("another version", "GET /health HTTP/3.7\r\nHost: a\r\n\r\n", 400, By::Parser),
-        case("the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0, By::Parser),
-        case("the hello of TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".as_slice(), 400, By::Parser),
+        case("a folded header", format!("{health}X-Folded: a\r\n b\r\n\r\n"), 400, Responder::Parser),
+        case("a line that ends in LF", "GET /health HTTP/1.1\r\nHost: a\nX-A: b\r\n\r\n", 400, Responder::Parser),
+        case("all lines end in LF", "GET /health HTTP/1.1\nHost: a\n\n", 400, Responder::Parser),
+        case("a CR in a value", format!("{health}X-A: a\rb\r\n\r\n"), 400, Responder::Parser),
+        case("a NUL in a value", format!("{health}X-A: a\0b\r\n\r\n"), 400, Responder::Parser),
+        case("a NUL in a name", format!("{health}X-\0A: b\r\n\r\n"), 400, Responder::Parser),
+        case("a header without a name", format!("{health}: b\r\n\r\n"), 400, Responder::Parser),
+        case("a header without a colon", format!("{health}X-A\r\n\r\n"), 400, Responder::Parser),
+        case("no host", "GET /health HTTP/1.1\r\n\r\n", 400, Responder::Parser),
+        case("two hosts", format!("{health}Host: b\r\n\r\n"), 400, Responder::Parser),
+        case("no version", "GET /health\r\n\r\n", 400, Responder::Parser),
+        case("another version", "GET /health HTTP/3.7\r\nHost: a\r\n\r\n", 400, Responder::Parser),
+        case("the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0, Responder::Parser),
+        case(
+            "the hello of TLS",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".as_slice(),
+            400,
+            Responder::Parser,
+        ),
         case(
             "a broken chunk",
             format!("{register}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
             400,
-            BAD,
+            BAD_REQUEST,
         ),
         case(
             "a chunk beyond all numbers",
             format!("{register}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n"),
             400,
-            BAD,
+            BAD_REQUEST,
         ),
     ]
 }
 
-fn sizes() -> Vec<Case> {
+fn size_cases() -> Vec<InputCase> {
     let many = |count: usize| (0..count).map(|at| format!("X-{at}: a\r\n")).collect::<String>();
     let long = "a".repeat(8200);
     vec![
         // Host and Connection are there already.
-        case("100 headers", get("/health", &many(98)), 200, DONE),
-        case("101 headers", get("/health", &many(99)), 431, By::Parser),
-        case("a head of 17 KB", get("/health", &format!("X-Large: {}\r\n", "a".repeat(17_000))), 431, By::Parser),
-        case("a request line of 17 KB", get(&format!("/{}", "a".repeat(17_000)), ""), 431, By::Parser),
-        case("an address of over 8 KB", get(&format!("/api/v1/market/selic?x={long}"), ""), 400, BAD),
-        case("a path of over 8 KB", get(&format!("/api/v1/companies/{long}"), ""), 403, By::Us("upgrade_required")),
-        case("a thousand parameters", get(&format!("/api/v1/market/selic?{}", "a=1&".repeat(1000)), ""), 200, DONE),
-        case("a body of 10 MB", json(&format!("{{\"name\":\"{}\"}}", "a".repeat(10_000_000))), 400, BAD),
-        case("a body of 9 KB", json(&format!("{{\"name\":\"{}\"}}", "a".repeat(9_000))), 400, BAD),
-        case("a body deeper than any stack", json(&"{\"a\":".repeat(1_600)), 400, BAD),
-        case("arrays 4,000 deep", json(&format!("{{\"name\":{}", "[".repeat(4_000))), 400, BAD),
+        case("100 headers", get_request("/health", &many(98)), 200, ACCEPTED),
+        case("101 headers", get_request("/health", &many(99)), 431, Responder::Parser),
+        case(
+            "a head of 17 KB",
+            get_request("/health", &format!("X-Large: {}\r\n", "a".repeat(17_000))),
+            431,
+            Responder::Parser,
+        ),
+        case("a request line of 17 KB", get_request(&format!("/{}", "a".repeat(17_000)), ""), 431, Responder::Parser),
+        case("an address of over 8 KB", get_request(&format!("/api/v1/market/selic?x={long}"), ""), 400, BAD_REQUEST),
+        case(
+            "a path of over 8 KB",
+            get_request(&format!("/api/v1/companies/{long}"), ""),
+            403,
+            Responder::Service("upgrade_required"),
+        ),
+        case(
+            "a thousand parameters",
+            get_request(&format!("/api/v1/market/selic?{}", "a=1&".repeat(1000)), ""),
+            200,
+            ACCEPTED,
+        ),
+        case(
+            "a body of 10 MB",
+            post_registration_json(&format!("{{\"name\":\"{}\"}}", "a".repeat(10_000_000))),
+            400,
+            BAD_REQUEST,
+        ),
+        case(
+            "a body of 9 KB",
+            post_registration_json(&format!("{{\"name\":\"{}\"}}", "a".repeat(9_000))),
+            400,
+            BAD_REQUEST,
+        ),
+        case("a body deeper than any stack", post_registration_json(&"{\"a\":".repeat(1_600)), 400, BAD_REQUEST),
+        case(
+            "arrays 4,000 deep",
+            post_registration_json(&format!("{{\"name\":{}", "[".repeat(4_000))),
+            400,
+            BAD_REQUEST,
+        ),
         case(
             "33 levels beside the fields",
-            json(&format!(r#"{{"name":"Ana","email":"ana@example.com","x":{}{}}}"#, "[".repeat(32), "]".repeat(32))),
+            post_registration_json(&format!(
+                r#"{{"name":"Ana","email":"ana@example.com","x":{}{}}}"#,
+                "[".repeat(32),
+                "]".repeat(32)
+            )),
             201,
-            DONE,
+            ACCEPTED,
         ),
         case(
             "a name of 101 characters",
-            json(&format!(r#"{{"name":"{}","email":"a@example.com"}}"#, "ã".repeat(101))),
+            post_registration_json(&format!(r#"{{"name":"{}","email":"a@example.com"}}"#, "ã".repeat(101))),
             400,
-            BAD,
+            BAD_REQUEST,
         ),
         case(
             "an e-mail of 255 characters",
-            json(&format!(r#"{{"name":"Ana","email":"{}@{}.com"}}"#, "a".repeat(60), "b".repeat(190))),
+            post_registration_json(&format!(
+                r#"{{"name":"Ana","email":"{}@{}.com"}}"#,
+                "a".repeat(60),
+                "b".repeat(190)
+            )),
             400,
-            BAD,
+            BAD_REQUEST,
         ),
     ]
 }
 
-fn methods() -> Vec<Case> {
+fn method_cases() -> Vec<InputCase> {
     let ask = |method: &str, target: &str| {
         format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
     };
     let selic = "/api/v1/market/selic";
-    let mut cases: Vec<Case> = ["PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND", "BREW", "get", "G-E_T"]
-        .map(|method| case("another method", ask(method, selic), 405, NOT_SO))
+    let mut cases: Vec<InputCase> = ["PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND", "BREW", "get", "G-E_T"]
+        .map(|method| case("another method", ask(method, selic), 405, METHOD_NOT_ALLOWED))
         .into();
     cases.extend([
-        case("a method of 1,000 letters", ask(&"M".repeat(1_000), selic), 405, NOT_SO),
-        case("CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404, NOWHERE),
-        case("OPTIONS *", ask("OPTIONS", "*"), 404, NOWHERE),
-        case("a whole address as target", ask("GET", "http://example.com/api/v1/market/selic"), 200, DONE),
-        case("a target without a slash", ask("GET", "api/v1/market/selic"), 400, By::Parser),
-        case("HTTP/1.0", "GET /api/v1/market/selic HTTP/1.0\r\n\r\n", 200, DONE),
-        case("GET with a body", format!("{}{{}}", get(selic, "Content-Length: 2\r\n")), 200, DONE),
-        case("GET with a body that never comes", get(selic, "Content-Length: 2000000000\r\n"), 200, DONE),
+        case("a method of 1,000 letters", ask(&"M".repeat(1_000), selic), 405, METHOD_NOT_ALLOWED),
+        case("CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404, NOT_FOUND),
+        case("OPTIONS *", ask("OPTIONS", "*"), 404, NOT_FOUND),
+        case("a whole address as target", ask("GET", "http://example.com/api/v1/market/selic"), 200, ACCEPTED),
+        case("a target without a slash", ask("GET", "api/v1/market/selic"), 400, Responder::Parser),
+        case("HTTP/1.0", "GET /api/v1/market/selic HTTP/1.0\r\n\r\n", 200, ACCEPTED),
+        case("GET with a body", format!("{}{{}}", get_request(selic, "Content-Length: 2\r\n")), 200, ACCEPTED),
+        case("GET with a body that never comes", get_request(selic, "Content-Length: 2000000000\r\n"), 200, ACCEPTED),
     ]);
     cases
 }
 
-fn bodies() -> Vec<Case> {
-    let typed = |content_type: &str| post(&format!("Content-Type: {content_type}\r\n"), GOOD);
+fn body_cases() -> Vec<InputCase> {
+    let typed =
+        |content_type: &str| post_registration(&format!("Content-Type: {content_type}\r\n"), VALID_REGISTRATION);
     let mut cases = vec![
-        case("no content type", post("", GOOD), 400, BAD),
-        case("form", typed("application/x-www-form-urlencoded"), 400, BAD),
-        case("plain text", typed("text/plain"), 400, BAD),
-        case("JSON of another name", typed("application/problem+json"), 400, BAD),
-        case("JSON with a charset", typed("application/json; charset=utf-8"), 201, DONE),
-        case("JSON in upper case", typed("APPLICATION/JSON"), 201, DONE),
+        case("no content type", post_registration("", VALID_REGISTRATION), 400, BAD_REQUEST),
+        case("form", typed("application/x-www-form-urlencoded"), 400, BAD_REQUEST),
+        case("plain text", typed("text/plain"), 400, BAD_REQUEST),
+        case("JSON of another name", typed("application/problem+json"), 400, BAD_REQUEST),
+        case("JSON with a charset", typed("application/json; charset=utf-8"), 201, ACCEPTED),
+        case("JSON in upper case", typed("APPLICATION/JSON"), 201, ACCEPTED),
         case(
             "two content types",
-            post("Content-Type: application/json\r\nContent-Type: text/plain\r\n", GOOD),
+            post_registration("Content-Type: application/json\r\nContent-Type: text/plain\r\n", VALID_REGISTRATION),
             400,
-            BAD,
+            BAD_REQUEST,
         ),
-        case("a packed body", post("Content-Type: application/json\r\nContent-Encoding: gzip\r\n", GOOD), 400, BAD),
-        case("no body", json(""), 400, BAD),
-        case("a second object", json(&format!("{GOOD}{GOOD}")), 400, BAD),
+        case(
+            "a packed body",
+            post_registration("Content-Type: application/json\r\nContent-Encoding: gzip\r\n", VALID_REGISTRATION),
+            400,
+            BAD_REQUEST,
+        ),
+        case("no body", post_registration_json(""), 400, BAD_REQUEST),
+        case(
+            "a second object",
+            post_registration_json(&format!("{VALID_REGISTRATION}{VALID_REGISTRATION}")),
+            400,
+            BAD_REQUEST,
+        ),
         case(
             "a plan of one's own",
-            json(r#"{"name":"Ana","email":"ana@example.com","plan":"platinum","rate_limit":9}"#),
+            post_registration_json(r#"{"name":"Ana","email":"ana@example.com","plan":"platinum","rate_limit":9}"#),
             201,
-            DONE,
+            ACCEPTED,
         ),
-        case("a field twice", json(r#"{"name":"Ana","name":"Eva","email":"ana@example.com"}"#), 400, BAD),
+        case(
+            "a field twice",
+            post_registration_json(r#"{"name":"Ana","name":"Eva","email":"ana@example.com"}"#),
+            400,
+            BAD_REQUEST,
+        ),
         case(
             "a field twice, once escaped",
-            json(r#"{"name":"Ana","n\u0061me":"Eva","email":"ana@example.com"}"#),
+            post_registration_json(r#"{"name":"Ana","n\u0061me":"Eva","email":"ana@example.com"}"#),
             400,
-            BAD,
+            BAD_REQUEST,
         ),
-        case("expecting to go on", post("Content-Type: text/plain\r\nExpect: 100-continue\r\n", GOOD), 400, BAD),
+        case(
+            "expecting to go on",
+            post_registration("Content-Type: text/plain\r\nExpect: 100-continue\r\n", VALID_REGISTRATION),
+            400,
+            BAD_REQUEST,
+        ),
     ];
     for name in [
         "null",
@@ -248,7 +317,7 @@ fn bodies() -> Vec<Case> {
         "1e999",
     ] {
         let body = format!(r#"{{"name":{name},"email":"ana@example.com"}}"#);
-        cases.push(case("a name that is none", json(&body), 400, BAD));
+        cases.push(case("a name that is none", post_registration_json(&body), 400, BAD_REQUEST));
     }
     for email in [
         "a",
@@ -263,17 +332,17 @@ fn bodies() -> Vec<Case> {
         "a@-b.com",
     ] {
         let body = format!(r#"{{"name":"Ana","email":"{email}"}}"#);
-        cases.push(case("an e-mail that is none", json(&body), 400, BAD));
+        cases.push(case("an e-mail that is none", post_registration_json(&body), 400, BAD_REQUEST));
     }
-    let mut broken = json(GOOD).into_bytes();
+    let mut broken = post_registration_json(VALID_REGISTRATION).into_bytes();
     let at = broken.len() - 10;
     broken[at] = 0xff;
-    cases.push(case("a body that is no UTF-8", broken, 400, BAD));
+    cases.push(case("a body that is no UTF-8", broken, 400, BAD_REQUEST));
     cases
 }
 
-fn parameters() -> Vec<Case> {
-    let selic = |query: &str| get(&format!("/api/v1/market/selic?{query}"), "");
+fn parameter_cases() -> Vec<InputCase> {
+    let selic = |query: &str| get_request(&format!("/api/v1/market/selic?{query}"), "");
     let mut cases = Vec::new();
     for query in [
         "limit=0",
@@ -308,12 +377,12 @@ fn parameters() -> Vec<Case> {
         "limit=18446744073709551616%20",
     ] {
         // Raw bytes beyond ASCII are no target: the parser may say so first.
-        cases.push(case("a parameter that cannot be", selic(query), 400, BAD));
+        cases.push(case("a parameter that cannot be", selic(query), 400, BAD_REQUEST));
     }
     for query in
         ["limit[]=1", "x=1&x=2", "?", "&&&", "=", "%00=%00", "limit=18446744073709551616", "LIMIT=x", "limit=007"]
     {
-        cases.push(case("a parameter that is not ours", selic(query), 200, DONE));
+        cases.push(case("a parameter that is not ours", selic(query), 200, ACCEPTED));
     }
     for pair in [
         "",
@@ -328,13 +397,18 @@ fn parameters() -> Vec<Case> {
         "US$/BRL",
         "%F0%9F%92%B8/BRL",
     ] {
-        cases.push(case("a pair that is not carried", get(&format!("/api/v1/market/fx?pair={pair}"), ""), 400, BAD));
+        cases.push(case(
+            "a pair that is not carried",
+            get_request(&format!("/api/v1/market/fx?pair={pair}"), ""),
+            400,
+            BAD_REQUEST,
+        ));
     }
     cases
 }
 
-fn targets() -> Vec<Case> {
-    let mut cases: Vec<Case> = [
+fn target_cases() -> Vec<InputCase> {
+    let mut cases: Vec<InputCase> = [
         "/api/v1/market/selic%00",
         "/api/v1/market/..%2f..%2fetc%2fpasswd",
         "/%ff",
@@ -347,79 +421,102 @@ fn targets() -> Vec<Case> {
         "/api/v1/market/%73elic",
         "/\\",
     ]
-    .map(|target| case("nowhere", get(target, ""), 404, NOWHERE))
+    .map(|target| case("nowhere", get_request(target, ""), 404, NOT_FOUND))
     .into();
     cases.extend([
-        case("a space in the target", get("/health a", ""), 400, By::Parser),
-        case("a tab in the target", get("/health\ta", ""), 400, By::Parser),
-        case("a NUL in the target", get("/health\0", ""), 400, By::Parser),
-        case("a key that is not text", get("/health", "X-API-Key: \u{80}\u{ff}\r\n"), 401, By::Us("invalid_api_key")),
+        case("a space in the target", get_request("/health a", ""), 400, Responder::Parser),
+        case("a tab in the target", get_request("/health\ta", ""), 400, Responder::Parser),
+        case("a NUL in the target", get_request("/health\0", ""), 400, Responder::Parser),
+        case(
+            "a key that is not text",
+            get_request("/health", "X-API-Key: \u{80}\u{ff}\r\n"),
+            401,
+            Responder::Service("invalid_api_key"),
+        ),
         case(
             "a key of 8 KB",
-            get("/health", &format!("X-API-Key: {}\r\n", "a".repeat(8000))),
+            get_request("/health", &format!("X-API-Key: {}\r\n", "a".repeat(8000))),
             401,
-            By::Us("invalid_api_key"),
+            Responder::Service("invalid_api_key"),
         ),
-        case("two keys", get("/health", "X-API-Key: a\r\nX-API-Key: b\r\n"), 400, BAD),
-        case("a tag that is none", get("/api/v1/market/selic", "If-None-Match: \"\u{ff}, W/\r\n"), 200, DONE),
+        case("two keys", get_request("/health", "X-API-Key: a\r\nX-API-Key: b\r\n"), 400, BAD_REQUEST),
+        case(
+            "a tag that is none",
+            get_request("/api/v1/market/selic", "If-None-Match: \"\u{ff}, W/\r\n"),
+            200,
+            ACCEPTED,
+        ),
         case(
             "a thousand tags",
-            get("/api/v1/market/selic", &format!("If-None-Match: {}\r\n", "\"a\",".repeat(1000))),
+            get_request("/api/v1/market/selic", &format!("If-None-Match: {}\r\n", "\"a\",".repeat(1000))),
             200,
-            DONE,
+            ACCEPTED,
         ),
-        case("a language that is none", get("/api/v1/market/selic", "Accept-Language: \u{ff};q=,,;;\r\n"), 200, DONE),
+        case(
+            "a language that is none",
+            get_request("/api/v1/market/selic", "Accept-Language: \u{ff};q=,,;;\r\n"),
+            200,
+            ACCEPTED,
+        ),
         case(
             "an encoding that is none",
-            get("/api/v1/market/selic", "Accept-Encoding: \u{ff}, *;q=nan\r\n"),
+            get_request("/api/v1/market/selic", "Accept-Encoding: \u{ff}, *;q=nan\r\n"),
             200,
-            DONE,
+            ACCEPTED,
         ),
-        case("nothing that can be accepted", get("/api/v1/market/selic", "Accept: image/png;q=0\r\n"), 200, DONE),
-        case("a range", get("/api/v1/market/selic", "Range: bytes=5-1\r\n"), 200, DONE),
+        case(
+            "nothing that can be accepted",
+            get_request("/api/v1/market/selic", "Accept: image/png;q=0\r\n"),
+            200,
+            ACCEPTED,
+        ),
+        case("a range", get_request("/api/v1/market/selic", "Range: bytes=5-1\r\n"), 200, ACCEPTED),
         case(
             "an upgrade",
-            get("/api/v1/market/selic", "Upgrade: h2c, websocket\r\nHTTP2-Settings: AAA\r\n"),
+            get_request("/api/v1/market/selic", "Upgrade: h2c, websocket\r\nHTTP2-Settings: AAA\r\n"),
             200,
-            DONE,
+            ACCEPTED,
         ),
         case(
             "another who forwards",
-            get("/api/v1/market/selic", "X-Forwarded-For: \u{ff}, ::1, 999.1.1.1\r\n"),
+            get_request("/api/v1/market/selic", "X-Forwarded-For: \u{ff}, ::1, 999.1.1.1\r\n"),
             200,
-            DONE,
+            ACCEPTED,
         ),
     ]);
     cases
 }
 
-async fn objection(address: SocketAddr, case: &Case) -> Option<String> {
-    let answer = match exchange(address, &case.sent).await {
+async fn find_mismatch(address: SocketAddr, case: &InputCase) -> Option<String> {
+    let answer = match send_raw_request(address, &case.request).await {
         Ok(answer) => answer,
         Err(error) => return Some(format!("{}: {error}", case.name)),
     };
     let has_limits = answer.header("x-ratelimit-limit").is_some() && answer.header("x-plan").is_some();
-    let is_as_decided = match case.by {
-        By::Parser => answer.body.is_empty() && !has_limits,
-        By::Us("") => has_limits,
-        By::Us(error) => has_limits && answer.error().as_deref() == Some(error),
+    let is_as_decided = match case.responder {
+        Responder::Parser => answer.body.is_empty() && !has_limits,
+        Responder::Service("") => has_limits,
+        Responder::Service(error) => has_limits && answer.error_code().as_deref() == Some(error),
     };
-    let shown = String::from_utf8_lossy(&case.sent[..case.sent.len().min(90)]).into_owned();
+    let shown = String::from_utf8_lossy(&case.request[..case.request.len().min(90)]).into_owned();
     (answer.status != case.status || !is_as_decided).then(|| {
         let body = String::from_utf8_lossy(&answer.body[..answer.body.len().min(200)]).into_owned();
-        format!("{} ({shown:?}): {} and not {} {:?}, {body}", case.name, answer.status, case.status, case.by)
+        format!("{} ({shown:?}): {} and not {} {:?}, {body}", case.name, answer.status, case.status, case.responder)
     })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_sent_gets_the_decided_error_or_the_parsers() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
-    let cases: Vec<Case> =
-        [smuggling(), sizes(), methods(), bodies(), parameters(), targets()].into_iter().flatten().collect();
+async fn every_bad_request_gets_its_documented_error() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
+    let cases: Vec<InputCase> =
+        [smuggling_cases(), size_cases(), method_cases(), body_cases(), parameter_cases(), target_cases()]
+            .into_iter()
+            .flatten()
+            .collect();
     let (began, mut objections) = (Instant::now(), Vec::new());
     for case in &cases {
-        objections.extend(objection(replica.replica.address, case).await);
+        objections.extend(find_mismatch(replica.replica.address, case).await);
     }
     println!("cases: {}", cases.len());
     println!("objections: {}", objections.len());
@@ -430,27 +527,29 @@ async fn whatever_is_sent_gets_the_decided_error_or_the_parsers() -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_stops_coming_is_refused_in_time() -> Outcome {
-    let database = TestDatabase::empty().await?;
+async fn a_stalled_request_body_is_refused() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let head =
         "POST /api/v1/plans/register HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n";
     for rest in ["Content-Length: 40\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"] {
-        let answer = exchange(replica.replica.address, format!("{head}{rest}").as_bytes()).await?;
-        assert_eq!((answer.status, answer.error().as_deref()), (400, Some("bad_request")), "{rest:?}");
+        let answer = send_raw_request(replica.replica.address, format!("{head}{rest}").as_bytes()).await?;
+        assert_eq!((answer.status, answer.error_code().as_deref()), (400, Some("bad_request")), "{rest:?}");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_registered_among_bad_input_is_a_free_key_and_nothing_else() -> Outcome {
-    let database = TestDatabase::empty().await?;
+async fn registration_ignores_unknown_fields_and_creates_a_free_key() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let sent = json(r#"{"name":"Ana","email":"ana@example.com","plan":"platinum","id":1,"rate_limit":9999}"#);
-    let answer = exchange(replica.replica.address, sent.as_bytes()).await?;
+    let sent = post_registration_json(
+        r#"{"name":"Ana","email":"ana@example.com","plan":"platinum","id":1,"rate_limit":9999}"#,
+    );
+    let answer = send_raw_request(replica.replica.address, sent.as_bytes()).await?;
     let body: Value = serde_json::from_slice(&answer.body)?;
     assert_eq!((&body["plan"], &body["rate_limit"]), (&"free".into(), &30.into()));
-    let keys = replica.store()?.list_keys(i64::MAX, 10).await?;
+    let keys = replica.open_store()?.list_keys(i64::MAX, 10).await?;
     assert_eq!(keys.iter().map(|key| key.plan.id()).collect::<Vec<_>>(), ["free"]);
     Ok(())
 }

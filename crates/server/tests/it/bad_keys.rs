@@ -7,47 +7,47 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use sqlx::{Connection, PgConnection, Row};
 use vintem_domain::ApiKey;
-use vintem_testkit::pace::together;
+use vintem_testkit::timed_requests::run_concurrently;
 use vintem_testkit::{
-    OwnPostgres, OwnRedis, ROOMY, ServedProcess, TestDatabase, TestReplica, TestReplicaOptions, asked_for, http_client,
-    make_key, run_vintem,
+    DedicatedPostgres, DedicatedRedis, HIGH_LIMIT_FLAGS, ServerProcess, TestDatabase, TestReplica, TestReplicaOptions,
+    create_key_by_cli, http_client_builder, parse_env_var, run_vintem,
 };
 
-use crate::{Outcome, binary, friday};
+use crate::{TestResult, friday, vintem_binary};
 
-const SELIC: &str = "/api/v1/market/selic/current";
+const SELIC_PATH: &str = "/api/v1/market/selic/current";
 
 /// A served process on engines that count what they are asked.
-struct Counted {
-    process: ServedProcess,
-    postgres: OwnPostgres,
-    redis: OwnRedis,
+struct InstrumentedService {
+    process: ServerProcess,
+    postgres: DedicatedPostgres,
+    redis: DedicatedRedis,
     http: reqwest::Client,
 }
 
 /// How often each statement and each command was run.
-type Calls = HashMap<String, i64>;
+type StatementCounts = HashMap<String, i64>;
 
-impl Counted {
+impl InstrumentedService {
     async fn start() -> anyhow::Result<Self> {
-        let postgres = OwnPostgres::start_with("-c shared_preload_libraries=pg_stat_statements")?;
-        let (redis, database) = (OwnRedis::start()?, Self::database(&postgres));
+        let postgres = DedicatedPostgres::start_with_options("-c shared_preload_libraries=pg_stat_statements")?;
+        let (redis, database) = (DedicatedRedis::start()?, Self::database_url(&postgres));
         for command in [&["migrate"][..], &["demo", "--filings", "1000"]] {
-            let (status, _, error) = run_vintem(binary(), &database, command).await?;
+            let (status, _, error) = run_vintem(vintem_binary(), &database, command).await?;
             anyhow::ensure!(status.success(), "{command:?}: {error}");
         }
         let mut connection = PgConnection::connect(&database).await?;
         sqlx::raw_sql("create extension pg_stat_statements").execute(&mut connection).await?;
-        let process = ServedProcess::start(binary(), &database, &redis.url(), &ROOMY)?;
-        Ok(Self { process, postgres, redis, http: http_client().build()? })
+        let process = ServerProcess::start(vintem_binary(), &database, &redis.url(), &HIGH_LIMIT_FLAGS)?;
+        Ok(Self { process, postgres, redis, http: http_client_builder().build()? })
     }
 
-    fn database(postgres: &OwnPostgres) -> String {
+    fn database_url(postgres: &DedicatedPostgres) -> String {
         format!("{}/postgres", postgres.url())
     }
 
-    async fn statements(&self) -> anyhow::Result<Calls> {
-        let mut connection = PgConnection::connect(&Self::database(&self.postgres)).await?;
+    async fn statement_counts(&self) -> anyhow::Result<StatementCounts> {
+        let mut connection = PgConnection::connect(&Self::database_url(&self.postgres)).await?;
         let rows = sqlx::query("select query, sum(calls)::bigint as calls from pg_stat_statements group by query")
             .fetch_all(&mut connection)
             .await?;
@@ -55,30 +55,34 @@ impl Counted {
     }
 
     /// What was run since, by statement.
-    async fn statements_since(&self, before: &Calls) -> anyhow::Result<Calls> {
-        let now = self.statements().await?;
-        Ok(now.into_iter().map(|(query, calls)| (calls - before.get(&query).unwrap_or(&0), query)).map(swap).collect())
+    async fn statement_counts_since(&self, before: &StatementCounts) -> anyhow::Result<StatementCounts> {
+        let now = self.statement_counts().await?;
+        Ok(now
+            .into_iter()
+            .map(|(query, calls)| (calls - before.get(&query).unwrap_or(&0), query))
+            .map(swap_pair)
+            .collect())
     }
 
     /// How often the script of admissions was called.
-    fn script_calls(&self) -> anyhow::Result<u64> {
-        let told: String = self.redis.ask(&["INFO", "commandstats"])?;
+    fn admission_script_calls(&self) -> anyhow::Result<u64> {
+        let told: String = self.redis.run_command(&["INFO", "commandstats"])?;
         let calls = |line: &str| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse().ok();
         Ok(told.lines().find_map(calls).unwrap_or(0))
     }
 
-    async fn ask(&self, key: HeaderValue) -> anyhow::Result<u16> {
-        Ok(self.http.get(self.process.url(SELIC)).header("X-API-Key", key).send().await?.status().as_u16())
+    async fn get_status(&self, key: HeaderValue) -> anyhow::Result<u16> {
+        Ok(self.http.get(self.process.url(SELIC_PATH)).header("X-API-Key", key).send().await?.status().as_u16())
     }
 }
 
-fn swap<A, B>((a, b): (A, B)) -> (B, A) {
+fn swap_pair<A, B>((a, b): (A, B)) -> (B, A) {
     (b, a)
 }
 
 /// Not the form of a key, most of it by very little.
-fn malformed() -> HeaderValue {
-    let key = vintem_api::new_key().reveal().to_owned();
+fn malformed_key() -> HeaderValue {
+    let key = vintem_api::generate_key().reveal().to_owned();
     let mut bytes = key.clone().into_bytes();
     match rand::random_range(0..8) {
         0 => bytes.truncate(rand::random_range(0..47)),
@@ -95,38 +99,38 @@ fn malformed() -> HeaderValue {
         }
     }
     if std::str::from_utf8(&bytes).ok().and_then(ApiKey::parse).is_some() {
-        return malformed();
+        return malformed_key();
     }
     HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// A hundred thousand of them by `just bad-keys`.
 #[tokio::test(flavor = "multi_thread")]
-async fn malformed_keys_cost_no_statement() -> Outcome {
-    let count = asked_for("VINTEM_BAD_KEYS").unwrap_or(5_000);
-    let counted = Counted::start().await?;
+async fn malformed_keys_cause_no_database_query() -> TestResult {
+    let count = parse_env_var("VINTEM_BAD_KEYS").unwrap_or(5_000);
+    let counted = InstrumentedService::start().await?;
     // A replica also asks by itself, once a second; which statements look a key up is shown by keys that could be good.
-    const GUESSES: usize = 200;
-    let before = counted.statements().await?;
+    const GUESS_COUNT: usize = 200;
+    let before = counted.statement_counts().await?;
     let began = Instant::now();
-    let unknown = |_| HeaderValue::from_str(vintem_api::new_key().reveal()).expect("plain text");
-    let statuses = together(GUESSES, 8, |turn| counted.ask(unknown(turn))).await?;
+    let unknown = |_| HeaderValue::from_str(vintem_api::generate_key().reveal()).expect("plain text");
+    let statuses = run_concurrently(GUESS_COUNT, 8, |turn| counted.get_status(unknown(turn))).await?;
     assert!(statuses.iter().all(|status| *status == 401), "{statuses:?}");
     let lookups: Vec<String> = counted
-        .statements_since(&before)
+        .statement_counts_since(&before)
         .await?
         .into_iter()
-        .filter(|(_, calls)| *calls >= GUESSES as i64)
+        .filter(|(_, calls)| *calls >= GUESS_COUNT as i64)
         .map(|(query, _)| query)
         .collect();
     assert_eq!(lookups.len(), 1, "one statement looks a key up: {lookups:?}, {:?}", began.elapsed());
 
-    let before = counted.statements().await?;
+    let before = counted.statement_counts().await?;
     let began = Instant::now();
-    let statuses = together(count, 16, |_| counted.ask(malformed())).await?;
+    let statuses = run_concurrently(count, 16, |_| counted.get_status(malformed_key())).await?;
     let seconds = began.elapsed().as_secs() + 1;
     let wrong = statuses.iter().filter(|status| **status != 401).count();
-    let since = counted.statements_since(&before).await?;
+    let since = counted.statement_counts_since(&before).await?;
     let looked_up: i64 = lookups.iter().map(|query| since.get(query).unwrap_or(&0)).sum();
     let busiest = since.iter().max_by_key(|(_, calls)| **calls).map(|(query, calls)| (*calls, query.clone()));
     println!("malformed_keys: {count}");
@@ -140,12 +144,13 @@ async fn malformed_keys_cost_no_statement() -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_guesses_from_one_address_are_thirty_times_401_and_then_429() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn a_thousand_guesses_from_one_address_are_thirty_times_401_and_then_429() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let options = TestReplicaOptions { flags: &["--limit-window-seconds=3600"], redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
-    let statuses = together(1_000, 8, |_| {
-        let request = replica.http.get(replica.url(SELIC)).header("X-API-Key", vintem_api::new_key().reveal());
+    let replica = TestReplica::start_with_options(&database, friday(), options).await?;
+    let statuses = run_concurrently(1_000, 8, |_| {
+        let request =
+            replica.http.get(replica.url(SELIC_PATH)).header("X-API-Key", vintem_api::generate_key().reveal());
         async move { Ok(request.send().await?.status().as_u16()) }
     })
     .await?;
@@ -157,21 +162,21 @@ async fn a_thousand_guesses_from_one_address_are_thirty_times_401_and_then_429()
 }
 
 /// How far medians may lie apart.
-const MOST_APART: f64 = 0.05;
+const MAX_MEDIAN_DIFFERENCE: f64 = 0.05;
 
 /// A key that is not known, one that was revoked and one of a plan that does not do are refused by the same work: no
 /// statement, one call of Redis. Their times are held to each other by `just bad-keys`; beside other tests they would be
 /// those of the machine.
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_of_unknown_revoked_and_other_keys_cost_the_same() -> Outcome {
-    let samples: Option<usize> = asked_for("VINTEM_TIMED_KEYS");
+async fn unknown_revoked_and_wrong_plan_keys_are_refused_at_the_same_cost() -> TestResult {
+    let samples: Option<usize> = parse_env_var("VINTEM_TIMED_KEYS");
     let (count, is_judged) = (samples.unwrap_or(500), samples.is_some());
-    let counted = Counted::start().await?;
-    let database = Counted::database(&counted.postgres);
-    let (_, other_plan) = make_key(binary(), &database, "free").await?;
-    let (id, revoked) = make_key(binary(), &database, "free").await?;
-    run_vintem(binary(), &database, &["keys", "revoke", &id.to_string()]).await?;
-    let unknown = vintem_api::new_key().reveal().to_owned();
+    let counted = InstrumentedService::start().await?;
+    let database = InstrumentedService::database_url(&counted.postgres);
+    let (_, other_plan) = create_key_by_cli(vintem_binary(), &database, "free").await?;
+    let (id, revoked) = create_key_by_cli(vintem_binary(), &database, "free").await?;
+    run_vintem(vintem_binary(), &database, &["keys", "revoke", &id.to_string()]).await?;
+    let unknown = vintem_api::generate_key().reveal().to_owned();
     let kinds = [("unknown", &unknown, 401), ("revoked", &revoked, 401), ("other_plan", &other_plan, 403)];
     let ask = |key: &str| {
         let request = counted.http.get(counted.process.url("/api/v1/filings")).header("X-API-Key", key);
@@ -184,12 +189,12 @@ async fn refusals_of_unknown_revoked_and_other_keys_cost_the_same() -> Outcome {
         }
     };
     for (name, key, status) in kinds {
-        vintem_testkit::eventually(name, Duration::from_secs(5), || async {
+        vintem_testkit::wait_until(name, Duration::from_secs(5), || async {
             ask(key).await.is_ok_and(|(seen, _)| seen == status)
         })
         .await;
     }
-    let (statements, calls) = (counted.statements().await?, counted.script_calls()?);
+    let (statements, calls) = (counted.statement_counts().await?, counted.admission_script_calls()?);
     let began = Instant::now();
     let mut times: [Vec<Duration>; 3] = Default::default();
     for turn in 0..count {
@@ -203,8 +208,8 @@ async fn refusals_of_unknown_revoked_and_other_keys_cost_the_same() -> Outcome {
         }
     }
     let seconds = began.elapsed().as_secs() + 1;
-    let busiest = counted.statements_since(&statements).await?.into_values().max().unwrap_or(0);
-    let calls = counted.script_calls()? - calls;
+    let busiest = counted.statement_counts_since(&statements).await?.into_values().max().unwrap_or(0);
+    let calls = counted.admission_script_calls()? - calls;
     let medians = times.map(|mut times| {
         times.sort_unstable();
         times[times.len() / 2].as_secs_f64() * 1e6
@@ -222,6 +227,6 @@ async fn refusals_of_unknown_revoked_and_other_keys_cost_the_same() -> Outcome {
     // The absence of a key is remembered for ten seconds, so it is looked up anew now and then.
     assert!(busiest <= 10 * seconds as i64, "a statement was run {busiest} times in {seconds} s");
     assert!(calls >= 3 * count as u64, "{calls} calls for {} requests", 3 * count);
-    assert!(!is_judged || apart <= MOST_APART, "medians lie {:.1} % apart", apart * 100.0);
+    assert!(!is_judged || apart <= MAX_MEDIAN_DIFFERENCE, "medians lie {:.1} % apart", apart * 100.0);
     Ok(())
 }

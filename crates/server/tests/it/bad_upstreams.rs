@@ -4,226 +4,238 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use vintem_ingest::fetch::Patience;
-use vintem_ingest::run::RunReport;
-use vintem_testkit::upstreams::{Fault, StallAt, UpstreamOptions};
+use vintem_ingest::fetch::RetryPolicy;
+use vintem_ingest::ingestor::RunReport;
+use vintem_testkit::upstreams::{FakeUpstreamOptions, Fault, StallAt};
 
-use crate::Outcome;
-use crate::ingest::{IMPATIENT, World};
+use crate::TestResult;
+use crate::ingest::{FAST_RETRY, IngestHarness};
 
 /// A silence is a silence after a moment; whatever else comes may take as long as a busy machine needs.
-const HASTY: Patience = Patience { timeout: Duration::from_millis(500), ..IMPATIENT };
+const FAST_RETRY_SHORT_TIMEOUT: RetryPolicy = RetryPolicy { attempt_timeout: Duration::from_millis(500), ..FAST_RETRY };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Decided {
+enum ExpectedOutcome {
     /// No answer that could be read: the part fails and is asked for again.
     Failed,
     /// Set aside whole, with its reason.
-    Refused,
+    Quarantined,
     /// Loaded, and somebody is told.
-    Alert,
+    LoadedWithAlert,
     /// So many rows set aside, the rest loaded.
-    Rows(u64),
+    RowsQuarantined(u64),
     /// Nothing to say.
-    Fine,
+    Loaded,
 }
 
-struct Mutant {
+struct FaultCase {
     name: String,
     source: &'static str,
     path: &'static str,
     fault: Fault,
-    decided: Decided,
+    expected: ExpectedOutcome,
 }
 
-const CDI: &str = "bcdata.sgs.4389/";
-const USD: &str = "'USD'";
-const REGISTRY: &str = "cad_cia_aberta.csv";
-const IPE: &str = "ipe_cia_aberta_2026.zip";
+const CDI_PATH: &str = "bcdata.sgs.4389/";
+const USD_PATH: &str = "'USD'";
+const REGISTRY_PATH: &str = "cad_cia_aberta.csv";
+const IPE_PATH: &str = "ipe_cia_aberta_2026.zip";
 
-fn sgs() -> Vec<Mutant> {
+fn sgs_cases() -> Vec<FaultCase> {
     let text = |change: fn(String) -> String| {
-        Fault::transform(move |body| change(String::from_utf8_lossy(&body).into_owned()).into_bytes())
+        Fault::transform_body(move |body| change(String::from_utf8_lossy(&body).into_owned()).into_bytes())
     };
     // The value of the newest row, replaced.
-    fn newest(body: &str, value: &str) -> String {
+    fn replace_newest_value(body: &str, value: &str) -> String {
         let at = body.rfind("\"valor\":").map_or(0, |at| at + 8);
         format!("{}{value}}}]", &body[..at])
     }
-    let table: Vec<(&str, Fault, Decided)> = vec![
-        ("a page of HTML with 200", Fault::HtmlWith200, Decided::Failed),
-        ("an empty 200", Fault::Empty200, Decided::Failed),
-        ("an empty array", Fault::EmptyArray, Decided::Refused),
-        ("JSON that is called HTML", Fault::JsonAsHtml, Decided::Fine),
-        ("no values where there were some", Fault::NotFoundValues, Decided::Refused),
-        ("an empty 404", Fault::NotFoundEmpty, Decided::Failed),
-        ("every window too wide", Fault::WindowTooWide { with_200: false }, Decided::Failed),
-        ("429 without a wait", Fault::TooManyRequests { retry_after: None }, Decided::Failed),
-        ("503 without a wait", Fault::Unavailable { retry_after: None }, Decided::Failed),
-        ("a page of HTML with 500", Fault::ServerErrorPage, Decided::Failed),
-        ("403", Fault::Status(403), Decided::Failed),
-        ("204", Fault::Status(204), Decided::Failed),
-        ("silence", Fault::Stall(StallAt::Head), Decided::Failed),
-        ("silence in the middle", Fault::Stall(StallAt::HalfBody), Decided::Failed),
-        ("a body that is cut", Fault::CutBody, Decided::Failed),
-        ("gzip that is none", Fault::GzipGarbage, Decided::Failed),
-        ("a redirect to another host", Fault::RedirectToOtherHost, Decided::Failed),
-        ("half of the body as if it were all", Fault::WrongContentLength, Decided::Failed),
-        ("decimal commas", text(|body| body.replace('.', ",")), Decided::Refused),
-        ("dates the other way round", text(|body| body.replace("/2026\"", "-2026\"")), Decided::Refused),
-        ("keys of another name", text(|body| body.replace("\"valor\"", "\"value\"")), Decided::Refused),
+    let table: Vec<(&str, Fault, ExpectedOutcome)> = vec![
+        ("a page of HTML with 200", Fault::HtmlWith200, ExpectedOutcome::Failed),
+        ("an empty 200", Fault::Empty200, ExpectedOutcome::Failed),
+        ("an empty array", Fault::EmptyArray, ExpectedOutcome::Quarantined),
+        ("JSON that is called HTML", Fault::JsonAsHtml, ExpectedOutcome::Loaded),
+        ("no values where there were some", Fault::SgsValuesNotFound, ExpectedOutcome::Quarantined),
+        ("an empty 404", Fault::EmptyNotFound, ExpectedOutcome::Failed),
+        ("every window too wide", Fault::WindowTooWide { with_200: false }, ExpectedOutcome::Failed),
+        ("429 without a wait", Fault::TooManyRequests { retry_after: None }, ExpectedOutcome::Failed),
+        ("503 without a wait", Fault::Unavailable { retry_after: None }, ExpectedOutcome::Failed),
+        ("a page of HTML with 500", Fault::ServerErrorPage, ExpectedOutcome::Failed),
+        ("403", Fault::Status(403), ExpectedOutcome::Failed),
+        ("204", Fault::Status(204), ExpectedOutcome::Failed),
+        ("silence", Fault::Stall(StallAt::Head), ExpectedOutcome::Failed),
+        ("silence in the middle", Fault::Stall(StallAt::HalfBody), ExpectedOutcome::Failed),
+        ("a body that is cut", Fault::CutBody, ExpectedOutcome::Failed),
+        ("gzip that is none", Fault::GzipGarbage, ExpectedOutcome::Failed),
+        ("a redirect to another host", Fault::RedirectToOtherHost, ExpectedOutcome::Failed),
+        ("half of the body as if it were all", Fault::WrongContentLength, ExpectedOutcome::Failed),
+        ("decimal commas", text(|body| body.replace('.', ",")), ExpectedOutcome::Quarantined),
+        ("dates the other way round", text(|body| body.replace("/2026\"", "-2026\"")), ExpectedOutcome::Quarantined),
+        ("keys of another name", text(|body| body.replace("\"valor\"", "\"value\"")), ExpectedOutcome::Quarantined),
         (
             "numbers instead of texts",
             text(|body| body.replace("\"valor\":\"", "\"valor\":").replace("\"}", "}")),
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
-        ("half an array", text(|body| body[..body.len() / 2].to_owned()), Decided::Failed),
-        ("two arrays", text(|body| format!("{body}{body}")), Decided::Failed),
-        ("NaN", text(|body| newest(&body, "\"NaN\"")), Decided::Rows(1)),
-        ("1e308", text(|body| newest(&body, "\"1e308\"")), Decided::Rows(1)),
+        ("half an array", text(|body| body[..body.len() / 2].to_owned()), ExpectedOutcome::Failed),
+        ("two arrays", text(|body| format!("{body}{body}")), ExpectedOutcome::Failed),
+        ("NaN", text(|body| replace_newest_value(&body, "\"NaN\"")), ExpectedOutcome::RowsQuarantined(1)),
+        ("1e308", text(|body| replace_newest_value(&body, "\"1e308\"")), ExpectedOutcome::RowsQuarantined(1)),
         (
             "forty digits",
-            text(|body| newest(&body, "\"1.0000000000000000000000000000000000000001\"")),
-            Decided::Rows(1),
+            text(|body| replace_newest_value(&body, "\"1.0000000000000000000000000000000000000001\"")),
+            ExpectedOutcome::RowsQuarantined(1),
         ),
-        ("no value", text(|body| newest(&body, "null")), Decided::Rows(1)),
-        ("an empty value", text(|body| newest(&body, "\"\"")), Decided::Rows(1)),
-        ("a negative rate", text(|body| newest(&body, "\"-1.00\"")), Decided::Refused),
-        ("a rate a hundred times as high", text(|body| newest(&body, "\"1490.00\"")), Decided::Refused),
-        ("a rate beyond all bounds", text(|body| newest(&body, "\"99999999\"")), Decided::Refused),
+        ("no value", text(|body| replace_newest_value(&body, "null")), ExpectedOutcome::RowsQuarantined(1)),
+        ("an empty value", text(|body| replace_newest_value(&body, "\"\"")), ExpectedOutcome::RowsQuarantined(1)),
+        ("a negative rate", text(|body| replace_newest_value(&body, "\"-1.00\"")), ExpectedOutcome::Quarantined),
+        (
+            "a rate a hundred times as high",
+            text(|body| replace_newest_value(&body, "\"1490.00\"")),
+            ExpectedOutcome::Quarantined,
+        ),
+        (
+            "a rate beyond all bounds",
+            text(|body| replace_newest_value(&body, "\"99999999\"")),
+            ExpectedOutcome::Quarantined,
+        ),
         (
             "the same day twice with two values",
             text(|body| body.replacen('[', "[{\"data\":\"11/11/2026\",\"valor\":\"1.11\"},", 1)),
-            Decided::Rows(2),
+            ExpectedOutcome::RowsQuarantined(2),
         ),
         (
             "a day of the year 1900",
             text(|body| body.replacen('[', "[{\"data\":\"01/01/1900\",\"valor\":\"1.11\"},", 1)),
-            Decided::Rows(1),
+            ExpectedOutcome::RowsQuarantined(1),
         ),
         (
             "a day that is none",
             text(|body| body.replacen('[', "[{\"data\":\"31/02/2026\",\"valor\":\"1.11\"},", 1)),
-            Decided::Rows(1),
+            ExpectedOutcome::RowsQuarantined(1),
         ),
         (
             "a day of the future",
             text(|body| body.replacen(']', ",{\"data\":\"01/12/2026\",\"valor\":\"14.90\"}]", 1)),
-            Decided::Fine,
+            ExpectedOutcome::Loaded,
         ),
     ];
-    let mutant = |(name, fault, decided): (&str, Fault, Decided)| Mutant {
+    let mutant = |(name, fault, decided): (&str, Fault, ExpectedOutcome)| FaultCase {
         name: format!("SGS: {name}"),
         source: "cdi",
-        path: CDI,
+        path: CDI_PATH,
         fault,
-        decided,
+        expected: decided,
     };
     table.into_iter().map(mutant).collect()
 }
 
-fn ptax() -> Vec<Mutant> {
+fn ptax_cases() -> Vec<FaultCase> {
     let text = |change: fn(String) -> String| {
-        Fault::transform(move |body| change(String::from_utf8_lossy(&body).into_owned()).into_bytes())
+        Fault::transform_body(move |body| change(String::from_utf8_lossy(&body).into_owned()).into_bytes())
     };
-    let table: Vec<(&str, Fault, Decided)> = vec![
-        ("a page of HTML with 200", Fault::HtmlWith200, Decided::Failed),
-        ("an array", Fault::EmptyArray, Decided::Failed),
-        ("an envelope without a value", Fault::Replace(b"{}".to_vec()), Decided::Failed),
-        ("no bulletins where there were some", Fault::Replace(b"{\"value\":[]}".to_vec()), Decided::Refused),
-        ("a page of HTML with 500", Fault::ServerErrorPage, Decided::Failed),
-        ("a body that is cut", Fault::CutBody, Decided::Failed),
+    let table: Vec<(&str, Fault, ExpectedOutcome)> = vec![
+        ("a page of HTML with 200", Fault::HtmlWith200, ExpectedOutcome::Failed),
+        ("an array", Fault::EmptyArray, ExpectedOutcome::Failed),
+        ("an envelope without a value", Fault::ReplaceBody(b"{}".to_vec()), ExpectedOutcome::Failed),
+        (
+            "no bulletins where there were some",
+            Fault::ReplaceBody(b"{\"value\":[]}".to_vec()),
+            ExpectedOutcome::Quarantined,
+        ),
+        ("a page of HTML with 500", Fault::ServerErrorPage, ExpectedOutcome::Failed),
+        ("a body that is cut", Fault::CutBody, ExpectedOutcome::Failed),
         (
             "a label that nobody knows",
             text(|body| body.replacen("\"Abertura\"", "\"Fechamento Novo\"", 1)),
-            Decided::Rows(1),
+            ExpectedOutcome::RowsQuarantined(1),
         ),
         (
             "rates of zero",
             text(|body| body.replace("\"cotacaoVenda\":", "\"cotacaoVenda\":0.0,\"antes\":")),
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
         (
             "rates as texts",
             text(|body| body.replace("\"cotacaoCompra\":", "\"cotacaoCompra\":\"x\",\"antes\":")),
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
     ];
-    let mutant = |(name, fault, decided): (&str, Fault, Decided)| Mutant {
+    let mutant = |(name, fault, decided): (&str, Fault, ExpectedOutcome)| FaultCase {
         name: format!("PTAX: {name}"),
         source: "fx",
-        path: USD,
+        path: USD_PATH,
         fault,
-        decided,
+        expected: decided,
     };
     table.into_iter().map(mutant).collect()
 }
 
 /// A name, a change to a table of the regulator, what is decided.
-type Change = (&'static str, fn(Vec<u8>) -> Vec<u8>, Decided);
+type TableMutation = (&'static str, fn(Vec<u8>) -> Vec<u8>, ExpectedOutcome);
 
-fn tables() -> Vec<Change> {
-    fn lines(table: &[u8]) -> Vec<Vec<u8>> {
+fn cvm_table_mutations() -> Vec<TableMutation> {
+    fn split_lines(table: &[u8]) -> Vec<Vec<u8>> {
         table.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
     }
-    fn replaced(table: Vec<u8>, from: u8, to: u8) -> Vec<u8> {
+    fn replace_byte(table: Vec<u8>, from: u8, to: u8) -> Vec<u8> {
         table.into_iter().map(|byte| if byte == from { to } else { byte }).collect()
     }
     vec![
-        ("a page of HTML", |_| b"<html><body>Em manuten\xe7\xe3o</body></html>".to_vec(), Decided::Refused),
-        ("nothing", |_| Vec::new(), Decided::Refused),
-        ("its header alone", |table| lines(&table)[0].clone(), Decided::Refused),
+        ("a page of HTML", |_| b"<html><body>Em manuten\xe7\xe3o</body></html>".to_vec(), ExpectedOutcome::Quarantined),
+        ("nothing", |_| Vec::new(), ExpectedOutcome::Quarantined),
+        ("its header alone", |table| split_lines(&table)[0].clone(), ExpectedOutcome::Quarantined),
         (
             "a column renamed",
             |mut table| {
                 table[0] = b'X';
                 table
             },
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
         (
             "its first column gone",
             |table| {
-                lines(&table)
+                split_lines(&table)
                     .into_iter()
                     .flat_map(|line| line.splitn(2, |byte| *byte == b';').nth(1).unwrap_or_default().to_vec())
                     .collect()
             },
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
-        ("another separator", |table| replaced(table, b';', b','), Decided::Refused),
-        ("tabs between its fields", |table| replaced(table, b';', b'\t'), Decided::Refused),
+        ("another separator", |table| replace_byte(table, b';', b','), ExpectedOutcome::Quarantined),
+        ("tabs between its fields", |table| replace_byte(table, b';', b'\t'), ExpectedOutcome::Quarantined),
         (
             "UTF-8",
             |table| table.iter().map(|byte| char::from(*byte)).collect::<String>().into_bytes(),
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
-        ("a byte order mark", |table| [b"\xef\xbb\xbf".to_vec(), table].concat(), Decided::Refused),
+        ("a byte order mark", |table| [b"\xef\xbb\xbf".to_vec(), table].concat(), ExpectedOutcome::Quarantined),
         (
             "half of its rows",
             |table| {
-                let lines = lines(&table);
+                let lines = split_lines(&table);
                 lines[..lines.len() / 2].concat()
             },
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
         (
             "every tenth row torn",
             |table| {
                 let torn =
                     |(at, line): (usize, Vec<u8>)| if at > 0 && at % 10 == 0 { b"a;b;c\r\n".to_vec() } else { line };
-                lines(&table).into_iter().enumerate().flat_map(torn).collect()
+                split_lines(&table).into_iter().enumerate().flat_map(torn).collect()
             },
-            Decided::Refused,
+            ExpectedOutcome::Quarantined,
         ),
         (
             "a row torn",
             |table| {
-                let mut lines = lines(&table);
+                let mut lines = split_lines(&table);
                 lines.insert(2, b"a;b;c\r\n".to_vec());
                 lines.concat()
             },
-            Decided::Rows(1),
+            ExpectedOutcome::RowsQuarantined(1),
         ),
         (
             "a further column",
@@ -232,9 +244,9 @@ fn tables() -> Vec<Change> {
                     let end = line.len() - 2;
                     [&line[..end], if at == 0 { b";NOVA" } else { b";     " }, &line[end..]].concat()
                 };
-                lines(&table).into_iter().enumerate().flat_map(more).collect()
+                split_lines(&table).into_iter().enumerate().flat_map(more).collect()
             },
-            Decided::Alert,
+            ExpectedOutcome::LoadedWithAlert,
         ),
         (
             "its first two columns swapped",
@@ -244,78 +256,96 @@ fn tables() -> Vec<Change> {
                     fields.swap(0, 1);
                     fields.join(&b';')
                 };
-                lines(&table).into_iter().flat_map(swapped).collect()
+                split_lines(&table).into_iter().flat_map(swapped).collect()
             },
-            Decided::Alert,
+            ExpectedOutcome::LoadedWithAlert,
         ),
     ]
 }
 
-fn cvm() -> Vec<Mutant> {
+fn cvm_cases() -> Vec<FaultCase> {
     let mut mutants = Vec::new();
-    for (name, change, decided) in tables() {
+    for (name, change, decided) in cvm_table_mutations() {
         let of = |file: &str| format!("CVM: {file} that is or has {name}");
-        let (registry, member) = (Fault::transform(change), Fault::transform_member(change));
-        mutants.push(Mutant { name: of("a registry"), source: "companies", path: REGISTRY, fault: registry, decided });
-        mutants.push(Mutant { name: of("filings"), source: "ipe", path: IPE, fault: member, decided });
+        let (registry, member) = (Fault::transform_body(change), Fault::transform_zip_member(change));
+        mutants.push(FaultCase {
+            name: of("a registry"),
+            source: "companies",
+            path: REGISTRY_PATH,
+            fault: registry,
+            expected: decided,
+        });
+        mutants.push(FaultCase {
+            name: of("filings"),
+            source: "ipe",
+            path: IPE_PATH,
+            fault: member,
+            expected: decided,
+        });
     }
     for tenths in 1..=9 {
         let (name, fault) = (format!("CVM: {tenths} tenths of an archive"), Fault::TruncatedZip { tenths });
-        mutants.push(Mutant { name, source: "ipe", path: IPE, fault, decided: Decided::Refused });
+        mutants.push(FaultCase { name, source: "ipe", path: IPE_PATH, fault, expected: ExpectedOutcome::Quarantined });
     }
     for (name, fault, decided) in [
-        ("an archive that inflates without end", Fault::ZipBomb, Decided::Refused),
-        ("names that lead out of an archive", Fault::PathTraversalZip, Decided::Refused),
-        ("an archive without its member", Fault::MissingMember, Decided::Refused),
-        ("a page instead of an archive", Fault::HtmlWith200, Decided::Refused),
-        ("an archive that is gone", Fault::NotFoundEmpty, Decided::Failed),
-        ("an archive that stops coming", Fault::Stall(StallAt::HalfBody), Decided::Failed),
-        ("an archive elsewhere", Fault::RedirectToOtherHost, Decided::Failed),
+        ("an archive that inflates without end", Fault::ZipBomb, ExpectedOutcome::Quarantined),
+        ("names that lead out of an archive", Fault::PathTraversalZip, ExpectedOutcome::Quarantined),
+        ("an archive without its member", Fault::MissingMember, ExpectedOutcome::Quarantined),
+        ("a page instead of an archive", Fault::HtmlWith200, ExpectedOutcome::Quarantined),
+        ("an archive that is gone", Fault::EmptyNotFound, ExpectedOutcome::Failed),
+        ("an archive that stops coming", Fault::Stall(StallAt::HalfBody), ExpectedOutcome::Failed),
+        ("an archive elsewhere", Fault::RedirectToOtherHost, ExpectedOutcome::Failed),
     ] {
-        mutants.push(Mutant { name: format!("CVM: {name}"), source: "ipe", path: IPE, fault, decided });
+        mutants.push(FaultCase {
+            name: format!("CVM: {name}"),
+            source: "ipe",
+            path: IPE_PATH,
+            fault,
+            expected: decided,
+        });
     }
     mutants
 }
 
-fn outcome(report: &RunReport) -> Decided {
-    match (report.failures.first(), report.alerts.is_empty(), report.set_aside) {
-        (Some((_, _, problem)), ..) if problem.contains("not believed") => Decided::Refused,
-        (Some(_), ..) => Decided::Failed,
-        (None, false, _) => Decided::Alert,
-        (None, true, 0) => Decided::Fine,
-        (None, true, rows) => Decided::Rows(rows),
+fn classify_report(report: &RunReport) -> ExpectedOutcome {
+    match (report.failures.first(), report.alerts.is_empty(), report.quarantined) {
+        (Some((_, _, problem)), ..) if problem.contains("not believed") => ExpectedOutcome::Quarantined,
+        (Some(_), ..) => ExpectedOutcome::Failed,
+        (None, false, _) => ExpectedOutcome::LoadedWithAlert,
+        (None, true, 0) => ExpectedOutcome::Loaded,
+        (None, true, rows) => ExpectedOutcome::RowsQuarantined(rows),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_of_bad_series_has_its_outcome_and_what_is_served_stays() -> Outcome {
-    each_has_its_outcome(sgs()).await
+async fn every_bad_sgs_answer_has_its_outcome_and_leaves_served_data_unchanged() -> TestResult {
+    assert_expected_outcomes(sgs_cases()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_of_bad_bulletins_has_its_outcome_and_what_is_served_stays() -> Outcome {
-    each_has_its_outcome(ptax()).await
+async fn every_bad_ptax_answer_has_its_outcome_and_leaves_served_data_unchanged() -> TestResult {
+    assert_expected_outcomes(ptax_cases()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_of_bad_table_has_its_outcome_and_what_is_served_stays() -> Outcome {
-    each_has_its_outcome(cvm()).await
+async fn every_bad_cvm_file_has_its_outcome_and_leaves_served_data_unchanged() -> TestResult {
+    assert_expected_outcomes(cvm_cases()).await
 }
 
 #[test]
 fn at_least_forty_kinds_of_bad_answers_are_tried() {
-    let kinds = [sgs(), ptax(), cvm()].map(|mutants| mutants.len());
+    let kinds = [sgs_cases(), ptax_cases(), cvm_cases()].map(|mutants| mutants.len());
     assert!(kinds.iter().all(|count| *count >= 5) && kinds.iter().sum::<usize>() >= 40, "{kinds:?}");
 }
 
-async fn each_has_its_outcome(mutants: Vec<Mutant>) -> Outcome {
+async fn assert_expected_outcomes(mutants: Vec<FaultCase>) -> TestResult {
     // Enough rows that one of them is less than a hundredth.
-    let options = UpstreamOptions { ipe_rows_per_year: 150, companies: 150, ..UpstreamOptions::default() };
-    let world = World::with(options, IMPATIENT).await?;
+    let options = FakeUpstreamOptions { ipe_rows_per_year: 150, companies: 150, ..FakeUpstreamOptions::default() };
+    let world = IngestHarness::with_options(options, FAST_RETRY).await?;
     let sources: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.source).collect();
     let filled = world.ingest(&Vec::from_iter(sources.iter().copied())).await?;
     assert!(filled.failures.is_empty(), "{:#?}", filled.failures);
-    let (replica, key) = world.serve().await?;
+    let (replica, key) = world.start_replica().await?;
     let paths = [
         ("cdi", "/api/v1/market/series/cdi?limit=20000"),
         ("fx", "/api/v1/market/fx?limit=20000"),
@@ -328,37 +358,37 @@ async fn each_has_its_outcome(mutants: Vec<Mutant>) -> Outcome {
     let bodies = || async {
         let mut bodies = Vec::new();
         for path in &paths {
-            bodies.push(replica.get_with(path, &key).await?.bytes().await?);
+            bodies.push(replica.get_with_key(path, &key).await?.bytes().await?);
         }
         anyhow::Ok(bodies)
     };
     let (mut objections, mut refused) = (Vec::new(), 0);
     let count = mutants.len();
     for mutant in mutants {
-        world.let_pass(0);
-        let (before, quarantined) = (bodies().await?, world.quarantined_files().await?);
-        let patience = if matches!(mutant.fault, Fault::Stall(_)) { HASTY } else { IMPATIENT };
+        world.advance_days(0);
+        let (before, quarantined) = (bodies().await?, world.quarantined_file_count().await?);
+        let patience = if matches!(mutant.fault, Fault::Stall(_)) { FAST_RETRY_SHORT_TIMEOUT } else { FAST_RETRY };
         world.upstreams.set_fault(mutant.path, Some(mutant.fault));
-        let report = world.ingest_with(patience, mutant.source).await?;
+        let report = world.ingest_with_retry_policy(patience, mutant.source).await?;
         world.upstreams.clear_faults();
-        let seen = outcome(&report);
-        if seen != mutant.decided {
+        let seen = classify_report(&report);
+        if seen != mutant.expected {
             objections.push(format!(
                 "{}: {seen:?} and not {:?}: {:?} {:?}",
                 mutant.name,
-                mutant.decided,
+                mutant.expected,
                 report.failures.first().map(|failure| &failure.2),
                 report.alerts
             ));
         }
-        if mutant.decided == Decided::Refused {
+        if mutant.expected == ExpectedOutcome::Quarantined {
             refused += 1;
-            if world.quarantined_files().await? <= quarantined {
+            if world.quarantined_file_count().await? <= quarantined {
                 objections.push(format!("{}: not set aside", mutant.name));
             }
         }
-        if matches!(mutant.decided, Decided::Refused | Decided::Failed) {
-            replica.settled().await?;
+        if matches!(mutant.expected, ExpectedOutcome::Quarantined | ExpectedOutcome::Failed) {
+            replica.wait_for_current_snapshot().await?;
             if bodies().await? != before {
                 objections.push(format!("{}: something else is served", mutant.name));
             }

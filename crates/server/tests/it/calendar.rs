@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use vintem_testkit::{TestDatabase, TestReplica};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
 #[tokio::test]
-async fn business_days_are_listed_counted_and_told_apart() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
+async fn business_days_are_listed_added_and_checked() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let read = async |path: &str| -> anyhow::Result<Value> {
         let answer = replica.get(&format!("/api/v1/calendar/{path}")).await?;
         anyhow::ensure!(answer.status() == 200, "{path}: {}", answer.status());

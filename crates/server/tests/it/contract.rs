@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use vintem_domain::route::{Feature, OPTIONS, ROUTES, Route};
+use vintem_domain::route::{Feature, GATED_PARAMETERS, ROUTES, Route};
 use vintem_domain::{Plan, VERSION};
-use vintem_testkit::{Description, Operation, Seen, TestDatabase, TestReplica, TestReplicaOptions};
+use vintem_testkit::{ObservedResponse, OpenApiSpec, SpecOperation, TestDatabase, TestReplica, TestReplicaOptions};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
 /// Who calls: nobody in particular, each plan, a key that never was, and one that is revoked.
 #[derive(Debug, Clone)]
-struct Identity {
+struct TestIdentity {
     name: &'static str,
     key: Option<String>,
     /// `None` for keys that are not valid.
@@ -21,31 +21,34 @@ struct Identity {
 
 /// All that the service showed of itself.
 #[derive(Default)]
-struct Evidence {
-    answers: Vec<Seen>,
+struct ContractEvidence {
+    responses: Vec<ObservedResponse>,
     /// Operation and identity → status of a plain call.
-    plain: BTreeMap<(String, &'static str), (Option<Plan>, u16)>,
+    plain_statuses: BTreeMap<(String, &'static str), (Option<Plan>, u16)>,
     /// Operation → the parameters that it refuses to be given twice, so that it knows them.
     known_parameters: BTreeMap<String, BTreeSet<String>>,
-    identities: usize,
+    identity_count: usize,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_operation_answers_as_the_file_says_and_the_file_says_all() -> Outcome {
-    let description = Description::of_the_project()?;
-    let evidence = gather(&description).await?;
-    let mut differences = differences(&description, &evidence)?;
-    differences.extend(evidence.answers.iter().flat_map(|seen| description.objections(seen)));
+async fn every_operation_matches_openapi_and_openapi_is_complete() -> TestResult {
+    let description = OpenApiSpec::load_project_spec()?;
+    let evidence = collect_evidence(&description).await?;
+    let mut differences = find_differences(&description, &evidence)?;
+    differences.extend(evidence.responses.iter().flat_map(|seen| description.validate_response(seen)));
     println!("operations: {}", description.operations()?.len());
-    println!("identities: {}", evidence.identities);
-    println!("answers_validated: {}", evidence.answers.len());
+    println!("identities: {}", evidence.identity_count);
+    println!("answers_validated: {}", evidence.responses.len());
     println!("differences: {}", differences.len());
     assert!(differences.is_empty(), "{differences:#?}");
 
     // The judge itself: whatever is taken away from the file, it notices.
     let mut copies = 0;
-    for (what, copy) in poorer_copies(&description)? {
-        assert!(!self::differences(&Description::new(copy)?, &evidence)?.is_empty(), "not noticed: {what} taken away");
+    for (what, copy) in documents_with_one_removal(&description)? {
+        assert!(
+            !find_differences(&OpenApiSpec::new(copy)?, &evidence)?.is_empty(),
+            "not noticed: {what} taken away"
+        );
         copies += 1;
     }
     println!("poorer_copies_noticed: {copies}");
@@ -54,36 +57,39 @@ async fn every_operation_answers_as_the_file_says_and_the_file_says_all() -> Out
 }
 
 #[test]
-fn the_file_has_the_version_of_the_binary() -> Outcome {
-    assert_eq!(Description::of_the_project()?.document()["info"]["version"], VERSION);
+fn openapi_has_the_version_of_the_binary() -> TestResult {
+    assert_eq!(OpenApiSpec::load_project_spec()?.document()["info"]["version"], VERSION);
     Ok(())
 }
 
 /// Where the file, the route table and what the operations were seen to know and to allow do not agree.
-fn differences(description: &Description, evidence: &Evidence) -> anyhow::Result<Vec<String>> {
+fn find_differences(description: &OpenApiSpec, evidence: &ContractEvidence) -> anyhow::Result<Vec<String>> {
     let mut differences = Vec::new();
     let operations = description.operations()?;
-    for route in ROUTES.iter().filter(|route| is_described(route)) {
+    for route in ROUTES.iter().filter(|route| is_in_openapi(route)) {
         let Some(operation) = operations.iter().find(|operation| operation.id == route.operation) else {
             differences.push(format!("{} is in no file", route.operation));
             continue;
         };
         let same = operation.path == route.path
-            && operation.method == route.method.name()
+            && operation.method == route.method.as_str()
             && operation.plan == route.plan.id();
-        if !same || operation.statuses != statuses(route) || operation.gated != gated(route.operation) {
-            differences.push(format!("{operation:?} is not {route:?} with {:?}", statuses(route)));
+        if !same
+            || operation.statuses != documented_statuses(route)
+            || operation.gated_parameters != gated_parameters(route.operation)
+        {
+            differences.push(format!("{operation:?} is not {route:?} with {:?}", documented_statuses(route)));
         }
     }
     for operation in &operations {
-        if !ROUTES.iter().any(|route| is_described(route) && route.operation == operation.id) {
+        if !ROUTES.iter().any(|route| is_in_openapi(route) && route.operation == operation.id) {
             differences.push(format!("{} is no route", operation.id));
         }
-        if evidence.known_parameters.get(&operation.id) != Some(&operation.query) {
+        if evidence.known_parameters.get(&operation.id) != Some(&operation.query_parameters) {
             let known = evidence.known_parameters.get(&operation.id);
-            differences.push(format!("{} knows {known:?}, the file {:?}", operation.id, operation.query));
+            differences.push(format!("{} knows {known:?}, the file {:?}", operation.id, operation.query_parameters));
         }
-        for ((id, identity), (plan, status)) in &evidence.plain {
+        for ((id, identity), (plan, status)) in &evidence.plain_statuses {
             let expected = expected_status(operation, identity, *plan);
             if *id == operation.id && *status != expected {
                 differences.push(format!("{id} with {identity} is {status}, by the file {expected}"));
@@ -93,27 +99,27 @@ fn differences(description: &Description, evidence: &Evidence) -> anyhow::Result
     Ok(differences)
 }
 
-fn is_described(route: &Route) -> bool {
+fn is_in_openapi(route: &Route) -> bool {
     route.path.starts_with("/api/")
         || ["/health", "/pricing", "/docs", "/docs/openapi.yaml", "/docs/openapi.json"].contains(&route.path)
 }
 
 /// The parameters of an operation that take a plan of their own.
-fn gated(operation: &str) -> BTreeMap<String, String> {
-    let of_operation = OPTIONS.iter().filter(|option| option.operations.contains(&operation));
-    of_operation.map(|option| (option.parameter.to_owned(), option.plan.id().to_owned())).collect()
+fn gated_parameters(operation: &str) -> BTreeMap<String, String> {
+    let of_operation = GATED_PARAMETERS.iter().filter(|option| option.operations.contains(&operation));
+    of_operation.map(|option| (option.name.to_owned(), option.plan.id().to_owned())).collect()
 }
 
 /// What an operation can answer, by what it is.
-fn statuses(route: &Route) -> BTreeSet<u16> {
+fn documented_statuses(route: &Route) -> BTreeSet<u16> {
     let mut statuses = BTreeSet::from([400, 401, 429, 500]);
-    statuses.insert(success(route.operation));
+    statuses.insert(success_status(route.operation));
     if route.operation == "list_events" {
         statuses.insert(410);
     } else if ![Feature::Service, Feature::Webhooks].contains(&route.feature) {
         statuses.insert(304);
     }
-    if route.plan > Plan::Free || !gated(route.operation).is_empty() {
+    if route.plan > Plan::Free || !gated_parameters(route.operation).is_empty() {
         statuses.insert(403);
     }
     // `resolve_company` finds nobody; a single value of a market series may be asked for before its first.
@@ -132,7 +138,7 @@ fn statuses(route: &Route) -> BTreeSet<u16> {
 }
 
 /// What an operation answers when all is well.
-fn success(operation: &str) -> u16 {
+fn success_status(operation: &str) -> u16 {
     match operation {
         "register_key" | "create_webhook" => 201,
         "test_webhook" | "replay_delivery" => 202,
@@ -142,67 +148,71 @@ fn success(operation: &str) -> u16 {
 }
 
 /// Operations that make no sense without a key.
-const KEYED: [&str; 5] = ["get_usage", "get_key", "update_key", "revoke_key", "rotate_key"];
+const KEY_REQUIRED_OPERATIONS: [&str; 5] = ["get_usage", "get_key", "update_key", "revoke_key", "rotate_key"];
 
-fn expected_status(operation: &Operation, identity: &str, plan: Option<Plan>) -> u16 {
+fn expected_status(operation: &SpecOperation, identity: &str, plan: Option<Plan>) -> u16 {
     let Some(plan) = plan else { return 401 };
     match Plan::from_id(&operation.plan) {
         Some(required) if plan < required => 403,
-        _ if KEYED.contains(&operation.id.as_str()) && identity == "none" => 401,
-        _ => success(&operation.id),
+        _ if KEY_REQUIRED_OPERATIONS.contains(&operation.id.as_str()) && identity == "none" => 401,
+        _ => success_status(&operation.id),
     }
 }
 
-async fn gather(description: &Description) -> anyhow::Result<Evidence> {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
-    replica.make_exports()?;
-    let identities = identities(&replica).await?;
+async fn collect_evidence(description: &OpenApiSpec) -> anyhow::Result<ContractEvidence> {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
+    replica.build_exports()?;
+    let identities = create_identities(&replica).await?;
     let best = identities.iter().find(|identity| identity.plan == Some(Plan::Platinum)).cloned().expect("platinum");
-    let ids = known_ids(&replica, best.key.as_deref().unwrap_or("")).await?;
+    let ids = fetch_known_ids(&replica, best.key.as_deref().unwrap_or("")).await?;
     let operations = description.operations()?;
-    let parameters: BTreeSet<&String> = operations.iter().flat_map(|operation| &operation.query).collect();
-    let mut evidence = Evidence { identities: identities.len(), ..Evidence::default() };
+    let parameters: BTreeSet<&String> = operations.iter().flat_map(|operation| &operation.query_parameters).collect();
+    let mut evidence = ContractEvidence { identity_count: identities.len(), ..ContractEvidence::default() };
 
     for operation in &operations {
         let path = ids.iter().fold(operation.path.clone(), |path, (place, id)| {
             if operation.path.starts_with(place) { path.replace("{id}", id).replace("{file}", id) } else { path }
         });
-        let path = of_webhook(&replica, operation, path, &best).await?;
+        let path = fill_webhook_path(&replica, operation, path, &best).await?;
         // What must be given.
         let given = match operation.id.as_str() {
             "resolve_company" => "name=companhia",
-            _ => &operation.required,
+            _ => &operation.required_query,
         };
         for identity in &identities {
-            let identity = own(&replica, operation, identity).await?;
-            let seen = replica.see(request(&replica, operation, &format!("{path}?{given}"), &identity)).await?;
-            evidence.plain.insert((operation.id.clone(), identity.name), (identity.plan, seen.status));
-            evidence.answers.push(seen);
+            let identity = with_disposable_key(&replica, operation, identity).await?;
+            let seen = replica
+                .send_unchecked(build_request(&replica, operation, &format!("{path}?{given}"), &identity))
+                .await?;
+            evidence.plain_statuses.insert((operation.id.clone(), identity.name), (identity.plan, seen.status));
+            evidence.responses.push(seen);
         }
         // A parameter that an operation knows may not be given twice.
         let mut known = BTreeSet::new();
         for name in &parameters {
             let others = given.split('&').filter(|pair| !pair.starts_with(&format!("{name}=")));
             let twice = format!("{path}?{}&{name}=a&{name}=a", others.collect::<Vec<_>>().join("&"));
-            let best = own(&replica, operation, &best).await?;
-            let seen = replica.see(request(&replica, operation, &twice, &best)).await?;
+            let best = with_disposable_key(&replica, operation, &best).await?;
+            let seen = replica.send_unchecked(build_request(&replica, operation, &twice, &best)).await?;
             if seen.status == 400 && String::from_utf8_lossy(&seen.body).contains(&format!("`{name}`")) {
                 known.insert((*name).clone());
             }
-            evidence.answers.push(seen);
+            evidence.responses.push(seen);
         }
         evidence.known_parameters.insert(operation.id.clone(), known);
-        let best = own(&replica, operation, &best).await?;
+        let best = with_disposable_key(&replica, operation, &best).await?;
         // 304 for who has the answer, 404 for what is not there, and HEAD as GET.
-        let held = request(&replica, operation, &format!("{path}?{given}"), &best).header("If-None-Match", "*");
-        evidence.answers.push(replica.see(held).await?);
+        let held = build_request(&replica, operation, &format!("{path}?{given}"), &best).header("If-None-Match", "*");
+        evidence.responses.push(replica.send_unchecked(held).await?);
         let nothing = operation.path.replace("{id}", "99999999").replace("{file}", "nothing.csv.gz");
-        evidence.answers.push(replica.see(request(&replica, operation, &format!("{nothing}?{given}"), &best)).await?);
+        evidence.responses.push(
+            replica.send_unchecked(build_request(&replica, operation, &format!("{nothing}?{given}"), &best)).await?,
+        );
         if operation.id == "get_export" {
             for range in ["bytes=10-19", "bytes=999999999-"] {
-                let part = request(&replica, operation, &path, &best).header("Range", range);
-                evidence.answers.push(replica.see(part).await?);
+                let part = build_request(&replica, operation, &path, &best).header("Range", range);
+                evidence.responses.push(replica.send_unchecked(part).await?);
             }
         }
         if operation.method == "GET" {
@@ -210,27 +220,28 @@ async fn gather(description: &Description) -> anyhow::Result<Evidence> {
                 .http
                 .head(replica.url(&format!("{path}?{given}")))
                 .header("X-API-Key", best.key.clone().unwrap_or_default());
-            evidence.answers.push(replica.see(head).await?);
+            evidence.responses.push(replica.send_unchecked(head).await?);
         }
     }
-    evidence.answers.extend(refused_and_unloaded(&operations).await?);
+    evidence.responses.extend(collect_limited_and_unloaded(&operations).await?);
     Ok(evidence)
 }
 
 /// What a service answers that has nothing yet, and to a caller that is over its limit.
-async fn refused_and_unloaded(operations: &[Operation]) -> anyhow::Result<Vec<Seen>> {
-    let database = TestDatabase::empty().await?;
+async fn collect_limited_and_unloaded(operations: &[SpecOperation]) -> anyhow::Result<Vec<ObservedResponse>> {
+    let database = TestDatabase::create_empty().await?;
     let flags = ["--limit-platinum=60"];
     let replica =
-        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+        TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
+            .await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
-    let identity = Identity { name: "platinum", key: Some(key), plan: Some(Plan::Platinum) };
+    let identity = TestIdentity { name: "platinum", key: Some(key), plan: Some(Plan::Platinum) };
     let mut seen = Vec::new();
     for _ in 0..4 {
         for operation in operations {
             let path = format!("{}?q=a", operation.path.replace("{id}", "1").replace("{file}", "selic.csv.gz"));
-            let identity = own(&replica, operation, &identity).await?;
-            seen.push(replica.see(request(&replica, operation, &path, &identity)).await?);
+            let identity = with_disposable_key(&replica, operation, &identity).await?;
+            seen.push(replica.send_unchecked(build_request(&replica, operation, &path, &identity)).await?);
         }
     }
     for status in [429, 503] {
@@ -239,20 +250,24 @@ async fn refused_and_unloaded(operations: &[Operation]) -> anyhow::Result<Vec<Se
     Ok(seen)
 }
 
-async fn identities(replica: &TestReplica) -> anyhow::Result<Vec<Identity>> {
-    let mut identities = vec![Identity { name: "none", key: None, plan: Some(Plan::Free) }];
+async fn create_identities(replica: &TestReplica) -> anyhow::Result<Vec<TestIdentity>> {
+    let mut identities = vec![TestIdentity { name: "none", key: None, plan: Some(Plan::Free) }];
     for plan in Plan::ALL {
         let (_, key) = replica.create_key(plan).await?;
-        identities.push(Identity { name: plan.id(), key: Some(key), plan: Some(plan) });
+        identities.push(TestIdentity { name: plan.id(), key: Some(key), plan: Some(plan) });
     }
-    let never = vintem_api::new_key().reveal().to_owned();
-    identities.push(Identity { name: "bad key", key: Some(never), plan: None });
-    identities.push(Identity { name: "revoked key", key: Some(replica.revoked_key().await?), plan: None });
+    let never = vintem_api::generate_key().reveal().to_owned();
+    identities.push(TestIdentity { name: "bad key", key: Some(never), plan: None });
+    identities.push(TestIdentity { name: "revoked key", key: Some(replica.create_revoked_key().await?), plan: None });
     Ok(identities)
 }
 
 /// The same identity, with another key where the operation takes its own away.
-async fn own(replica: &TestReplica, operation: &Operation, identity: &Identity) -> anyhow::Result<Identity> {
+async fn with_disposable_key(
+    replica: &TestReplica,
+    operation: &SpecOperation,
+    identity: &TestIdentity,
+) -> anyhow::Result<TestIdentity> {
     let mut own = identity.clone();
     // A key has few webhooks.
     let takes_away = ["revoke_key", "rotate_key", "create_webhook"].contains(&operation.id.as_str());
@@ -263,11 +278,11 @@ async fn own(replica: &TestReplica, operation: &Operation, identity: &Identity) 
 }
 
 /// The path with the id of a webhook, a new one for each operation: one of them deletes it; and of a delivery of it.
-async fn of_webhook(
+async fn fill_webhook_path(
     replica: &TestReplica,
-    operation: &Operation,
+    operation: &SpecOperation,
     path: String,
-    owner: &Identity,
+    owner: &TestIdentity,
 ) -> anyhow::Result<String> {
     if !path.starts_with("/api/v1/webhooks/") {
         return Ok(path);
@@ -278,7 +293,7 @@ async fn of_webhook(
         let made: Value = replica.send(request).await?.json().await?;
         Ok(made["id"].as_str().unwrap_or_default().to_owned())
     };
-    let id = post("/api/v1/webhooks", json!({"url": RECEIVER})).await?;
+    let id = post("/api/v1/webhooks", json!({"url": RECEIVER_URL})).await?;
     let path = path.replace("{id}", &id);
     if operation.id != "replay_delivery" {
         return Ok(path);
@@ -287,11 +302,11 @@ async fn of_webhook(
 }
 
 /// Nothing is sent there: there is no worker.
-const RECEIVER: &str = "http://127.0.0.1:9/";
+const RECEIVER_URL: &str = "http://127.0.0.1:9/";
 
 /// Real ids, by the beginning of the paths that take them.
-async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 4]> {
-    let filing: Value = replica.get_with("/api/v1/filings?limit=1", key).await?.json().await?;
+async fn fetch_known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 4]> {
+    let filing: Value = replica.get_with_key("/api/v1/filings?limit=1", key).await?.json().await?;
     let text = |name: &str| filing["data"][0][name].as_str().unwrap_or_default().to_owned();
     let series = "/api/v1/market/series";
     Ok([
@@ -302,13 +317,18 @@ async fn known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'stati
     ])
 }
 
-fn request(replica: &TestReplica, operation: &Operation, path: &str, identity: &Identity) -> reqwest::RequestBuilder {
+fn build_request(
+    replica: &TestReplica,
+    operation: &SpecOperation,
+    path: &str,
+    identity: &TestIdentity,
+) -> reqwest::RequestBuilder {
     let method = operation.method.parse().expect("a method");
     let mut request = replica.http.request(method, replica.url(path));
     request = match operation.id.as_str() {
         "register_key" => request.json(&json!({"name": "Ana", "email": "ana@example.com"})),
         "update_key" => request.json(&json!({"label": "nightly report"})),
-        "create_webhook" => request.json(&json!({"url": RECEIVER})),
+        "create_webhook" => request.json(&json!({"url": RECEIVER_URL})),
         "update_webhook" => request.json(&json!({"types": ["filing.published"]})),
         _ => request,
     };
@@ -319,7 +339,7 @@ fn request(replica: &TestReplica, operation: &Operation, path: &str, identity: &
 }
 
 /// The file with one operation, one parameter, one status or one plan less, each in turn.
-fn poorer_copies(description: &Description) -> anyhow::Result<Vec<(String, Value)>> {
+fn documents_with_one_removal(description: &OpenApiSpec) -> anyhow::Result<Vec<(String, Value)>> {
     let mut copies = Vec::new();
     for operation in description.operations()? {
         let (path, method) = (operation.path.as_str(), operation.method.to_lowercase());
@@ -334,7 +354,7 @@ fn poorer_copies(description: &Description) -> anyhow::Result<Vec<(String, Value
                 operation["responses"].as_object_mut().expect("responses").remove(&status.to_string());
             });
         }
-        for place in 0..operation.query.len() {
+        for place in 0..operation.query_parameters.len() {
             copy(format!("parameter {place}"), &|operation| {
                 let parameters = operation["parameters"].as_array_mut().expect("parameters");
                 // Path parameters come first and stay.

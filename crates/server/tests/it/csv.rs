@@ -3,13 +3,13 @@
 use anyhow::Context;
 use serde_json::Value;
 use vintem_domain::Plan;
-use vintem_domain::route::{OPTIONS, route};
+use vintem_domain::route::{GATED_PARAMETERS, route_by_operation};
 use vintem_testkit::{TestDatabase, TestReplica};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
 /// What an operation is asked for, beside how many.
-fn query(operation: &str) -> &'static str {
+fn query_for(operation: &str) -> &'static str {
     match operation {
         "compare_series" => "ids=selic,ipca,cdi-daily",
         "list_business_days" => "from=2026-01-01&to=2026-02-28",
@@ -21,7 +21,7 @@ fn query(operation: &str) -> &'static str {
 }
 
 /// The rows of a JSON list as flat as a table is.
-fn flat_rows(operation: &str, body: &Value) -> Vec<Value> {
+fn flatten_rows(operation: &str, body: &Value) -> Vec<Value> {
     let rows = body["data"].as_array().cloned().unwrap_or_default();
     let mut flat = Vec::new();
     for mut row in rows {
@@ -68,17 +68,17 @@ fn flat_rows(operation: &str, body: &Value) -> Vec<Value> {
 }
 
 /// A value as its cell should be.
-fn cell(column: &str, value: &Value) -> String {
+fn expected_cell(column: &str, value: &Value) -> String {
     match value {
         Value::Null if column == "derived" => "false".to_owned(),
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
-        Value::Array(values) => values.iter().map(|value| cell("", value)).collect::<Vec<_>>().join(" | "),
+        Value::Array(values) => values.iter().map(|value| expected_cell("", value)).collect::<Vec<_>>().join(" | "),
         value => value.to_string(),
     }
 }
 
-async fn read(answer: reqwest::Response, separator: u8) -> anyhow::Result<(Vec<String>, Vec<Vec<String>>)> {
+async fn parse_csv(answer: reqwest::Response, separator: u8) -> anyhow::Result<(Vec<String>, Vec<Vec<String>>)> {
     let bytes = answer.bytes().await?;
     let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(&bytes[..]);
     let columns = reader.headers()?.iter().map(str::to_owned).collect();
@@ -87,14 +87,14 @@ async fn read(answer: reqwest::Response, separator: u8) -> anyhow::Result<(Vec<S
 }
 
 #[tokio::test]
-async fn every_list_as_csv_has_the_cells_of_its_json() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
+async fn every_csv_list_has_the_cells_of_its_json() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
-    let first: Value = replica.get_with("/api/v1/filings?limit=1", &key).await?.json().await?;
+    let first: Value = replica.get_with_key("/api/v1/filings?limit=1", &key).await?.json().await?;
     let filing = first["data"][0]["id"].as_str().context("a filing")?;
     let company = first["data"][0]["company_id"].as_str().context("a company")?;
-    let csv = OPTIONS.iter().find(|option| option.value == Some("csv")).context("an option")?;
+    let csv = GATED_PARAMETERS.iter().find(|option| option.value == Some("csv")).context("an option")?;
     for operation in csv.operations {
         let id = match *operation {
             "list_filing_versions" => filing,
@@ -102,14 +102,17 @@ async fn every_list_as_csv_has_the_cells_of_its_json() -> Outcome {
             _ => "ipca",
         };
         // As strings the numbers of JSON keep their characters here.
-        let path =
-            format!("{}?{}&limit=50&numbers=string", route(operation).path.replace("{id}", id), query(operation));
-        let body: Value = replica.get_with(&path, &key).await?.json().await?;
-        let answer = replica.get_with(&format!("{path}&format=csv"), &key).await?;
+        let path = format!(
+            "{}?{}&limit=50&numbers=string",
+            route_by_operation(operation).path.replace("{id}", id),
+            query_for(operation)
+        );
+        let body: Value = replica.get_with_key(&path, &key).await?.json().await?;
+        let answer = replica.get_with_key(&format!("{path}&format=csv"), &key).await?;
         assert_eq!(answer.status(), 200, "{operation}");
         assert_eq!(answer.headers()["content-type"], "text/csv; charset=utf-8; header=present");
-        let (columns, rows) = read(answer, b',').await?;
-        let expected = flat_rows(operation, &body);
+        let (columns, rows) = parse_csv(answer, b',').await?;
+        let expected = flatten_rows(operation, &body);
         // The demo has no revisions; all else has rows.
         assert!(!expected.is_empty() || *operation == "list_revisions", "{operation}: {body}");
         assert_eq!(rows.len(), expected.len(), "{operation}");
@@ -117,7 +120,7 @@ async fn every_list_as_csv_has_the_cells_of_its_json() -> Outcome {
         let is_usage = *operation == "get_usage";
         for (row, expected) in rows.iter().zip(&expected).filter(|_| !is_usage) {
             for (column, seen) in columns.iter().zip(row) {
-                assert_eq!(*seen, cell(column, &expected[column]), "{operation} {column}");
+                assert_eq!(*seen, expected_cell(column, &expected[column]), "{operation} {column}");
             }
             let missing = expected.as_object().into_iter().flatten().find(|(name, value)| {
                 let is_flat = !matches!(value, Value::Object(_)) && !matches!(name.as_str(), "provenance" | "groups");
@@ -131,13 +134,13 @@ async fn every_list_as_csv_has_the_cells_of_its_json() -> Outcome {
 }
 
 #[tokio::test]
-async fn brazilian_spreadsheets_get_their_separator_comma_and_mark() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn the_brazilian_locale_uses_semicolons_decimal_commas_and_a_bom() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     let path = "/api/v1/market/fx?limit=3&order=asc";
-    let (_, plain) = read(replica.get_with(&format!("{path}&format=csv"), &key).await?, b',').await?;
-    let brazilian = replica.get_with(&format!("{path}&format=csv&locale=pt-BR"), &key).await?;
+    let (_, plain) = parse_csv(replica.get_with_key(&format!("{path}&format=csv"), &key).await?, b',').await?;
+    let brazilian = replica.get_with_key(&format!("{path}&format=csv&locale=pt-BR"), &key).await?;
     let text = brazilian.text().await?;
     let expected: Vec<String> =
         plain.iter().map(|row| format!("{};{}", row[..2].join(";"), row[2..4].join(";").replace('.', ","))).collect();
@@ -148,14 +151,14 @@ async fn brazilian_spreadsheets_get_their_separator_comma_and_mark() -> Outcome 
         let line = lines.next().context("a line")?;
         assert!(line.starts_with(&format!("{expected};")), "{line} is not {expected}");
     }
-    let raw = replica.get_with(&format!("{path}&format=csv&locale=pt-BR"), &key).await?.bytes().await?;
+    let raw = replica.get_with_key(&format!("{path}&format=csv&locale=pt-BR"), &key).await?.bytes().await?;
     assert!(raw.starts_with("\u{feff}date;".as_bytes()));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_table_has_a_tag_a_name_and_links_of_its_own() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn csv_has_its_own_etag_filename_and_links() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     let ask = |path: &str, accept: &str, tag: &str| {
@@ -177,12 +180,12 @@ async fn a_table_has_a_tag_a_name_and_links_of_its_own() -> Outcome {
     assert_eq!(replica.send(ask(path, "text/csv", &tag)).await?.status(), 304);
     assert_eq!(replica.send(ask(path, "*/*", &tag)).await?.status(), 200);
 
-    let saved = replica.get_with("/api/v1/companies?limit=2&format=csv&download=1&locale=pt-BR", &key).await?;
+    let saved = replica.get_with_key("/api/v1/companies?limit=2&format=csv&download=1&locale=pt-BR", &key).await?;
     assert_eq!(saved.headers()["content-disposition"], "attachment; filename=\"vintem-companies-2026-11-13.csv\"");
     let link = saved.headers()["link"].to_str()?;
     assert!(link.contains("format=csv") && link.contains("download=1") && link.contains("locale=pt-BR"), "{link}");
     for (query, name) in [("format=xml", "format"), ("locale=fr", "locale"), ("download=yes", "download")] {
-        let refused = replica.get_with(&format!("/api/v1/companies?{query}"), &key).await?;
+        let refused = replica.get_with_key(&format!("/api/v1/companies?{query}"), &key).await?;
         assert_eq!(refused.status(), 400);
         assert!(refused.text().await?.contains(&format!("`{name}`")));
     }
@@ -190,29 +193,29 @@ async fn a_table_has_a_tag_a_name_and_links_of_its_own() -> Outcome {
 }
 
 #[tokio::test]
-async fn all_filings_come_in_one_answer_in_the_order_of_the_pages() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
+async fn csv_returns_all_filings_in_page_order() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     let mut paged = Vec::new();
     loop {
         let path = format!("/api/v1/filings?limit=100&offset={}", paged.len());
-        let page: Value = replica.get_with(&path, &key).await?.json().await?;
+        let page: Value = replica.get_with_key(&path, &key).await?.json().await?;
         let rows = page["data"].as_array().context("data")?;
         paged.extend(rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()));
         if paged.len() as u64 >= page["total"].as_u64().context("a total")? || rows.is_empty() {
             break;
         }
     }
-    let answer = replica.get_with("/api/v1/filings?limit=5000000&format=csv", &key).await?;
-    let (_, rows) = read(answer, b',').await?;
+    let answer = replica.get_with_key("/api/v1/filings?limit=5000000&format=csv", &key).await?;
+    let (_, rows) = parse_csv(answer, b',').await?;
     assert!(rows.iter().map(|row| &row[0]).eq(&paged));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_table_can_be_compressed() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn csv_can_be_compressed() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     for path in ["/api/v1/market/fx?format=csv", "/api/v1/filings?format=csv&limit=1000"] {
@@ -226,11 +229,11 @@ async fn a_table_can_be_compressed() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_refusal_is_json_whatever_was_asked_for() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn errors_are_json_even_when_csv_was_requested() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Gold).await?;
-    let answer = replica.get_with("/api/v1/filings?format=csv", &key).await?;
+    let answer = replica.get_with_key("/api/v1/filings?format=csv", &key).await?;
     assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (403, &"application/json".parse()?));
     let body: Value = answer.json().await?;
     assert_eq!((&body["error"], &body["required_plan"]), (&"upgrade_required".into(), &"platinum".into()));

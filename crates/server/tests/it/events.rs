@@ -5,52 +5,52 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use vintem_domain::Plan;
-use vintem_testkit::{TestDatabase, TestReplica, eventually};
+use vintem_testkit::{TestDatabase, TestReplica, wait_until};
 
-use crate::{Outcome, friday, note_event};
+use crate::{TestResult, friday, insert_event};
 
-const EVENTS: &str = "/api/v1/events";
+const EVENTS_PATH: &str = "/api/v1/events";
 
-async fn note(connection: &mut PgConnection, kind: &str, subject: &Value) -> anyhow::Result<()> {
-    note_event(connection, kind, subject, friday()).await
+async fn insert_friday_event(connection: &mut PgConnection, kind: &str, subject: &Value) -> anyhow::Result<()> {
+    insert_event(connection, kind, subject, friday()).await
 }
 
 /// Publishes what was noted, and waits until the replica has heard of it.
-async fn publish(replica: &TestReplica, key: &str) -> anyhow::Result<u64> {
+async fn publish_and_wait(replica: &TestReplica, key: &str) -> anyhow::Result<u64> {
     let published = replica.publish_events().await?;
-    let last: Value = json!(replica.store()?.feed_ends().await?.last.to_string());
-    eventually("the replica knows what was published", Duration::from_secs(5), || async {
-        read(replica, key, "after=latest").await.is_ok_and(|body| body["cursor"] == last)
+    let last: Value = json!(replica.open_store()?.feed_bounds().await?.last_position.to_string());
+    wait_until("the replica knows what was published", Duration::from_secs(5), || async {
+        get_events(replica, key, "after=latest").await.is_ok_and(|body| body["cursor"] == last)
     })
     .await;
     Ok(published)
 }
 
-async fn read(replica: &TestReplica, key: &str, query: &str) -> anyhow::Result<Value> {
-    let answer = replica.get_with(&format!("{EVENTS}?{query}"), key).await?;
+async fn get_events(replica: &TestReplica, key: &str, query: &str) -> anyhow::Result<Value> {
+    let answer = replica.get_with_key(&format!("{EVENTS_PATH}?{query}"), key).await?;
     anyhow::ensure!(answer.status() == 200, "{query}: {}", answer.status());
     Ok(answer.json().await?)
 }
 
-fn dates(body: &Value) -> Vec<&str> {
+fn event_dates(body: &Value) -> Vec<&str> {
     body["data"].as_array().into_iter().flatten().filter_map(|event| event["data"]["date"].as_str()).collect()
 }
 
-async fn served() -> anyhow::Result<(TestDatabase, TestReplica, String)> {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
+async fn start_with_feed() -> anyhow::Result<(TestDatabase, TestReplica, String)> {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
-    eventually("the feed is known", Duration::from_secs(5), || async {
-        read(&replica, &key, "after=latest").await.is_ok()
+    wait_until("the feed is known", Duration::from_secs(5), || async {
+        get_events(&replica, &key, "after=latest").await.is_ok()
     })
     .await;
     Ok((database, replica, key))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_holds_what_the_api_shows_of_what_it_tells_of() -> Outcome {
-    let (database, replica, key) = served().await?;
-    let get = async |path: &str| -> anyhow::Result<Value> { Ok(replica.get_with(path, &key).await?.json().await?) };
+async fn an_event_contains_the_same_data_as_the_api() -> TestResult {
+    let (database, replica, key) = start_with_feed().await?;
+    let get = async |path: &str| -> anyhow::Result<Value> { Ok(replica.get_with_key(path, &key).await?.json().await?) };
     let filing = get("/api/v1/filings?limit=1").await?["data"][0].clone();
     let company = get("/api/v1/companies?limit=1").await?["data"][0].clone();
     let rate = get("/api/v1/market/selic/current").await?;
@@ -58,21 +58,21 @@ async fn an_event_holds_what_the_api_shows_of_what_it_tells_of() -> Outcome {
     let code: u32 = company["id"].as_str().unwrap_or_default().parse()?;
 
     let mut connection = database.connect().await?;
-    note(&mut connection, "filing.published", &json!({"filing": filing["id"]})).await?;
-    note(&mut connection, "company.updated", &json!({"company": code})).await?;
-    note(&mut connection, "rate.published", &json!({"series": "selic", "date": rate["date"]})).await?;
-    note(&mut connection, "fx.published", &json!({"pair": "EUR/BRL", "date": fx["date"]})).await?;
+    insert_friday_event(&mut connection, "filing.published", &json!({"filing": filing["id"]})).await?;
+    insert_friday_event(&mut connection, "company.updated", &json!({"company": code})).await?;
+    insert_friday_event(&mut connection, "rate.published", &json!({"series": "selic", "date": rate["date"]})).await?;
+    insert_friday_event(&mut connection, "fx.published", &json!({"pair": "EUR/BRL", "date": fx["date"]})).await?;
     let revised = json!({"series": "cdi", "date": "2026-11-12", "old": "14.90", "new": "14.9000"});
-    note(&mut connection, "series.revised", &revised).await?;
+    insert_friday_event(&mut connection, "series.revised", &revised).await?;
     let quote = |rate: &str| json!({"buy": rate, "sell": "5.50"});
     let revised =
         json!({"series": "fx", "pair": "USD/BRL", "date": "2026-11-12", "old": quote("5.40"), "new": quote("5.41")});
-    note(&mut connection, "series.revised", &revised).await?;
-    note(&mut connection, "filing.published", &json!({"filing": "gone"})).await?;
-    assert_eq!(publish(&replica, &key).await?, 7);
+    insert_friday_event(&mut connection, "series.revised", &revised).await?;
+    insert_friday_event(&mut connection, "filing.published", &json!({"filing": "gone"})).await?;
+    assert_eq!(publish_and_wait(&replica, &key).await?, 7);
     assert_eq!(replica.publish_events().await?, 0, "each is published once");
 
-    let answer = replica.get_with(EVENTS, &key).await?;
+    let answer = replica.get_with_key(EVENTS_PATH, &key).await?;
     assert_eq!(answer.headers()["cache-control"], "no-store");
     let text = answer.text().await?;
     assert!(text.contains("\"old\":14.90,\"new\":14.9000"), "numbers keep their characters: {text}");
@@ -106,88 +106,93 @@ async fn an_event_holds_what_the_api_shows_of_what_it_tells_of() -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_are_read_on_from_a_cursor_in_one_order_and_by_type() -> Outcome {
-    let (database, replica, key) = served().await?;
+async fn events_resume_from_a_cursor_in_order_and_filter_by_type() -> TestResult {
+    let (database, replica, key) = start_with_feed().await?;
     let mut connection = database.connect().await?;
     let mut all = Vec::new();
     for number in 0..30u32 {
         let (kind, date) =
             (["rate.published", "series.revised"][number as usize % 2], format!("2026-01-{:02}", number + 1));
-        note(&mut connection, kind, &json!({"series": "selic", "date": date, "old": "1", "new": "2"})).await?;
+        insert_friday_event(&mut connection, kind, &json!({"series": "selic", "date": date, "old": "1", "new": "2"}))
+            .await?;
         all.push(date);
     }
-    let beginning = read(&replica, &key, "after=latest").await?["cursor"].as_str().unwrap_or_default().to_owned();
-    publish(&replica, &key).await?;
+    let beginning = get_events(&replica, &key, "after=latest").await?["cursor"].as_str().unwrap_or_default().to_owned();
+    publish_and_wait(&replica, &key).await?;
 
     let (mut cursor, mut read_dates) = (beginning.clone(), Vec::new());
     for turn in 0..4 {
-        let body = read(&replica, &key, &format!("after={cursor}&limit=8")).await?;
-        read_dates.extend(dates(&body).into_iter().map(str::to_owned));
+        let body = get_events(&replica, &key, &format!("after={cursor}&limit=8")).await?;
+        read_dates.extend(event_dates(&body).into_iter().map(str::to_owned));
         cursor = body["cursor"].as_str().unwrap_or_default().to_owned();
         assert_eq!(body["has_more"], json!(turn < 3));
     }
     assert_eq!(read_dates, all);
-    assert_eq!(read(&replica, &key, "").await?["data"].as_array().map(Vec::len), Some(20), "from the oldest on");
-    let revised = read(&replica, &key, &format!("after={beginning}&types=series.revised&limit=1000")).await?;
-    assert_eq!(dates(&revised), all.iter().skip(1).step_by(2).map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(get_events(&replica, &key, "").await?["data"].as_array().map(Vec::len), Some(20), "from the oldest on");
+    let revised = get_events(&replica, &key, &format!("after={beginning}&types=series.revised&limit=1000")).await?;
+    assert_eq!(event_dates(&revised), all.iter().skip(1).step_by(2).map(String::as_str).collect::<Vec<_>>());
     assert_eq!(revised["cursor"], json!(cursor), "what is of no interest is passed over as well");
-    let none = read(&replica, &key, &format!("after={beginning}&types=fx.published,company.updated")).await?;
+    let none = get_events(&replica, &key, &format!("after={beginning}&types=fx.published,company.updated")).await?;
     assert_eq!((&none["data"], &none["cursor"]), (&json!([]), &json!(cursor)));
 
     // As if another replica had told of it: whoever has a cursor is not refused because this one has not heard yet.
     for turn in 0..10 {
-        note(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-01-31"})).await?;
+        insert_friday_event(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-01-31"}))
+            .await?;
         assert_eq!(replica.publish_events().await?, 1);
-        let last = replica.store()?.feed_ends().await?.last;
-        let body = read(&replica, &key, &format!("after={last}")).await?;
+        let last = replica.open_store()?.feed_bounds().await?.last_position;
+        let body = get_events(&replica, &key, &format!("after={last}")).await?;
         assert_eq!((&body["data"], &body["cursor"]), (&json!([]), &json!(last.to_string())), "turn {turn}");
     }
 
     for query in ["after=abc", "after=-1", "after=99999999", "after=", "types=nothing", "types=", "wait=x", "limit=0"] {
-        let answer = replica.get_with(&format!("{EVENTS}?{query}"), &key).await?;
+        let answer = replica.get_with_key(&format!("{EVENTS_PATH}?{query}"), &key).await?;
         assert_eq!(answer.status(), 400, "{query}");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_behind_what_is_kept_is_told_so_and_who_is_not_reads_on() -> Outcome {
-    let (database, replica, key) = served().await?;
+async fn an_expired_cursor_is_410_and_a_retained_one_continues() -> TestResult {
+    let (database, replica, key) = start_with_feed().await?;
     let mut connection = database.connect().await?;
     for day in 1..=3 {
-        note(&mut connection, "rate.published", &json!({"series": "selic", "date": format!("2026-02-{day:02}")}))
-            .await?;
+        insert_friday_event(
+            &mut connection,
+            "rate.published",
+            &json!({"series": "selic", "date": format!("2026-02-{day:02}")}),
+        )
+        .await?;
     }
-    publish(&replica, &key).await?;
+    publish_and_wait(&replica, &key).await?;
     sqlx::query("update event set occurred_at = now() - interval '31 days' where position = 1")
         .execute(&mut connection)
         .await?;
-    assert_eq!(replica.store()?.prune_events().await?, 1);
-    eventually("the replica knows that it is gone", Duration::from_secs(5), || async {
-        replica.get_with(&format!("{EVENTS}?after=0"), &key).await.is_ok_and(|answer| answer.status() == 410)
+    assert_eq!(replica.open_store()?.prune_events().await?, 1);
+    wait_until("the replica knows that it is gone", Duration::from_secs(5), || async {
+        replica.get_with_key(&format!("{EVENTS_PATH}?after=0"), &key).await.is_ok_and(|answer| answer.status() == 410)
     })
     .await;
-    let expired: Value = replica.get_with(&format!("{EVENTS}?after=0"), &key).await?.json().await?;
+    let expired: Value = replica.get_with_key(&format!("{EVENTS_PATH}?after=0"), &key).await?.json().await?;
     assert_eq!(expired["error"], "cursor_expired");
-    assert_eq!(dates(&read(&replica, &key, "after=1").await?), ["2026-02-02", "2026-02-03"]);
-    assert_eq!(dates(&read(&replica, &key, "").await?), ["2026-02-02", "2026-02-03"]);
+    assert_eq!(event_dates(&get_events(&replica, &key, "after=1").await?), ["2026-02-02", "2026-02-03"]);
+    assert_eq!(event_dates(&get_events(&replica, &key, "").await?), ["2026-02-02", "2026-02-03"]);
     // Another replica has not seen the first one at all.
-    let other = TestReplica::start_roomy(&database, friday()).await?;
-    eventually("the other knows the feed", Duration::from_secs(5), || async {
-        read(&other, &key, "after=1").await.is_ok_and(|body| dates(&body) == ["2026-02-02", "2026-02-03"])
+    let other = TestReplica::start_with_high_limits(&database, friday()).await?;
+    wait_until("the other knows the feed", Duration::from_secs(5), || async {
+        get_events(&other, &key, "after=1").await.is_ok_and(|body| event_dates(&body) == ["2026-02-02", "2026-02-03"])
     })
     .await;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_waits_is_answered_when_something_happens_when_its_time_is_up_or_when_the_replica_ends() -> Outcome
-{
-    let (database, mut replica, key) = served().await?;
+async fn a_long_poll_ends_on_an_event_on_timeout_or_on_shutdown() -> TestResult {
+    let (database, mut replica, key) = start_with_feed().await?;
     let mut connection = database.connect().await?;
     // The head of an answer is sent at once, its body when there is something to say.
     let ask = async |query: &str| -> anyhow::Result<reqwest::Response> {
-        let request = replica.http.get(replica.url(&format!("{EVENTS}?after=latest&{query}")));
+        let request = replica.http.get(replica.url(&format!("{EVENTS_PATH}?after=latest&{query}")));
         Ok(request.header("X-API-Key", &key).send().await?)
     };
     // As many as a key has at once, and one more, which does not wait.
@@ -200,12 +205,12 @@ async fn a_call_that_waits_is_answered_when_something_happens_when_its_time_is_u
     assert_eq!(further["data"], json!([]));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 
-    note(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-03-02"})).await?;
+    insert_friday_event(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-03-02"})).await?;
     assert_eq!(replica.publish_events().await?, 1);
     for call in waiting {
         assert_eq!(call.status(), 200);
         let body: Value = call.json().await?;
-        assert_eq!(dates(&body), ["2026-03-02"]);
+        assert_eq!(event_dates(&body), ["2026-03-02"]);
     }
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 

@@ -7,45 +7,45 @@ use chrono::TimeDelta;
 use http::header;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use vintem_domain::{Company, Dataset, Origin, Plan, series};
-use vintem_store::load::Fetch;
-use vintem_testkit::{TestDatabase, TestReplica, eventually};
+use vintem_domain::{Company, DataOrigin, Dataset, Plan, series};
+use vintem_store::load::NewFetch;
+use vintem_testkit::{TestDatabase, TestReplica, wait_until};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
-const LIST: &str = "/api/v1/export";
+const EXPORT_PATH: &str = "/api/v1/export";
 
-async fn listed(replica: &TestReplica, key: &str) -> anyhow::Result<Vec<Value>> {
-    let body: Value = replica.get_with(LIST, key).await?.json().await?;
+async fn list_exports(replica: &TestReplica, key: &str) -> anyhow::Result<Vec<Value>> {
+    let body: Value = replica.get_with_key(EXPORT_PATH, key).await?.json().await?;
     let data = body["data"].as_array().cloned().unwrap_or_default();
     assert_eq!(body["total"], data.len());
     Ok(data)
 }
 
-fn entry<'l>(listed: &'l [Value], name: &str) -> &'l Value {
+fn find_export<'l>(listed: &'l [Value], name: &str) -> &'l Value {
     listed.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no export is called {name}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_dataset_is_listed_with_files_of_the_bytes_that_it_says() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
+async fn every_export_is_listed_with_correct_sizes_and_hashes() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, gold) = replica.create_key(Plan::Gold).await?;
-    assert!(listed(&replica, &gold).await?.is_empty(), "no file was made yet");
-    assert_eq!(replica.get_with("/api/v1/export/selic.csv.gz", &gold).await?.status(), 404);
+    assert!(list_exports(&replica, &gold).await?.is_empty(), "no file was made yet");
+    assert_eq!(replica.get_with_key("/api/v1/export/selic.csv.gz", &gold).await?.status(), 404);
 
-    replica.make_exports()?;
-    let listed = listed(&replica, &gold).await?;
+    replica.build_exports()?;
+    let listed = list_exports(&replica, &gold).await?;
     let names: BTreeSet<&str> = listed.iter().filter_map(|entry| entry["name"].as_str()).collect();
     let whole = ["fx", "companies", "filings", "filings-2026"].into_iter();
-    for name in series::served().map(|series| series.id).chain(whole) {
+    for name in series::served_series().map(|series| series.id).chain(whole) {
         assert!(names.contains(name), "{name} is not among {names:?}");
     }
     for entry in &listed {
         let files = entry["files"].as_array().into_iter().flatten().chain([&entry["sidecar"]]);
         for file in files {
             let name = file["name"].as_str().unwrap_or_default();
-            let request = replica.http.get(replica.url(&format!("{LIST}/{name}"))).header("X-API-Key", &gold);
+            let request = replica.http.get(replica.url(&format!("{EXPORT_PATH}/{name}"))).header("X-API-Key", &gold);
             let answer = replica.send(request.header("Accept-Encoding", "gzip, br, zstd")).await?;
             assert_eq!(answer.status(), 200, "{name}");
             let headers = answer.headers().clone();
@@ -66,12 +66,12 @@ async fn every_dataset_is_listed_with_files_of_the_bytes_that_it_says() -> Outco
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_asked_for_whole_in_part_and_only_if_it_is_another() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
+async fn export_files_support_range_and_conditional_requests() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, gold) = replica.create_key(Plan::Gold).await?;
-    replica.make_exports()?;
-    let path = format!("{LIST}/companies.parquet");
+    replica.build_exports()?;
+    let path = format!("{EXPORT_PATH}/companies.parquet");
     let ask = async |headers: &[(&str, &str)]| {
         let request = replica.http.get(replica.url(&path)).header("X-API-Key", &gold);
         replica.send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await
@@ -106,54 +106,55 @@ async fn a_file_is_asked_for_whole_in_part_and_only_if_it_is_another() -> Outcom
     let head = replica.send(replica.http.head(replica.url(&path)).header("X-API-Key", &gold)).await?;
     assert_eq!(head.headers()[header::CONTENT_LENGTH], whole.len().to_string());
     for nothing in ["nothing.parquet", "manifest.json", "..%2fmanifest.json", "companies", "COMPANIES.parquet"] {
-        let answer = replica.get_with(&format!("{LIST}/{nothing}"), &gold).await?;
+        let answer = replica.get_with_key(&format!("{EXPORT_PATH}/{nothing}"), &gold).await?;
         assert_eq!(answer.status(), 404, "{nothing}");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_made_anew_when_their_dataset_changed_and_an_hour_has_passed() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let store = database.store()?;
-    let load = async |name: &str, turn: i64| -> Outcome {
-        let fetch = Fetch::made_here(format!("test:{turn}"), friday() + TimeDelta::minutes(turn), [turn as u8; 32]);
-        let company = Company { id: 1, name: name.to_owned(), registered: true, ..Company::default() };
-        let mut into = store.begin_load(Dataset::Companies, Origin::Real, &fetch).await?;
+async fn exports_are_rebuilt_after_a_change_but_at_most_hourly() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
+    let load = async |name: &str, turn: i64| -> TestResult {
+        let fetch =
+            NewFetch::without_response(format!("test:{turn}"), friday() + TimeDelta::minutes(turn), [turn as u8; 32]);
+        let company = Company { id: 1, name: name.to_owned(), is_registered: true, ..Company::default() };
+        let mut into = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch).await?;
         into.append_companies(&[company]).await?;
         into.commit().await?;
         Ok(())
     };
     load("PRIMEIRA S.A.", 0).await?;
-    let replica = TestReplica::start_roomy(&database, friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, gold) = replica.create_key(Plan::Gold).await?;
-    assert_eq!(replica.make_exports()?.made, ["companies"]);
-    let first = listed(&replica, &gold).await?;
-    let list_tag = replica.get_with(LIST, &gold).await?.headers()[header::ETAG].clone();
+    assert_eq!(replica.build_exports()?.built_datasets, ["companies"]);
+    let first = list_exports(&replica, &gold).await?;
+    let list_tag = replica.get_with_key(EXPORT_PATH, &gold).await?.headers()[header::ETAG].clone();
 
     load("SEGUNDA S.A.", 1).await?;
-    eventually("the change is served", std::time::Duration::from_secs(10), || async {
-        let answer = replica.get_with("/api/v1/companies/1", &gold).await;
+    wait_until("the change is served", std::time::Duration::from_secs(10), || async {
+        let answer = replica.get_with_key("/api/v1/companies/1", &gold).await;
         match answer {
             Ok(answer) => answer.text().await.is_ok_and(|text| text.contains("SEGUNDA")),
             Err(_) => false,
         }
     })
     .await;
-    let within_the_hour = replica.make_exports()?;
-    assert_eq!((within_the_hour.made.len(), within_the_hour.waiting), (0, 1));
-    assert_eq!(listed(&replica, &gold).await?, first);
+    let within_the_hour = replica.build_exports()?;
+    assert_eq!((within_the_hour.built_datasets.len(), within_the_hour.postponed_count), (0, 1));
+    assert_eq!(list_exports(&replica, &gold).await?, first);
 
     replica.clock.set(friday() + TimeDelta::hours(1));
-    assert_eq!(replica.make_exports()?.made, ["companies"]);
-    let second = listed(&replica, &gold).await?;
-    let generation = |listed: &[Value]| entry(listed, "companies")["generation"].as_i64();
+    assert_eq!(replica.build_exports()?.built_datasets, ["companies"]);
+    let second = list_exports(&replica, &gold).await?;
+    let generation = |listed: &[Value]| find_export(listed, "companies")["generation"].as_i64();
     assert!(generation(&second) > generation(&first));
-    assert_ne!(entry(&second, "companies")["sidecar"], entry(&first, "companies")["sidecar"]);
-    assert_ne!(replica.get_with(LIST, &gold).await?.headers()[header::ETAG], list_tag);
-    let sidecar: Value = replica.get_with(&format!("{LIST}/companies.json"), &gold).await?.json().await?;
+    assert_ne!(find_export(&second, "companies")["sidecar"], find_export(&first, "companies")["sidecar"]);
+    assert_ne!(replica.get_with_key(EXPORT_PATH, &gold).await?.headers()[header::ETAG], list_tag);
+    let sidecar: Value = replica.get_with_key(&format!("{EXPORT_PATH}/companies.json"), &gold).await?.json().await?;
     assert_eq!((&sidecar["licence"], &sidecar["synthetic"]), (&"ODbL-1.0".into(), &false.into()));
     assert_eq!(sidecar["sources"][0]["address"], "test:1");
-    assert_eq!(replica.make_exports()?.made.len(), 0, "nothing changed");
+    assert_eq!(replica.build_exports()?.built_datasets.len(), 0, "nothing changed");
     Ok(())
 }

@@ -6,16 +6,16 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use serde_json::Value;
 use vintem_domain::Plan;
-use vintem_testkit::pace::together;
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, asked_for, http_client};
+use vintem_testkit::timed_requests::run_concurrently;
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, http_client_builder, parse_env_var};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
-const SELIC: &str = "/api/v1/market/selic/current";
+const SELIC_PATH: &str = "/api/v1/market/selic/current";
 /// What there is to say of every status that the service answers by itself; 500 would be a mistake in it.
-const STATUSES: [u16; 11] = [200, 201, 204, 304, 400, 401, 403, 404, 405, 429, 503];
+const EXPECTED_STATUSES: [u16; 11] = [200, 201, 204, 304, 400, 401, 403, 404, 405, 429, 503];
 
-fn integer(headers: &HeaderMap, name: &str) -> Option<u64> {
+fn integer_header(headers: &HeaderMap, name: &str) -> Option<u64> {
     let text = headers.get(name)?.to_str().ok()?;
     // Written as people write integers: no sign, no leading zero, no fraction.
     text.parse::<u64>().ok().filter(|number| number.to_string() == text)
@@ -23,28 +23,28 @@ fn integer(headers: &HeaderMap, name: &str) -> Option<u64> {
 
 /// Half a window of refusals: half a minute by `just limit-headers`, three seconds here.
 #[tokio::test]
-async fn remaining_falls_by_one_and_while_refused_the_reset_stands_still() -> Outcome {
-    let window: u32 = asked_for("VINTEM_HEADERS_WINDOW").unwrap_or(6);
-    let database = TestDatabase::demo(friday()).await?;
+async fn remaining_falls_by_one_and_the_reset_is_constant_while_refused() -> TestResult {
+    let window: u32 = parse_env_var("VINTEM_HEADERS_WINDOW").unwrap_or(6);
+    let database = TestDatabase::create_demo(friday()).await?;
     let seconds = format!("--limit-window-seconds={window}");
     let options = TestReplicaOptions { flags: &[&seconds], redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_with_options(&database, friday(), options).await?;
     let mut last_reset = 0;
     for remaining in (0..30).rev() {
-        let headers = replica.get(SELIC).await?.headers().clone();
-        assert_eq!(integer(&headers, "x-ratelimit-remaining"), Some(remaining));
-        let reset = integer(&headers, "x-ratelimit-reset").expect("an integer");
+        let headers = replica.get(SELIC_PATH).await?.headers().clone();
+        assert_eq!(integer_header(&headers, "x-ratelimit-remaining"), Some(remaining));
+        let reset = integer_header(&headers, "x-ratelimit-reset").expect("an integer");
         assert!(reset >= last_reset, "{reset} after {last_reset}");
         last_reset = reset;
     }
     let (mut resets, mut last_wait) = (BTreeSet::new(), u64::MAX);
     for _ in 0..100 {
-        let answer = replica.get(SELIC).await?;
+        let answer = replica.get(SELIC_PATH).await?;
         assert_eq!(answer.status(), 429);
-        let wait = integer(answer.headers(), "retry-after").expect("an integer");
+        let wait = integer_header(answer.headers(), "retry-after").expect("an integer");
         assert!((1..=last_wait).contains(&wait), "{wait} after {last_wait}");
         assert_eq!(answer.headers()["ratelimit"], format!("\"free\";r=0;t={wait}").as_str());
-        resets.insert(integer(answer.headers(), "x-ratelimit-reset").expect("an integer"));
+        resets.insert(integer_header(answer.headers(), "x-ratelimit-reset").expect("an integer"));
         last_wait = wait;
         tokio::time::sleep(Duration::from_secs(window.into()) / 200).await;
     }
@@ -54,19 +54,19 @@ async fn remaining_falls_by_one_and_while_refused_the_reset_stands_still() -> Ou
 }
 
 #[tokio::test]
-async fn every_answer_of_every_status_tells_the_limit_in_the_same_terms() -> Outcome {
-    let count = asked_for("VINTEM_HEADERS_ANSWERS").unwrap_or(2_000);
-    let (filled, empty) = (TestDatabase::demo(friday()).await?, TestDatabase::empty().await?);
+async fn limit_headers_are_consistent_for_every_status() -> TestResult {
+    let count = parse_env_var("VINTEM_HEADERS_ANSWERS").unwrap_or(2_000);
+    let (filled, empty) = (TestDatabase::create_demo(friday()).await?, TestDatabase::create_empty().await?);
     let flags = ["--limit-free=1000000", "--limit-bronze=7", "--limit-platinum=1000000", "--register-per-day=1000000"];
     let options = || TestReplicaOptions { flags: &flags, redis_prefix: None };
-    let replica = TestReplica::start_with(&filled, friday(), options()).await?;
+    let replica = TestReplica::start_with_options(&filled, friday(), options()).await?;
     // Of what was never loaded nothing can be said: its 503s are those of a service that is well.
-    let blank = TestReplica::start_with(&empty, friday(), options()).await?;
+    let blank = TestReplica::start_with_options(&empty, friday(), options()).await?;
     let (_, platinum) = replica.create_key(Plan::Platinum).await?;
     let (_, bronze) = replica.create_key(Plan::Bronze).await?;
-    let revoked = replica.revoked_key().await?;
-    let tag = replica.get_with("/api/v1/market/selic", &platinum).await?.headers()["etag"].clone();
-    let http = http_client().build()?;
+    let revoked = replica.create_revoked_key().await?;
+    let tag = replica.get_with_key("/api/v1/market/selic", &platinum).await?.headers()["etag"].clone();
+    let http = http_client_builder().build()?;
     let ask = |kind: usize| {
         let get = |path: &str| http.get(replica.url(path));
         match kind % 16 {
@@ -74,15 +74,15 @@ async fn every_answer_of_every_status_tells_the_limit_in_the_same_terms() -> Out
             1 => get("/api/v1/filings?limit=3").bearer_auth(&platinum),
             2 => get("/api/v1/market/selic").header("X-API-Key", &platinum).header("If-None-Match", tag.clone()),
             3 => get("/api/v1/market/selic?limit=x"),
-            4 => get(SELIC).header("X-API-Key", &revoked),
+            4 => get(SELIC_PATH).header("X-API-Key", &revoked),
             5 => get("/api/v1/plans/usage"),
             6 => get("/api/v1/filings").header("Accept-Language", "pt-BR"),
             7 => get("/api/v1/companies/99999999").header("X-API-Key", &platinum),
-            8 => http.delete(replica.url(SELIC)),
-            9 | 10 => get(SELIC).header("X-API-Key", &bronze),
-            11 => http.get(blank.url(SELIC)),
+            8 => http.delete(replica.url(SELIC_PATH)),
+            9 | 10 => get(SELIC_PATH).header("X-API-Key", &bronze),
+            11 => http.get(blank.url(SELIC_PATH)),
             12 => http
-                .request(Method::OPTIONS, replica.url(SELIC))
+                .request(Method::OPTIONS, replica.url(SELIC_PATH))
                 .header("Origin", "https://example.com")
                 .header("Access-Control-Request-Method", "GET"),
             13 => http.head(replica.url("/api/v1/market/selic")),
@@ -92,7 +92,7 @@ async fn every_answer_of_every_status_tells_the_limit_in_the_same_terms() -> Out
                 .json(&serde_json::json!({"name": "Ana", "email": format!("ana{kind}@example.com")})),
         }
     };
-    let answers = together(count, 8, |turn| {
+    let answers = run_concurrently(count, 8, |turn| {
         let request = ask(turn);
         async move {
             let answer = request.send().await?;
@@ -104,25 +104,25 @@ async fn every_answer_of_every_status_tells_the_limit_in_the_same_terms() -> Out
     let (mut statuses, mut exceptions) = (BTreeMap::<u16, usize>::new(), Vec::new());
     for (status, headers, body) in &answers {
         *statuses.entry(*status).or_default() += 1;
-        if let Some(objection) = objection(*status, headers, body) {
+        if let Some(objection) = find_header_violation(*status, headers, body) {
             exceptions.push(format!("{status}: {objection}"));
         }
     }
     println!("answers: {} {statuses:?}", answers.len());
     println!("exceptions: {}", exceptions.len());
     assert!(exceptions.is_empty(), "{}", exceptions[0]);
-    assert_eq!(statuses.into_keys().collect::<Vec<_>>(), STATUSES);
+    assert_eq!(statuses.into_keys().collect::<Vec<_>>(), EXPECTED_STATUSES);
     Ok(())
 }
 
 /// What is wrong with the headers of an answer, if anything is.
-fn objection(status: u16, headers: &HeaderMap, body: &[u8]) -> Option<String> {
+fn find_header_violation(status: u16, headers: &HeaderMap, body: &[u8]) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let not_an_integer = |name: &str| format!("{name} is {:?}", text(name));
     let named = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
     let mut numbers = [0; 3];
     for (number, name) in numbers.iter_mut().zip(named) {
-        let Some(told) = integer(headers, name) else { return Some(not_an_integer(name)) };
+        let Some(told) = integer_header(headers, name) else { return Some(not_an_integer(name)) };
         *number = told;
     }
     let [limit, remaining, reset] = numbers;
@@ -145,7 +145,7 @@ fn objection(status: u16, headers: &HeaderMap, body: &[u8]) -> Option<String> {
     let draft = text("ratelimit");
     let seconds = draft.strip_prefix(&format!("\"{plan}\";r={remaining};t=")).and_then(|t| t.parse::<u64>().ok());
     let Some(seconds) = seconds else { return Some(format!("RateLimit is {draft:?}")) };
-    match (status, integer(headers, "retry-after")) {
+    match (status, integer_header(headers, "retry-after")) {
         (429, Some(wait)) if wait >= 1 && wait == seconds => {}
         (503, Some(1..)) => {}
         (429 | 503, _) => return Some(not_an_integer("retry-after")),

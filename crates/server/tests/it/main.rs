@@ -1,37 +1,37 @@
 //! The service from outside: over HTTP, on a real PostgreSQL and a real Redis. A test's name is what it guarantees.
 
+mod api_decisions;
+mod architecture;
+mod backend_outages;
 mod bad_input;
 mod bad_keys;
 mod bad_upstreams;
 mod calendar;
+mod caller_identity;
 mod chaos;
+mod command_line;
 mod contract;
 mod csv;
-mod data;
-mod decisions;
-mod deliveries;
-mod demo;
-mod engines_away;
+mod delivery_faults;
 mod events;
-mod exactness;
 mod exports;
-mod gate;
-mod headers;
-mod history;
-mod house;
-mod identity;
 mod ingest;
-mod kept;
+mod ingest_kills;
 mod keys;
-mod killed;
+mod limit_exactness;
 mod limit_headers;
 mod limiter_faults;
+mod load_shedding;
 mod market;
 mod pages;
+mod plan_access;
+mod point_in_time;
+mod response_cache;
+mod response_headers;
 mod retry_after;
 mod search;
-mod secrets;
-mod shedding;
+mod secret_leaks;
+mod served_data;
 mod slow_clients;
 mod snapshot;
 mod store;
@@ -44,7 +44,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
 
-type Outcome = anyhow::Result<()>;
+type TestResult = anyhow::Result<()>;
 
 /// A Friday afternoon in São Paulo; demo data reaches up to this day.
 fn friday() -> DateTime<Utc> {
@@ -52,7 +52,7 @@ fn friday() -> DateTime<Utc> {
 }
 
 /// Writes an event as a load does.
-async fn note_event(
+async fn insert_event(
     connection: &mut PgConnection,
     kind: &str,
     subject: &Value,
@@ -67,6 +67,6 @@ async fn note_event(
     Ok(())
 }
 
-fn binary() -> &'static Path {
+fn vintem_binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_vintem"))
 }

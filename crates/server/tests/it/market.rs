@@ -2,35 +2,37 @@
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
-use vintem_domain::{Currency, Dataset, Origin, series};
-use vintem_store::load::{Bulletin, BulletinKind, Fetch, Observation};
+use vintem_domain::{Currency, DataOrigin, Dataset, series};
+use vintem_store::load::{BulletinKind, BulletinRow, NewFetch, Observation};
 use vintem_testkit::{TestDatabase, TestReplica};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
 /// A database with a few values of a few series.
-async fn with_values(values: &[(&str, &[(&str, &str)])]) -> anyhow::Result<TestDatabase> {
-    let database = TestDatabase::empty().await?;
+async fn database_with_values(values: &[(&str, &[(&str, &str)])]) -> anyhow::Result<TestDatabase> {
+    let database = TestDatabase::create_empty().await?;
     for (id, rows) in values {
-        let series = series::by_id(id).expect("in the table of series");
+        let series = series::find_series(id).expect("in the table of series");
         let rows = rows.iter().map(|(date, value)| -> anyhow::Result<Observation> {
             Ok(Observation { date: date.parse()?, value: value.parse()? })
         });
-        let fetch = Fetch::made_here(format!("test:{id}"), friday(), [1; 32]);
-        let mut load = database.store()?.begin_load(Dataset::Series(series), Origin::Real, &fetch).await?;
+        let fetch = NewFetch::without_response(format!("test:{id}"), friday(), [1; 32]);
+        let mut load = database.open_store()?.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
         load.append_observations(series, &rows.collect::<Result<Vec<_>, _>>()?).await?;
         load.commit().await?;
     }
     Ok(database)
 }
 
-async fn with_bulletins(rows: &[(Currency, &str, BulletinKind, &str, &str, &str)]) -> anyhow::Result<TestDatabase> {
-    let database = TestDatabase::empty().await?;
-    let fetch = Fetch::made_here("test:fx".into(), friday(), [1; 32]);
+async fn database_with_bulletins(
+    rows: &[(Currency, &str, BulletinKind, &str, &str, &str)],
+) -> anyhow::Result<TestDatabase> {
+    let database = TestDatabase::create_empty().await?;
+    let fetch = NewFetch::without_response("test:fx".into(), friday(), [1; 32]);
     let rows =
-        rows.iter().map(|(currency, published_at, kind, quote_currency, buy, sell)| -> anyhow::Result<Bulletin> {
+        rows.iter().map(|(currency, published_at, kind, quote_currency, buy, sell)| -> anyhow::Result<BulletinRow> {
             let published_at: chrono::NaiveDateTime = published_at.parse()?;
-            Ok(Bulletin {
+            Ok(BulletinRow {
                 currency: *currency,
                 date: published_at.date(),
                 kind: *kind,
@@ -40,29 +42,29 @@ async fn with_bulletins(rows: &[(Currency, &str, BulletinKind, &str, &str, &str)
                 sell: sell.parse()?,
             })
         });
-    let mut load = database.store()?.begin_load(Dataset::Fx, Origin::Real, &fetch).await?;
+    let mut load = database.open_store()?.begin_load(Dataset::Fx, DataOrigin::Real, &fetch).await?;
     load.append_bulletins(&rows.collect::<Result<Vec<_>, _>>()?).await?;
     load.commit().await?;
     Ok(database)
 }
 
-async fn served(database: &TestDatabase) -> anyhow::Result<TestReplica> {
-    TestReplica::start_roomy(database, friday()).await
+async fn start_replica(database: &TestDatabase) -> anyhow::Result<TestReplica> {
+    TestReplica::start_with_high_limits(database, friday()).await
 }
 
-async fn read(replica: &TestReplica, path: &str) -> anyhow::Result<Value> {
+async fn get_market(replica: &TestReplica, path: &str) -> anyhow::Result<Value> {
     let answer = replica.get(&format!("/api/v1/market/{path}")).await?;
     anyhow::ensure!(answer.status() == 200, "{path}: {} {}", answer.status(), answer.text().await?);
     Ok(answer.json().await?)
 }
 
 #[tokio::test]
-async fn the_value_on_a_day_is_the_newest_until_then_with_its_own_date() -> Outcome {
-    let database = with_values(&[("cdi", &[("2026-11-10", "14.90"), ("2026-11-13", "14.65")])]).await?;
-    let replica = served(&database).await?;
+async fn the_value_on_a_day_is_the_latest_up_to_it_with_its_own_date() -> TestResult {
+    let database = database_with_values(&[("cdi", &[("2026-11-10", "14.90"), ("2026-11-13", "14.65")])]).await?;
+    let replica = start_replica(&database).await?;
     for (on, date) in [("2026-11-10", "2026-11-10"), ("2026-11-12", "2026-11-10"), ("2027-01-01", "2026-11-13")] {
         for path in ["cdi/current", "series/cdi/current"] {
-            assert_eq!(read(&replica, &format!("{path}?on={on}")).await?["date"], date, "{path} {on}");
+            assert_eq!(get_market(&replica, &format!("{path}?on={on}")).await?["date"], date, "{path} {on}");
         }
     }
     let before = replica.get("/api/v1/market/cdi/current?on=2026-11-09").await?;
@@ -73,57 +75,58 @@ async fn the_value_on_a_day_is_the_newest_until_then_with_its_own_date() -> Outc
 }
 
 #[tokio::test]
-async fn all_pairs_come_in_one_answer_and_all_bulletins_of_a_day_in_their_currency() -> Outcome {
+async fn latest_rates_list_all_pairs_and_bulletins_keep_their_quote_currency() -> TestResult {
     use BulletinKind::{Closing, Opening};
-    let database = with_bulletins(&[
+    let database = database_with_bulletins(&[
         (Currency::Usd, "1994-06-30T18:00:00", Closing, "CRR", "2747.00", "2750.00"),
         (Currency::Usd, "2026-11-12T10:08:18.114", Opening, "BRL", "5.41", "5.42"),
         (Currency::Usd, "2026-11-12T13:03:25.555", Closing, "BRL", "5.4321", "5.4327"),
         (Currency::Eur, "2026-11-11T13:03:25.555", Closing, "BRL", "6.2001", "6.2010"),
     ])
     .await?;
-    let replica = served(&database).await?;
-    let latest = read(&replica, "fx/latest").await?;
+    let replica = start_replica(&database).await?;
+    let latest = get_market(&replica, "fx/latest").await?;
     let pairs: Vec<(&Value, &Value)> =
         latest["data"].as_array().expect("rows").iter().map(|row| (&row["pair"], &row["date"])).collect();
     assert_eq!(pairs, [(&json!("EUR/BRL"), &json!("2026-11-11")), (&json!("USD/BRL"), &json!("2026-11-12"))]);
-    assert_eq!(read(&replica, "fx/latest?on=2026-11-11").await?["total"], 1);
-    let bulletins = read(&replica, "fx/bulletins").await?;
+    assert_eq!(get_market(&replica, "fx/latest?on=2026-11-11").await?["total"], 1);
+    let bulletins = get_market(&replica, "fx/bulletins").await?;
     assert_eq!((&bulletins["date"], &bulletins["total"]), (&json!("2026-11-12"), &json!(2)));
     assert_eq!(
         bulletins["data"][1],
         json!({"kind": "closing", "published_at": "2026-11-12T13:03:25.555-03:00", "quote_currency": "BRL",
                "buy": 5.4321, "sell": 5.4327})
     );
-    let before_the_real = read(&replica, "fx/bulletins?date=1994-06-30").await?;
+    let before_the_real = get_market(&replica, "fx/bulletins?date=1994-06-30").await?;
     assert_eq!(before_the_real["data"][0]["quote_currency"], "CRR");
-    assert_eq!(read(&replica, "fx/bulletins?date=2026-11-14").await?["total"], 0);
+    assert_eq!(get_market(&replica, "fx/bulletins?date=2026-11-14").await?["total"], 0);
     assert_eq!(replica.get("/api/v1/market/fx/bulletins?pair=EUR/USD").await?.status(), 400);
     Ok(())
 }
 
 #[tokio::test]
-async fn rates_accumulate_from_one_day_until_another_and_a_missing_day_is_named() -> Outcome {
+async fn rates_accumulate_between_dates_and_missing_days_are_listed() -> TestResult {
     let days = [("2026-11-09", "0.053400"), ("2026-11-10", "0.053400"), ("2026-11-12", "0.055131")];
-    let database = with_values(&[("cdi-daily", &days)]).await?;
-    let replica = served(&database).await?;
-    let two = read(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-11&amount=1000&detail=true").await?;
+    let database = database_with_values(&[("cdi-daily", &days)]).await?;
+    let replica = start_replica(&database).await?;
+    let two = get_market(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-11&amount=1000&detail=true").await?;
     assert_eq!((&two["factor"], &two["result"]), (&json!(1.00106829), &json!(1001.07)));
     assert_eq!((&two["business_days"], &two["observations"]), (&json!(2), &json!(2)));
     assert_eq!(two["series"]["code"], "12");
     assert_eq!(two["detail"][0], json!({"date": "2026-11-09", "value": 0.0534, "factor": 1.000534}));
-    let texts = read(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-11&percent=110&spread=2.5&numbers=string");
+    let texts =
+        get_market(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-11&percent=110&spread=2.5&numbers=string");
     let texts = texts.await?;
     assert_eq!(texts["index_factor"], "1.00117515");
     assert_eq!(texts["spread_factor"], "1.000195992");
     assert_eq!(texts["factor"], "1.001371372");
     assert_eq!(texts["change_percent"], "0.1371372");
-    let gap = read(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-13&amount=5").await?;
+    let gap = get_market(&replica, "cdi/accumulated?from=2026-11-09&to=2026-11-13&amount=5").await?;
     assert_eq!((&gap["missing"], &gap["missing_total"]), (&json!(["2026-11-11"]), &json!(1)));
     assert!(gap.get("factor").is_none() && gap.get("result").is_none(), "{gap}");
     // A weekend earns nothing, and neither does no time at all.
     for path in ["cdi/accumulated?from=2026-11-07&to=2026-11-09", "cdi/accumulated?from=2026-11-10&to=2026-11-10"] {
-        let nothing = read(&replica, &format!("{path}&numbers=string")).await?;
+        let nothing = get_market(&replica, &format!("{path}&numbers=string")).await?;
         assert_eq!((&nothing["factor"], &nothing["observations"]), (&json!("1.00000000"), &json!(0)));
     }
     for bad in ["", "?from=2026-11-10&to=2026-11-09", "?from=2026-11-09&percent=1001", "?from=2026-11-09&spread=1e2"] {
@@ -133,81 +136,81 @@ async fn rates_accumulate_from_one_day_until_another_and_a_missing_day_is_named(
 }
 
 #[tokio::test]
-async fn inflation_accumulates_by_whole_months_and_exchange_rates_close_against_close() -> Outcome {
+async fn inflation_accumulates_by_whole_months_and_exchange_rates_by_closes() -> TestResult {
     let months = [("2026-08-01", "-0.11"), ("2026-09-01", "0.48"), ("2026-10-01", "0.09")];
-    let database = with_values(&[("ipca", &months)]).await?;
-    let replica = served(&database).await?;
-    let two = read(&replica, "ipca/accumulated?from=2026-08-20&to=2026-10-02&numbers=string").await?;
+    let database = database_with_values(&[("ipca", &months)]).await?;
+    let replica = start_replica(&database).await?;
+    let two = get_market(&replica, "ipca/accumulated?from=2026-08-20&to=2026-10-02&numbers=string").await?;
     assert_eq!(
         (&two["from"], &two["to"], &two["observations"]),
         (&json!("2026-08-01"), &json!("2026-10-01"), &json!(2))
     );
     assert_eq!(two["factor"], "1.00369472");
-    assert_eq!(read(&replica, "ipca/accumulated?from=2026-09-30").await?["to"], "2026-11-01");
+    assert_eq!(get_market(&replica, "ipca/accumulated?from=2026-09-30").await?["to"], "2026-11-01");
 
     use BulletinKind::Closing;
-    let database = with_bulletins(&[
+    let database = database_with_bulletins(&[
         (Currency::Usd, "2026-11-06T13:00:00", Closing, "BRL", "4.9995", "5.0000"),
         (Currency::Usd, "2026-11-09T13:00:00", Closing, "BRL", "5.0995", "5.1000"),
         (Currency::Usd, "2026-11-11T13:00:00", Closing, "BRL", "5.2495", "5.2500"),
     ])
     .await?;
-    let replica = served(&database).await?;
+    let replica = start_replica(&database).await?;
     // From a Sunday, which has Friday's close.
-    let fx =
-        read(&replica, "fx/accumulated?from=2026-11-08&to=2026-11-11&amount=100&numbers=string&detail=true").await?;
+    let fx = get_market(&replica, "fx/accumulated?from=2026-11-08&to=2026-11-11&amount=100&numbers=string&detail=true")
+        .await?;
     assert_eq!((&fx["factor"], &fx["result"]), (&json!("1.05000000"), &json!("105.00")));
     assert_eq!(fx["detail"][1]["factor"], "1.0294117647058823");
-    let missing = read(&replica, "fx/accumulated?from=2026-11-10&to=2026-11-11").await?;
+    let missing = get_market(&replica, "fx/accumulated?from=2026-11-10&to=2026-11-11").await?;
     assert_eq!(missing["missing"], json!(["2026-11-10"]));
     assert!(missing.get("factor").is_none());
     Ok(())
 }
 
 #[tokio::test]
-async fn the_catalogue_says_what_each_series_is_and_is_not_in_both_languages() -> Outcome {
-    let database = with_values(&[
+async fn the_catalog_describes_each_series_in_both_languages() -> TestResult {
+    let database = database_with_values(&[
         ("selic", &[("2026-10-31", "14.75"), ("2026-11-13", "14.75")]),
         ("ipca", &[("2026-01-01", "0.33"), ("2026-02-01", "0.70")]),
         ("ipca-12m", &[("2026-10-01", "4.68")]),
     ])
     .await?;
-    let replica = served(&database).await?;
-    let catalogue = read(&replica, "series").await?;
-    assert_eq!(catalogue["total"], series::served().count());
+    let replica = start_replica(&database).await?;
+    let catalog = get_market(&replica, "series").await?;
+    assert_eq!(catalog["total"], series::served_series().count());
     let ids: Vec<&str> =
-        catalogue["data"].as_array().expect("series").iter().filter_map(|row| row["id"].as_str()).collect();
+        catalog["data"].as_array().expect("series").iter().filter_map(|row| row["id"].as_str()).collect();
     assert!(ids.ends_with(&["ipca-ytd", "real-selic"]), "{ids:?}");
-    let of_cdi = |catalogue: &Value| {
-        let rows = catalogue["data"].as_array().cloned().unwrap_or_default();
+    let of_cdi = |catalog: &Value| {
+        let rows = catalog["data"].as_array().cloned().unwrap_or_default();
         rows.into_iter().find(|row| row["id"] == "cdi").expect("it is listed")
     };
-    let cdi = of_cdi(&catalogue);
+    let cdi = of_cdi(&catalog);
     assert_eq!(cdi["names"], json!({"en": "CDI, annualised", "pt": "CDI, anualizado"}));
     assert!(cdi["is_not"].as_str().unwrap_or_default().contains("CDB"), "{cdi}");
     let in_portuguese = replica.http.get(replica.url("/api/v1/market/series")).header("Accept-Language", "pt-BR");
     let in_portuguese: Value = replica.send(in_portuguese).await?.json().await?;
     assert_eq!(of_cdi(&in_portuguese)["unit"], "% a.a.");
-    let real = read(&replica, "series/real-selic").await?;
+    let real = get_market(&replica, "series/real-selic").await?;
     assert_eq!(real["data"], json!([{"date": "2026-10-01", "value": 9.62, "derived": true}]));
     assert!(real["series"]["formula"].as_str().unwrap_or_default().contains("ipca-12m"), "{real}");
-    assert_eq!(read(&replica, "series/ipca-ytd/current").await?["value"], 1.03);
+    assert_eq!(get_market(&replica, "series/ipca-ytd/current").await?["value"], 1.03);
     Ok(())
 }
 
 #[tokio::test]
-async fn series_side_by_side_carry_their_last_value_and_say_so() -> Outcome {
-    let database = with_values(&[
+async fn compared_series_carry_their_last_value_forward_and_mark_it() -> TestResult {
+    let database = database_with_values(&[
         ("cdi", &[("2026-10-30", "14.90"), ("2026-11-12", "14.65"), ("2026-11-13", "14.65")]),
         ("ipca", &[("2026-10-01", "0.09"), ("2026-11-01", "0.20")]),
     ])
     .await?;
-    let replica = served(&database).await?;
-    let by_day = read(&replica, "compare?ids=cdi,ipca&order=asc").await?;
+    let replica = start_replica(&database).await?;
+    let by_day = get_market(&replica, "compare?ids=cdi,ipca&order=asc").await?;
     assert_eq!(by_day["total"], 5);
     assert_eq!(by_day["data"][0]["values"], json!({"ipca": {"value": 0.09, "date": "2026-10-01", "carried": false}}));
     assert_eq!(by_day["data"][2]["values"]["cdi"], json!({"value": 14.90, "date": "2026-10-30", "carried": true}));
-    let by_month = read(&replica, "compare?ids=cdi,ipca&align=month").await?;
+    let by_month = get_market(&replica, "compare?ids=cdi,ipca&align=month").await?;
     assert_eq!(by_month["total"], 2);
     assert_eq!(by_month["data"][0]["date"], "2026-11-01");
     assert_eq!(by_month["data"][0]["values"]["cdi"], json!({"value": 14.65, "date": "2026-11-13", "carried": false}));
@@ -218,13 +221,13 @@ async fn series_side_by_side_carry_their_last_value_and_say_so() -> Outcome {
 }
 
 #[tokio::test]
-async fn coverage_names_every_gap_between_the_first_value_and_the_last() -> Outcome {
+async fn coverage_lists_every_gap_between_the_first_value_and_the_last() -> TestResult {
     // The second is All Souls', a holiday; the fifteenth a Sunday.
     let days = ["2026-10-29", "2026-10-30", "2026-11-02", "2026-11-05", "2026-11-06", "2026-11-10"];
     let rows = days.map(|day| (day, "0.053400"));
-    let database = with_values(&[("cdi-daily", &rows)]).await?;
-    let replica = served(&database).await?;
-    let coverage = read(&replica, "series/cdi-daily/coverage").await?;
+    let database = database_with_values(&[("cdi-daily", &rows)]).await?;
+    let replica = start_replica(&database).await?;
+    let coverage = get_market(&replica, "series/cdi-daily/coverage").await?;
     let count = |name: &str| coverage[name].as_u64().unwrap_or(u64::MAX);
     assert_eq!((count("expected"), count("stored"), count("missing"), count("unexpected")), (8, 6, 3, 1), "{coverage}");
     assert_eq!(
@@ -232,56 +235,56 @@ async fn coverage_names_every_gap_between_the_first_value_and_the_last() -> Outc
         json!([{"from": "2026-11-03", "to": "2026-11-04", "missing": 2},
                {"from": "2026-11-09", "to": "2026-11-09", "missing": 1}])
     );
-    let narrow = read(&replica, "series/cdi-daily/coverage?from=2026-11-05&to=2026-11-06").await?;
+    let narrow = get_market(&replica, "series/cdi-daily/coverage?from=2026-11-05&to=2026-11-06").await?;
     assert_eq!((&narrow["expected"], &narrow["missing"]), (&json!(2), &json!(0)));
     Ok(())
 }
 
 #[tokio::test]
-async fn rows_tell_where_they_come_from_and_what_is_new_is_asked_for_by_the_time_we_learned_it() -> Outcome {
-    let database = with_values(&[("cdi", &[("2026-11-10", "14.90"), ("2026-11-11", "14.90")])]).await?;
-    let cdi = series::by_id("cdi").expect("in the table of series");
+async fn rows_have_provenance_and_are_filtered_by_updated_since() -> TestResult {
+    let database = database_with_values(&[("cdi", &[("2026-11-10", "14.90"), ("2026-11-11", "14.90")])]).await?;
+    let cdi = series::find_series("cdi").expect("in the table of series");
     let later = friday() + chrono::TimeDelta::hours(2);
-    let fetch = Fetch::made_here("test:later".into(), later, [2; 32]);
-    let mut load = database.store()?.begin_load(Dataset::Series(cdi), Origin::Real, &fetch).await?;
+    let fetch = NewFetch::without_response("test:later".into(), later, [2; 32]);
+    let mut load = database.open_store()?.begin_load(Dataset::Series(cdi), DataOrigin::Real, &fetch).await?;
     let row = |date: &str, value: &str| -> anyhow::Result<Observation> {
         Ok(Observation { date: date.parse()?, value: value.parse()? })
     };
     load.append_observations(cdi, &[row("2026-11-11", "14.65")?, row("2026-11-12", "14.65")?]).await?;
     load.commit().await?;
-    let replica = served(&database).await?;
-    let traced = read(&replica, "cdi?provenance=true").await?;
+    let replica = start_replica(&database).await?;
+    let traced = get_market(&replica, "cdi?provenance=true").await?;
     assert_eq!(
         traced["data"][2]["provenance"],
         json!([{"source": "BCB SGS", "address": "test:cdi", "fetched_at": "2026-11-13T18:00:00Z",
                 "known_at": "2026-11-13T18:00:00Z", "sha256": "01".repeat(32)}])
     );
     assert_eq!(traced["data"][1]["provenance"][0]["address"], "test:later");
-    assert_eq!(read(&replica, "cdi/current?provenance=true").await?["provenance"][0]["sha256"], "02".repeat(32));
-    assert!(read(&replica, "cdi").await?["data"][0].get("provenance").is_none());
+    assert_eq!(get_market(&replica, "cdi/current?provenance=true").await?["provenance"][0]["sha256"], "02".repeat(32));
+    assert!(get_market(&replica, "cdi").await?["data"][0].get("provenance").is_none());
     for (since, total) in [("2026-11-13", 3), ("2026-11-13T18:00:01Z", 2), ("2026-11-14", 0)] {
-        assert_eq!(read(&replica, &format!("cdi?updated_since={since}")).await?["total"], total, "{since}");
+        assert_eq!(get_market(&replica, &format!("cdi?updated_since={since}")).await?["total"], total, "{since}");
     }
     assert_eq!(replica.get("/api/v1/market/cdi?updated_since=yesterday").await?.status(), 400);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_revised_series_is_as_it_could_be_known_on_a_day() -> Outcome {
+async fn as_of_returns_a_series_as_known_on_that_day() -> TestResult {
     // Loaded as history on Friday the 13th, revised on Monday the 16th.
     let ipca = [("2026-08-01", "-0.11"), ("2026-09-01", "0.47")];
     let daily = [("2026-11-12", "0.0551"), ("2026-11-13", "0.0551")];
-    let database = with_values(&[("ipca", &ipca), ("cdi-daily", &daily)]).await?;
-    let series = series::by_id("ipca").expect("in the table of series");
+    let database = database_with_values(&[("ipca", &ipca), ("cdi-daily", &daily)]).await?;
+    let series = series::find_series("ipca").expect("in the table of series");
     let monday = friday() + chrono::TimeDelta::days(3);
-    let fetch = Fetch::made_here("test:revised".into(), monday, [2; 32]);
-    let mut load = database.store()?.begin_load(Dataset::Series(series), Origin::Real, &fetch).await?;
+    let fetch = NewFetch::without_response("test:revised".into(), monday, [2; 32]);
+    let mut load = database.open_store()?.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
     load.append_observations(series, &[Observation { date: "2026-09-01".parse()?, value: "0.48".parse()? }]).await?;
     load.commit().await?;
-    let replica = TestReplica::start_roomy(&database, monday + chrono::TimeDelta::days(1)).await?;
+    let replica = TestReplica::start_with_high_limits(&database, monday + chrono::TimeDelta::days(1)).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
     let read = async |path: &str| -> anyhow::Result<Value> {
-        Ok(replica.get_with(&format!("/api/v1/market/{path}"), &gold).await?.json().await?)
+        Ok(replica.get_with_key(&format!("/api/v1/market/{path}"), &gold).await?.json().await?)
     };
     let row = |date: &str, value: f64, known: &str| json!({"date": date, "value": value, "known": known});
     let (august, september) = (row("2026-08-01", -0.11, "estimated"), row("2026-09-01", 0.47, "estimated"));
@@ -317,25 +320,25 @@ async fn a_revised_series_is_as_it_could_be_known_on_a_day() -> Outcome {
 }
 
 #[tokio::test]
-async fn exchange_rates_are_known_on_their_day_and_a_corrected_one_since_we_saw_it() -> Outcome {
+async fn as_of_returns_exchange_rates_as_known_on_that_day() -> TestResult {
     use BulletinKind::Closing;
-    let database = with_bulletins(&[
+    let database = database_with_bulletins(&[
         (Currency::Usd, "2026-11-11T13:00:00", Closing, "BRL", "5.2495", "5.2500"),
         (Currency::Usd, "2026-11-12T13:00:00", Closing, "BRL", "5.2995", "5.3000"),
         // A second close of the same day, which rules.
         (Currency::Usd, "2026-11-12T14:00:00", Closing, "BRL", "5.2990", "5.2996"),
     ])
     .await?;
-    let replica = served(&database).await?;
+    let replica = start_replica(&database).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
-    let ruling: Value = replica.get_with("/api/v1/market/fx/current?as_of=2026-11-12", &gold).await?.json().await?;
+    let ruling: Value = replica.get_with_key("/api/v1/market/fx/current?as_of=2026-11-12", &gold).await?.json().await?;
     assert_eq!((&ruling["sell"], &ruling["known"]), (&json!(5.2996), &json!("estimated")));
-    let before: Value = replica.get_with("/api/v1/market/fx/current?as_of=1950-01-01", &gold).await?.json().await?;
+    let before: Value = replica.get_with_key("/api/v1/market/fx/current?as_of=1950-01-01", &gold).await?.json().await?;
     assert_eq!(before["error"], "not_found");
     for (as_of, total) in [("2026-11-10", 0), ("2026-11-11", 1), ("2026-11-12", 2)] {
         for pair in ["USD/BRL", "BRL/USD"] {
             let path = format!("/api/v1/market/fx?pair={pair}&as_of={as_of}");
-            let body: Value = replica.get_with(&path, &gold).await?.json().await?;
+            let body: Value = replica.get_with_key(&path, &gold).await?.json().await?;
             assert_eq!(body["total"], total, "{path}");
             assert!(body["data"].as_array().expect("rows").iter().all(|row| row["known"] == "estimated"), "{body}");
         }
@@ -344,12 +347,12 @@ async fn exchange_rates_are_known_on_their_day_and_a_corrected_one_since_we_saw_
 }
 
 #[tokio::test]
-async fn versions_of_a_filing_come_together_the_highest_first() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = served(&database).await?;
+async fn filing_versions_are_listed_highest_first() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = start_replica(&database).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
     let read =
-        async |path: String| -> anyhow::Result<Value> { Ok(replica.get_with(&path, &gold).await?.json().await?) };
+        async |path: String| -> anyhow::Result<Value> { Ok(replica.get_with_key(&path, &gold).await?.json().await?) };
     let all = read("/api/v1/filings?limit=100".into()).await?;
     let rows = all["data"].as_array().expect("rows");
     let later = rows.iter().find(|row| row["version"].as_u64() > Some(1)).expect("demo data has later versions");
@@ -369,13 +372,13 @@ async fn versions_of_a_filing_come_together_the_highest_first() -> Outcome {
 }
 
 #[tokio::test]
-async fn filings_are_as_they_could_be_known_on_a_day() -> Outcome {
-    use vintem_domain::{Filing, FilingSet};
-    let database = TestDatabase::empty().await?;
+async fn as_of_returns_filings_as_known_on_that_day() -> TestResult {
+    use vintem_domain::{CvmDataset, Filing};
+    let database = TestDatabase::create_empty().await?;
     let filing = |id: &str, delivered_on: &str, subject: &str, version: u16| -> anyhow::Result<Filing> {
         Ok(Filing {
             id: id.to_owned(),
-            set: FilingSet::Ipe,
+            cvm_dataset: CvmDataset::Ipe,
             company_id: 7,
             company_name: "COMPANHIA SETE".to_owned(),
             category: "Fato Relevante".to_owned(),
@@ -394,20 +397,23 @@ async fn filings_are_as_they_could_be_known_on_a_day() -> Outcome {
         (0, vec![filing("1", "2026-01-05", "Aviso", 1)?, filing("2", "2026-02-05", "Aviso", 2)?]),
         (3, vec![filing("1", "2026-01-05", "Aviso corrigido", 1)?, filing("3", "2026-11-16", "Aviso", 3)?]),
     ] {
-        let fetch =
-            Fetch::made_here(format!("test:{days}"), friday() + chrono::TimeDelta::days(days), [days as u8; 32]);
-        let mut load = database.store()?.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+        let fetch = NewFetch::without_response(
+            format!("test:{days}"),
+            friday() + chrono::TimeDelta::days(days),
+            [days as u8; 32],
+        );
+        let mut load = database.open_store()?.begin_load(Dataset::Filings, DataOrigin::Real, &fetch).await?;
         load.append_filings(&rows).await?;
         load.commit().await?;
     }
-    let registry = Fetch::made_here("test:companies".into(), friday(), [9; 32]);
-    let mut load = database.store()?.begin_load(Dataset::Companies, Origin::Real, &registry).await?;
+    let registry = NewFetch::without_response("test:companies".into(), friday(), [9; 32]);
+    let mut load = database.open_store()?.begin_load(Dataset::Companies, DataOrigin::Real, &registry).await?;
     load.append_companies(&[vintem_domain::Company { id: 8, name: "OITO".into(), ..Default::default() }]).await?;
     load.commit().await?;
-    let replica = TestReplica::start_roomy(&database, friday() + chrono::TimeDelta::days(4)).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday() + chrono::TimeDelta::days(4)).await?;
     let (_, gold) = replica.create_key(vintem_domain::Plan::Gold).await?;
     let read = async |path: &str| -> anyhow::Result<Value> {
-        Ok(replica.get_with(&format!("/api/v1/{path}"), &gold).await?.json().await?)
+        Ok(replica.get_with_key(&format!("/api/v1/{path}"), &gold).await?.json().await?)
     };
     let expect = |rows: &[(&str, &str, bool, &str)]| -> Vec<Value> {
         rows.iter().map(|(id, said, is_latest, known)| json!([id, said, is_latest, known])).collect()
@@ -446,19 +452,20 @@ async fn filings_are_as_they_could_be_known_on_a_day() -> Outcome {
 }
 
 #[tokio::test]
-async fn companies_and_filings_tell_where_they_come_from_and_since_when_we_know_them() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let replica = served(&database).await?;
+async fn companies_and_filings_have_provenance_and_updated_since() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = start_replica(&database).await?;
     let (_, key) = replica.create_key(vintem_domain::Plan::Gold).await?;
     for path in ["companies", "filings"] {
         let read = async |query: &str| -> anyhow::Result<Value> {
-            Ok(replica.get_with(&format!("/api/v1/{path}?{query}"), &key).await?.json().await?)
+            Ok(replica.get_with_key(&format!("/api/v1/{path}?{query}"), &key).await?.json().await?)
         };
         let all = read("limit=1&provenance=true").await?;
         let provenance = &all["data"][0]["provenance"][0];
         assert!(provenance["address"].as_str().is_some_and(|address| !address.is_empty()), "{all}");
         let id = all["data"][0]["id"].as_str().unwrap_or_default();
-        let one: Value = replica.get_with(&format!("/api/v1/{path}/{id}?provenance=true"), &key).await?.json().await?;
+        let one: Value =
+            replica.get_with_key(&format!("/api/v1/{path}/{id}?provenance=true"), &key).await?.json().await?;
         assert_eq!(&one["provenance"][0], provenance);
         assert_eq!(read("updated_since=2026-11-13T18:00:00Z").await?["total"], all["total"]);
         assert_eq!(read("updated_since=2026-11-13T18:00:01Z").await?["total"], 0);
@@ -467,8 +474,8 @@ async fn companies_and_filings_tell_where_they_come_from_and_since_when_we_know_
 }
 
 #[tokio::test]
-async fn every_value_keeps_its_characters_from_load_to_answer() -> Outcome {
-    let database = TestDatabase::empty().await?;
+async fn decimals_keep_every_digit_from_load_to_response() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
     let texts = [
         "15.00",
         "0.053400",
@@ -482,14 +489,14 @@ async fn every_value_keeps_its_characters_from_load_to_answer() -> Outcome {
         "0.10",
         "9999999999999999.999999999999",
     ];
-    let cdi = series::by_id("cdi").expect("in the table");
+    let cdi = series::find_series("cdi").expect("in the table");
     let first: chrono::NaiveDate = "2026-10-01".parse()?;
     let rows = texts.iter().enumerate().map(|(at, text)| -> anyhow::Result<Observation> {
         Ok(Observation { date: first + chrono::Days::new(at as u64), value: text.parse::<Decimal>()? })
     });
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    let fetch = Fetch::made_here("test:cdi".into(), friday(), [1; 32]);
-    let mut load = database.store()?.begin_load(Dataset::Series(cdi), Origin::Real, &fetch).await?;
+    let fetch = NewFetch::without_response("test:cdi".into(), friday(), [1; 32]);
+    let mut load = database.open_store()?.begin_load(Dataset::Series(cdi), DataOrigin::Real, &fetch).await?;
     load.append_observations(cdi, &rows).await?;
     load.commit().await?;
     let replica = TestReplica::start(&database, friday()).await?;

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 use vintem_domain::Plan;
-use vintem_domain::route::{Charge, ROUTES};
+use vintem_domain::route::{ROUTES, RateLimitKind};
 use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
 /// Every kind of page, with something in it.
-const PAGES: [&str; 15] = [
+const PAGE_PATHS: [&str; 15] = [
     "/",
     "/pricing",
     "/docs",
@@ -27,14 +27,14 @@ const PAGES: [&str; 15] = [
 ];
 
 /// What a page and all that it loads may weigh on the wire.
-const LARGEST_PAGE: usize = 100 * 1024;
+const MAX_PAGE_BYTES: usize = 100 * 1024;
 
-async fn open(replica: &TestReplica, address: &str) -> anyhow::Result<reqwest::Response> {
+async fn get_page(replica: &TestReplica, address: &str) -> anyhow::Result<reqwest::Response> {
     replica.send(replica.http.get(replica.url(address)).header("Accept", "text/html,*/*;q=0.8")).await
 }
 
 /// The addresses that a browser asks for by itself when it shows a page.
-fn loaded_by(html: &str) -> Vec<String> {
+fn asset_urls(html: &str) -> Vec<String> {
     let attributes = [" src=\"", "<link rel=\"stylesheet\" href=\"", "<link rel=\"icon\" href=\""];
     let found = attributes.into_iter().flat_map(|attribute| html.split(attribute).skip(1));
     found.filter_map(|rest| rest.split('"').next()).map(|address| address.replace("&amp;", "&")).collect()
@@ -42,7 +42,7 @@ fn loaded_by(html: &str) -> Vec<String> {
 
 /// A demonstration in which one company, whose code is returned, has all filings, each with an original somewhere.
 async fn demo_with_one_issuer() -> anyhow::Result<(TestDatabase, i32)> {
-    let database = TestDatabase::demo(friday()).await?;
+    let database = TestDatabase::create_demo(friday()).await?;
     let mut connection = database.connect().await?;
     let code = sqlx::query_scalar("select min(cvm_code) from company_version").fetch_one(&mut connection).await?;
     sqlx::query("update filing_version set cvm_code = $1, url = 'https://example.com/original?a=1&n=' || id || '.'")
@@ -53,8 +53,8 @@ async fn demo_with_one_issuer() -> anyhow::Result<(TestDatabase, i32)> {
 }
 
 #[tokio::test]
-async fn all_that_a_page_loads_is_served_here_and_is_light() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn page_assets_are_same_origin_and_within_the_size_limit() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let weigh = async |address: &str| -> anyhow::Result<usize> {
         let request =
@@ -63,10 +63,10 @@ async fn all_that_a_page_loads_is_served_here_and_is_light() -> Outcome {
         anyhow::ensure!(answer.status() == 200 || address == "/nowhere", "{address}: {}", answer.status());
         Ok(answer.bytes().await?.len())
     };
-    for page in PAGES {
-        let html = open(&replica, page).await?.text().await?;
+    for page in PAGE_PATHS {
+        let html = get_page(&replica, page).await?.text().await?;
         let mut weight = weigh(page).await?;
-        let loaded = loaded_by(&html);
+        let loaded = asset_urls(&html);
         assert!(loaded.len() >= 3, "{page}: {loaded:?}");
         for address in loaded {
             assert!(address.starts_with('/') && !address.starts_with("//"), "{address} on {page}");
@@ -76,23 +76,23 @@ async fn all_that_a_page_loads_is_served_here_and_is_light() -> Outcome {
             }
         }
         println!("{page}: {weight}");
-        assert!(weight < LARGEST_PAGE, "{page}: {weight}");
+        assert!(weight < MAX_PAGE_BYTES, "{page}: {weight}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn every_page_has_both_languages_the_exact_headers_and_nothing_inline() -> Outcome {
+async fn every_page_has_both_languages_the_exact_headers_and_nothing_inline() -> TestResult {
     let (database, code) = demo_with_one_issuer().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let company = format!("/companies/{code}");
-    for page in PAGES.into_iter().chain([company.as_str()]) {
+    for page in PAGE_PATHS.into_iter().chain([company.as_str()]) {
         for (lang, html_lang, banner) in [
             ("en", "en", "Demonstration data: everything shown here is synthetic"),
             ("pt", "pt-BR", "Dados de demonstração: tudo o que se mostra aqui é sintético"),
         ] {
             let address = format!("{page}{}lang={lang}", if page.contains('?') { '&' } else { '?' });
-            let answer = open(&replica, &address).await?;
+            let answer = get_page(&replica, &address).await?;
             assert_eq!(answer.status(), if page == "/nowhere" { 404 } else { 200 }, "{address}");
             let style = if page == "/docs" { "'self' 'unsafe-inline'" } else { "'self'" };
             let policy = format!(
@@ -116,13 +116,13 @@ async fn every_page_has_both_languages_the_exact_headers_and_nothing_inline() ->
             let html = answer.text().await?;
             assert!(html.contains(&format!("<html lang=\"{html_lang}\">")), "{address}");
             assert!(html.contains(banner), "{address}");
-            nothing_inline(&address, &html);
+            assert_nothing_inline(&address, &html);
         }
     }
     Ok(())
 }
 
-fn nothing_inline(address: &str, html: &str) {
+fn assert_nothing_inline(address: &str, html: &str) {
     for script in html.split("<script").skip(1) {
         assert!(script.starts_with(" src=\"/") && script.contains("></script>"), "{address}");
     }
@@ -137,10 +137,10 @@ fn nothing_inline(address: &str, html: &str) {
 }
 
 #[tokio::test]
-async fn the_language_is_remembered_where_it_was_chosen() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn a_chosen_language_is_remembered() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let chosen = open(&replica, "/search?q=banco&lang=pt").await?;
+    let chosen = get_page(&replica, "/search?q=banco&lang=pt").await?;
     let cookie = chosen.headers()["set-cookie"].to_str()?.to_owned();
     assert_eq!(cookie, "lang=pt; Path=/; Max-Age=31536000; SameSite=Lax");
     assert!(chosen.text().await?.contains("href=\"/search?q=banco&#38;lang=en\""));
@@ -154,8 +154,8 @@ async fn the_language_is_remembered_where_it_was_chosen() -> Outcome {
 }
 
 #[tokio::test]
-async fn what_a_publisher_names_its_companies_is_shown_as_text() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn published_text_is_escaped_in_pages() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let script = "<script>alert(1)</script> & \"aspas\"";
     let mut connection = database.connect().await?;
     for statement in [
@@ -166,14 +166,14 @@ async fn what_a_publisher_names_its_companies_is_shown_as_text() -> Outcome {
     }
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, platinum) = replica.create_key(Plan::Platinum).await?;
-    let listed: Value = replica.get_with("/api/v1/filings?limit=1", &platinum).await?.json().await?;
+    let listed: Value = replica.get_with_key("/api/v1/filings?limit=1", &platinum).await?.json().await?;
     let id = listed["data"][0]["company_id"].as_str().expect("an id").to_owned();
     for page in [
         format!("/companies/{id}"),
         "/search?q=alert".to_owned(),
         "/search?q=%3Cscript%3Ealert(3)%3C/script%3E".to_owned(),
     ] {
-        let html = open(&replica, &page).await?.text().await?;
+        let html = get_page(&replica, &page).await?.text().await?;
         assert!(html.contains("&#60;script&#62;alert("), "{page}");
         assert!(!html.contains("<script>alert") && !html.contains("javascript:"), "{page}");
     }
@@ -181,16 +181,16 @@ async fn what_a_publisher_names_its_companies_is_shown_as_text() -> Outcome {
 }
 
 #[tokio::test]
-async fn no_page_returns_more_than_ten_filings() -> Outcome {
+async fn no_page_returns_more_than_ten_filings() -> TestResult {
     let (database, code) = demo_with_one_issuer().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, platinum) = replica.create_key(Plan::Platinum).await?;
-    let all: Value = replica.get_with("/api/v1/filings?limit=100", &platinum).await?.json().await?;
+    let all: Value = replica.get_with_key("/api/v1/filings?limit=100", &platinum).await?.json().await?;
     let rows = all["data"].as_array().expect("rows");
     assert!(rows.len() > 50, "{} filings cannot show it", rows.len());
     let (id, words) = (code.to_string(), rows[0]["description"].as_str().expect("a text").replace(' ', "+"));
-    let mut most = 0;
-    for route in ROUTES.iter().filter(|route| route.charge != Charge::Quota) {
+    let mut max_shown = 0;
+    for route in ROUTES.iter().filter(|route| route.rate_limit != RateLimitKind::Quota) {
         let path = route.path.replace("{id}", &id).replace("{guide}", "quickstart").replace("{file}", "site.js");
         for query in ["", "limit=100", "offset=10&page=2", "format=csv", "format=json&all=true"] {
             for accept in ["text/html", "application/json", "text/csv"] {
@@ -200,20 +200,20 @@ async fn no_page_returns_more_than_ten_filings() -> Outcome {
                 assert_ne!(answer.status(), 429, "{address}");
                 let shown = answer.text().await?.matches("https://example.com/original").count();
                 assert!(shown <= 10, "{address}: {shown}");
-                most = most.max(shown);
+                max_shown = max_shown.max(shown);
             }
         }
     }
-    assert_eq!(most, 10, "the page of the company shows ten");
+    assert_eq!(max_shown, 10, "the page of the company shows ten");
     Ok(())
 }
 
 #[tokio::test]
-async fn who_asks_as_a_browser_is_told_by_a_page_and_programs_by_json() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn errors_are_html_for_browsers_and_json_for_programs() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     for path in ["/nowhere", "/companies/99999999", "/series/nothing", "/docs/guides/nothing", "/assets/nothing.js"] {
-        let page = open(&replica, path).await?;
+        let page = get_page(&replica, path).await?;
         assert_eq!(page.status(), 404, "{path}");
         assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8", "{path}");
         assert!(page.headers().contains_key("x-ratelimit-remaining"), "{path}");
@@ -222,61 +222,62 @@ async fn who_asks_as_a_browser_is_told_by_a_page_and_programs_by_json() -> Outco
         let body: Value = replica.get(path).await?.json().await?;
         assert_eq!(body["error"], "not_found", "{path}");
     }
-    let body: Value = open(&replica, "/api/v1/nowhere").await?.json().await?;
+    let body: Value = get_page(&replica, "/api/v1/nowhere").await?.json().await?;
     assert_eq!(body["error"], "not_found");
     Ok(())
 }
 
 #[tokio::test]
-async fn searches_have_a_limit_of_their_own_and_pages_go_on() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn searches_have_their_own_limit_and_pages_still_work() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let before: u32 = open(&replica, "/pricing").await?.headers()["x-ratelimit-remaining"].to_str()?.parse()?;
+    let before: u32 = get_page(&replica, "/pricing").await?.headers()["x-ratelimit-remaining"].to_str()?.parse()?;
     for at in 0..60 {
-        assert_eq!(open(&replica, "/search?q=banco").await?.status(), 200, "{at}");
+        assert_eq!(get_page(&replica, "/search?q=banco").await?.status(), 200, "{at}");
     }
-    let refused = open(&replica, "/search?q=banco").await?;
+    let refused = get_page(&replica, "/search?q=banco").await?;
     assert_eq!(refused.status(), 429);
     assert!(refused.headers()["retry-after"].to_str()?.parse::<u32>()? >= 1);
     assert!(refused.text().await?.contains("That was a little fast"));
-    let page = open(&replica, "/pricing").await?;
+    let page = get_page(&replica, "/pricing").await?;
     assert_eq!(page.status(), 200);
     assert_eq!(page.headers()["x-ratelimit-remaining"].to_str()?.parse::<u32>()?, before);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_search_leads_to_series_companies_and_originals() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn search_results_link_to_series_and_companies() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let html = open(&replica, "/search?q=selic").await?.text().await?;
+    let html = get_page(&replica, "/search?q=selic").await?.text().await?;
     assert!(html.contains("href=\"/series/selic\""));
     let (_, gold) = replica.create_key(Plan::Gold).await?;
-    let all: Value = replica.get_with("/api/v1/companies?limit=1&offset=7", &gold).await?.json().await?;
+    let all: Value = replica.get_with_key("/api/v1/companies?limit=1&offset=7", &gold).await?.json().await?;
     let company = &all["data"][0];
     let name = company["name"].as_str().expect("a name");
     let path = format!("/search?q={}", name.replace(' ', "+"));
     let link = format!("href=\"/companies/{}\"", company["id"].as_str().expect("an id"));
-    let html = open(&replica, &path).await?.text().await?;
+    let html = get_page(&replica, &path).await?.text().await?;
     assert!(html.contains(&link), "{path}");
     assert!(html.matches("<li>\n    <a href").count() <= 10);
-    let page = open(&replica, &format!("/companies/{}", company["cnpj"].as_str().expect("a CNPJ"))).await;
+    let page = get_page(&replica, &format!("/companies/{}", company["cnpj"].as_str().expect("a CNPJ"))).await;
     // Its slash makes it another path; without it any spelling is found.
     assert_eq!(page?.status(), 404);
     let digits: String = company["cnpj"].as_str().expect("a CNPJ").chars().filter(char::is_ascii_digit).collect();
-    let page = open(&replica, &format!("/companies/{digits}")).await?;
+    let page = get_page(&replica, &format!("/companies/{digits}")).await?;
     assert!(page.text().await?.contains("<link rel=\"canonical\""));
-    let long = open(&replica, &format!("/search?q={}", "a".repeat(201))).await?;
+    let long = get_page(&replica, &format!("/search?q={}", "a".repeat(201))).await?;
     assert_eq!(long.status(), 400);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_machines_look_for_is_there_and_leads_somewhere() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn robots_sitemap_llms_and_feed_exist_and_their_links_work() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let flags = ["--contact", "seguranca@example.com", "--support", "+55 11 0000-0000"];
     let replica =
-        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+        TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
+            .await?;
     let base = replica.url("");
     let robots = replica.get("/robots.txt").await?.text().await?;
     assert!(robots.contains(&format!("Sitemap: {base}/sitemap.xml")), "{robots}");
@@ -302,14 +303,15 @@ async fn what_machines_look_for_is_there_and_leads_somewhere() -> Outcome {
 }
 
 #[tokio::test]
-async fn support_is_told_to_whom_the_plan_gives_it() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn only_plans_with_support_show_the_support_contact() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let flags = ["--support", "suporte@example.com"];
     let replica =
-        TestReplica::start_with(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None }).await?;
+        TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
+            .await?;
     for plan in Plan::ALL {
         let (_, key) = replica.create_key(plan).await?;
-        let me: Value = replica.get_with("/api/v1/keys/me", &key).await?.json().await?;
+        let me: Value = replica.get_with_key("/api/v1/keys/me", &key).await?.json().await?;
         let told = (plan == Plan::Platinum).then_some("suporte@example.com");
         assert_eq!(me["support"].as_str(), told, "{}", plan.id());
     }
@@ -324,14 +326,14 @@ async fn support_is_told_to_whom_the_plan_gives_it() -> Outcome {
 }
 
 #[tokio::test]
-async fn pages_say_how_long_they_took() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn pages_have_a_server_timing_header() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    for page in PAGES {
+    for page in PAGE_PATHS {
         if page == "/nowhere" {
             continue;
         }
-        let timing = open(&replica, page).await?.headers()["server-timing"].to_str()?.to_owned();
+        let timing = get_page(&replica, page).await?.headers()["server-timing"].to_str()?.to_owned();
         let total = timing.split("total;dur=").nth(1).expect("a total");
         assert!(total.parse::<f64>()? > 0.0, "{page}: {timing}");
     }
@@ -339,8 +341,8 @@ async fn pages_say_how_long_they_took() -> Outcome {
 }
 
 #[tokio::test]
-async fn the_reference_is_sent_compressed_and_whole() -> Outcome {
-    let database = TestDatabase::empty().await?;
+async fn the_api_reference_script_is_served_compressed() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let plain = replica.get("/docs/scalar.js").await?;
     assert_eq!(plain.headers()["content-type"], "text/javascript; charset=utf-8");

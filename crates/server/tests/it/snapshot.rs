@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use chrono::Duration as Span;
 use serde_json::Value;
-use vintem_domain::{Dataset, Filing, FilingSet, Origin, Plan};
-use vintem_store::load::Fetch;
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, eventually};
+use vintem_domain::{CvmDataset, DataOrigin, Dataset, Filing, Plan};
+use vintem_store::load::NewFetch;
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, wait_until};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
 fn filing(id: &str, subject: &str) -> Filing {
     Filing {
         id: id.to_owned(),
-        set: FilingSet::Ipe,
+        cvm_dataset: CvmDataset::Ipe,
         company_id: 1,
         company_name: "CERÂMICA SERRA S.A.".to_owned(),
         category: "Fato Relevante".to_owned(),
@@ -30,33 +30,33 @@ fn filing(id: &str, subject: &str) -> Filing {
 }
 
 /// Loads filings so many seconds after the last load.
-async fn load(database: &TestDatabase, seconds: i64, rows: &[Filing]) -> anyhow::Result<u64> {
-    let fetch = Fetch::made_here(format!("test:{seconds}"), friday() + Span::seconds(seconds), [7; 32]);
-    let store = database.store()?;
-    let mut load = store.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+async fn load_filings(database: &TestDatabase, seconds: i64, rows: &[Filing]) -> anyhow::Result<u64> {
+    let fetch = NewFetch::without_response(format!("test:{seconds}"), friday() + Span::seconds(seconds), [7; 32]);
+    let store = database.open_store()?;
+    let mut load = store.begin_load(Dataset::Filings, DataOrigin::Real, &fetch).await?;
     load.append_filings(rows).await?;
     Ok(load.commit().await?)
 }
 
 /// The descriptions of all filings, in the order of the list, and the total that is said of them.
-async fn served(replica: &TestReplica, key: &str) -> anyhow::Result<(u64, Vec<String>)> {
-    let body: Value = replica.get_with("/api/v1/filings?limit=100", key).await?.json().await?;
+async fn get_filings(replica: &TestReplica, key: &str) -> anyhow::Result<(u64, Vec<String>)> {
+    let body: Value = replica.get_with_key("/api/v1/filings?limit=100", key).await?.json().await?;
     let rows = body["data"].as_array().expect("a list");
     let descriptions = rows.iter().map(|row| row["description"].as_str().expect("text").to_owned()).collect();
     Ok((body["total"].as_u64().expect("a number"), descriptions))
 }
 
-async fn eventually_served(replica: &TestReplica, key: &str, expected: &[&str]) {
-    eventually("what was loaded is served", Duration::from_secs(10), || async {
-        served(replica, key).await.is_ok_and(|(total, rows)| total == rows.len() as u64 && rows == expected)
+async fn wait_until_served(replica: &TestReplica, key: &str, expected: &[&str]) {
+    wait_until("what was loaded is served", Duration::from_secs(10), || async {
+        get_filings(replica, key).await.is_ok_and(|(total, rows)| total == rows.len() as u64 && rows == expected)
     })
     .await;
 }
 
 /// A directory for a copy, gone afterwards.
-struct Directory(PathBuf);
+struct TempDataDir(PathBuf);
 
-impl Directory {
+impl TempDataDir {
     fn new() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("vintem-data-{:016x}", rand::random::<u64>()));
         std::fs::create_dir(&path)?;
@@ -68,13 +68,13 @@ impl Directory {
     }
 
     /// The file that names the layers, and the layers.
-    fn files(&self) -> Vec<PathBuf> {
+    fn snapshot_files(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.0.join("snapshot")).into_iter().flatten();
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| !path.ends_with("unfinished")).collect()
     }
 }
 
-impl Drop for Directory {
+impl Drop for TempDataDir {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("{} was left behind: {error}", self.0.display());
@@ -82,111 +82,116 @@ impl Drop for Directory {
     }
 }
 
-async fn start(database: &TestDatabase, directory: &Directory) -> anyhow::Result<(TestReplica, String)> {
+async fn start_with_data_dir(
+    database: &TestDatabase,
+    directory: &TempDataDir,
+) -> anyhow::Result<(TestReplica, String)> {
     let flags = ["--data-dir", directory.path()];
     let options = TestReplicaOptions { flags: &flags, redis_prefix: None };
-    let replica = TestReplica::start_with(database, friday() + Span::days(1), options).await?;
+    let replica = TestReplica::start_with_options(database, friday() + Span::days(1), options).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     Ok((replica, key))
 }
 
-async fn eventually_saved(directory: &Directory) {
+async fn wait_until_saved(directory: &TempDataDir) {
     let is_served = |path: &PathBuf| path.file_name() == Some(Path::new("served").as_os_str());
-    eventually("the copy is on disk", Duration::from_secs(20), || async { directory.files().iter().any(is_served) })
-        .await;
+    wait_until("the copy is on disk", Duration::from_secs(20), || async {
+        directory.snapshot_files().iter().any(is_served)
+    })
+    .await;
 }
 
 /// Changes what is stored behind the back of all who follow: only who reads all of it again sees it.
-async fn change_silently(database: &TestDatabase, subject: &str) -> Outcome {
+async fn change_subject_unnoticed(database: &TestDatabase, subject: &str) -> TestResult {
     let mut connection = database.connect().await?;
     sqlx::query("update filing_version set subject = $1 where id = '1'").bind(subject).execute(&mut connection).await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_changed_and_vanished_filings_are_followed_without_reading_the_rest() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    load(&database, 1, &[filing("1", "um"), filing("2", "dois"), filing("3", "três")]).await?;
+async fn the_snapshot_follows_changes_without_rereading_everything() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    load_filings(&database, 1, &[filing("1", "um"), filing("2", "dois"), filing("3", "três")]).await?;
     let replica = TestReplica::start(&database, friday() + Span::days(1)).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
-    eventually_served(&replica, &key, &["três", "dois", "um"]).await;
-    change_silently(&database, "nobody reads this").await?;
-    load(&database, 2, &[filing("2", "dois outra vez"), filing("4", "quatro")]).await?;
-    eventually_served(&replica, &key, &["quatro", "três", "dois outra vez", "um"]).await;
+    wait_until_served(&replica, &key, &["três", "dois", "um"]).await;
+    change_subject_unnoticed(&database, "nobody reads this").await?;
+    load_filings(&database, 2, &[filing("2", "dois outra vez"), filing("4", "quatro")]).await?;
+    wait_until_served(&replica, &key, &["quatro", "três", "dois outra vez", "um"]).await;
     // A whole file without some of them, twice; more than one in twenty would not be believed.
     let many: Vec<Filing> = (100..200).map(|id| filing(&id.to_string(), "muitos")).collect();
-    let store = database.store()?;
+    let store = database.open_store()?;
     for (seconds, sha256) in [(3, [3; 32]), (4, [4; 32])] {
-        let fetch = Fetch::made_here("test:year".into(), friday() + Span::seconds(seconds), sha256);
-        let mut load = store.begin_load(Dataset::Filings, Origin::Real, &fetch).await?;
+        let fetch = NewFetch::without_response("test:year".into(), friday() + Span::seconds(seconds), sha256);
+        let mut load = store.begin_load(Dataset::Filings, DataOrigin::Real, &fetch).await?;
         let rows: Vec<Filing> = [filing("1", "um"), filing("3", "três"), filing("4", "quatro")]
             .into_iter()
             .chain(many.iter().cloned())
             .collect();
-        load.append_whole_filings(&rows, FilingSet::Ipe, 2026).await?;
+        load.append_full_filings(&rows, CvmDataset::Ipe, 2026).await?;
         load.commit().await?;
     }
-    eventually("the vanished one is served no more", Duration::from_secs(10), || async {
-        replica.get_with("/api/v1/filings/2", &key).await.is_ok_and(|answer| answer.status() == 404)
+    wait_until("the vanished one is served no more", Duration::from_secs(10), || async {
+        replica.get_with_key("/api/v1/filings/2", &key).await.is_ok_and(|answer| answer.status() == 404)
     })
     .await;
-    let (total, _) = served(&replica, &key).await?;
+    let (total, _) = get_filings(&replica, &key).await?;
     assert_eq!(total, 103);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_starts_from_its_copy_and_catches_up() -> Outcome {
-    let (database, directory) = (TestDatabase::empty().await?, Directory::new()?);
-    load(&database, 1, &[filing("1", "um"), filing("2", "dois")]).await?;
-    let (replica, key) = start(&database, &directory).await?;
-    eventually_served(&replica, &key, &["dois", "um"]).await;
-    eventually_saved(&directory).await;
+async fn a_replica_starts_from_its_disk_copy_and_catches_up() -> TestResult {
+    let (database, directory) = (TestDatabase::create_empty().await?, TempDataDir::new()?);
+    load_filings(&database, 1, &[filing("1", "um"), filing("2", "dois")]).await?;
+    let (replica, key) = start_with_data_dir(&database, &directory).await?;
+    wait_until_served(&replica, &key, &["dois", "um"]).await;
+    wait_until_saved(&directory).await;
     drop(replica);
-    change_silently(&database, "only who reads all of it sees this").await?;
-    load(&database, 2, &[filing("3", "três")]).await?;
-    let (replica, key) = start(&database, &directory).await?;
-    eventually_served(&replica, &key, &["três", "dois", "um"]).await;
+    change_subject_unnoticed(&database, "only who reads all of it sees this").await?;
+    load_filings(&database, 2, &[filing("3", "três")]).await?;
+    let (replica, key) = start_with_data_dir(&database, &directory).await?;
+    wait_until_served(&replica, &key, &["três", "dois", "um"]).await;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_copy_is_ignored() -> Outcome {
-    let (database, directory) = (TestDatabase::empty().await?, Directory::new()?);
-    load(&database, 1, &[filing("1", "um")]).await?;
-    let (replica, _) = start(&database, &directory).await?;
-    eventually_saved(&directory).await;
+async fn a_corrupt_disk_copy_is_ignored() -> TestResult {
+    let (database, directory) = (TestDatabase::create_empty().await?, TempDataDir::new()?);
+    load_filings(&database, 1, &[filing("1", "um")]).await?;
+    let (replica, _) = start_with_data_dir(&database, &directory).await?;
+    wait_until_saved(&directory).await;
     drop(replica);
-    change_silently(&database, "outro").await?;
-    for file in directory.files() {
+    change_subject_unnoticed(&database, "outro").await?;
+    for file in directory.snapshot_files() {
         let mut content = std::fs::read(&file)?;
         let middle = content.len() / 2;
         content[middle] ^= 1;
         std::fs::write(&file, content)?;
     }
-    let (replica, key) = start(&database, &directory).await?;
-    eventually_served(&replica, &key, &["outro"]).await;
+    let (replica, key) = start_with_data_dir(&database, &directory).await?;
+    wait_until_served(&replica, &key, &["outro"]).await;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_another_database_is_ignored() -> Outcome {
-    let directory = Directory::new()?;
+async fn a_disk_copy_of_another_database_is_ignored() -> TestResult {
+    let directory = TempDataDir::new()?;
     for subject in ["daqui", "dali"] {
-        let database = TestDatabase::empty().await?;
-        load(&database, 1, &[filing("1", subject)]).await?;
-        let (replica, key) = start(&database, &directory).await?;
-        eventually_served(&replica, &key, &[subject]).await;
-        eventually_saved(&directory).await;
+        let database = TestDatabase::create_empty().await?;
+        load_filings(&database, 1, &[filing("1", subject)]).await?;
+        let (replica, key) = start_with_data_dir(&database, &directory).await?;
+        wait_until_served(&replica, &key, &[subject]).await;
+        wait_until_saved(&directory).await;
         drop(replica);
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generation_is_found_by_asking_where_the_channel_is_cut() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    load(&database, 1, &[filing("1", "um")]).await?;
+async fn a_new_generation_is_found_by_polling_without_notifications() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    load_filings(&database, 1, &[filing("1", "um")]).await?;
     let replica = TestReplica::start(&database, friday() + Span::days(1)).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     // Rows and generation as a load leaves them, without its notification.
@@ -201,6 +206,6 @@ async fn a_generation_is_found_by_asking_where_the_channel_is_cut() -> Outcome {
     ] {
         sqlx::query(statement).execute(&mut connection).await?;
     }
-    eventually_served(&replica, &key, &["dois", "um"]).await;
+    wait_until_served(&replica, &key, &["dois", "um"]).await;
     Ok(())
 }

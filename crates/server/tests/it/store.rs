@@ -1,17 +1,17 @@
 //! The store on a real PostgreSQL: append, never overwrite; count, never twice.
 
 use chrono::{Duration, NaiveDate};
-use vintem_domain::usage::{Counts, RouteGroup, UsageRow};
-use vintem_domain::{Cnpj, Company, Dataset, Origin, Plan, series};
+use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow};
+use vintem_domain::{Cnpj, Company, DataOrigin, Dataset, Plan, series};
 use vintem_store::Store;
 use vintem_store::keys::NewKey;
-use vintem_store::load::{Fetch, Observation, Security};
+use vintem_store::load::{ListedSecurity, NewFetch, Observation};
 use vintem_testkit::TestDatabase;
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
-fn fetch(hours: i64) -> Fetch {
-    Fetch::made_here("test:".into(), friday() + Duration::hours(hours), [7; 32])
+fn fetch_after_hours(hours: i64) -> NewFetch {
+    NewFetch::without_response("test:".into(), friday() + Duration::hours(hours), [7; 32])
 }
 
 fn observation(day: &str, value: &str) -> Observation {
@@ -19,16 +19,16 @@ fn observation(day: &str, value: &str) -> Observation {
 }
 
 async fn load_selic(store: &Store, hours: i64, rows: &[Observation]) -> anyhow::Result<u64> {
-    let selic = series::by_id("selic").expect("in the table");
-    let mut load = store.begin_load(Dataset::Series(selic), Origin::Real, &fetch(hours)).await?;
+    let selic = series::find_series("selic").expect("in the table");
+    let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Real, &fetch_after_hours(hours)).await?;
     load.append_observations(selic, rows).await?;
     Ok(load.commit().await?)
 }
 
 #[tokio::test]
-async fn only_what_changed_is_appended_and_raises_the_generation() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let (store, selic) = (database.store()?, series::by_id("selic").expect("in the table"));
+async fn only_what_changed_is_appended_and_raises_the_generation() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let (store, selic) = (database.open_store()?, series::find_series("selic").expect("in the table"));
     let rows = [observation("2026-11-12", "15.00"), observation("2026-11-13", "15.00")];
     let generation = || async {
         anyhow::Ok(store.dataset_states().await?.get(&Dataset::Series(selic)).map(|state| state.generation))
@@ -44,7 +44,7 @@ async fn only_what_changed_is_appended_and_raises_the_generation() -> Outcome {
     let revised = [observation("2026-11-12", "14.75"), observation("2026-11-13", "15.0")];
     assert_eq!(load_selic(&store, 5, &revised).await?, 2);
     assert_eq!(generation().await?, Some(2));
-    let current = store.reader().await?.observations(selic).await?;
+    let current = store.open_reader().await?.observations(selic).await?;
     let current: Vec<Observation> = current.into_iter().map(|(row, _)| row).collect();
     assert_eq!(current, revised);
     assert_eq!(current[1].value.to_string(), "15.0");
@@ -52,35 +52,35 @@ async fn only_what_changed_is_appended_and_raises_the_generation() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_load_that_is_not_committed_never_happened() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let (store, selic) = (database.store()?, series::by_id("selic").expect("in the table"));
-    let mut load = store.begin_load(Dataset::Series(selic), Origin::Real, &fetch(0)).await?;
+async fn an_uncommitted_load_leaves_nothing() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let (store, selic) = (database.open_store()?, series::find_series("selic").expect("in the table"));
+    let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Real, &fetch_after_hours(0)).await?;
     load.append_observations(selic, &[observation("2026-11-13", "15.00")]).await?;
     drop(load);
     assert!(store.dataset_states().await?.is_empty());
-    assert!(store.reader().await?.observations(selic).await?.is_empty());
+    assert!(store.open_reader().await?.observations(selic).await?.is_empty());
     Ok(())
 }
 
 #[tokio::test]
-async fn a_renamed_company_keeps_its_former_names() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let store = database.store()?;
+async fn a_renamed_company_keeps_its_former_names() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
     let named = |name: &str| Company {
         id: 123,
         name: name.into(),
         cnpj: Cnpj::parse("33.000.167/0001-01"),
         markets: vec!["BOLSA".into(), "with \"quotes\" and \\".into()],
-        registered: true,
+        is_registered: true,
         ..Company::default()
     };
     for (hours, name) in ["Um S.A.", "Dois S.A.", "Três S.A.", "Dois S.A."].into_iter().enumerate() {
-        let mut load = store.begin_load(Dataset::Companies, Origin::Real, &fetch(hours as i64)).await?;
+        let mut load = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch_after_hours(hours as i64)).await?;
         load.append_companies(&[named(name)]).await?;
         assert_eq!(load.commit().await?, 1);
     }
-    let companies = store.reader().await?.companies().await?;
+    let companies = store.open_reader().await?.companies().await?;
     let expected = Company { former_names: vec!["Três S.A.".into(), "Um S.A.".into()], ..named("Dois S.A.") };
     assert_eq!(companies.len(), 1);
     assert_eq!(companies[0].0, expected);
@@ -88,12 +88,13 @@ async fn a_renamed_company_keeps_its_former_names() -> Outcome {
 }
 
 #[tokio::test]
-async fn tickers_are_those_of_the_newest_form_that_are_still_traded() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let store = database.store()?;
+async fn tickers_are_those_of_the_newest_form_that_are_still_traded() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
     let cnpj = Cnpj::parse("33.000.167/0001-01").expect("a CNPJ");
-    let company = Company { id: 123, name: "Um S.A.".into(), cnpj: Some(cnpj), registered: true, ..Company::default() };
-    let security = |document_id: u64, ticker: &str, year: i32, ended: bool| Security {
+    let company =
+        Company { id: 123, name: "Um S.A.".into(), cnpj: Some(cnpj), is_registered: true, ..Company::default() };
+    let security = |document_id: u64, ticker: &str, year: i32, ended: bool| ListedSecurity {
         document_id,
         cnpj,
         ticker: ticker.into(),
@@ -110,42 +111,42 @@ async fn tickers_are_those_of_the_newest_form_that_are_still_traded() -> Outcome
         vec![security(1, "UMSA11", 2020, false)],
     ];
     for (hours, form) in forms.iter().enumerate() {
-        let mut load = store.begin_load(Dataset::Companies, Origin::Real, &fetch(hours as i64)).await?;
+        let mut load = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch_after_hours(hours as i64)).await?;
         load.append_companies(std::slice::from_ref(&company)).await?;
         load.append_securities(form).await?;
         load.commit().await?;
     }
-    assert_eq!(store.reader().await?.companies().await?[0].0.tickers, ["UMSA4"]);
+    assert_eq!(store.open_reader().await?.companies().await?[0].0.tickers, ["UMSA4"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_batch_of_usage_enters_once() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let store = database.store()?;
+async fn a_usage_batch_is_stored_once() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
     let key = NewKey {
         hmac: [1; 32],
         pepper_id: "test",
-        shown: "vtm_aaaaaaaa",
+        display_prefix: "vtm_aaaaaaaa",
         plan: Plan::Free,
         name: "Ana",
         email: "a@example.com",
     };
     let key = store.create_key(&key).await?;
     let day: NaiveDate = "2026-11-13".parse()?;
-    let counts = Counts { requests: 5, successful: 3, client_errors: 1, server_errors: 0, rate_limited: 1 };
+    let counts = UsageCounts { requests: 5, successful: 3, client_errors: 1, server_errors: 0, rate_limited: 1 };
     let row = |key_id, group| UsageRow { key_id, day, group, counts };
     let rows = [row(key.id, RouteGroup::Market), row(key.id, RouteGroup::Plans), row(key.id + 1, RouteGroup::Market)];
     // Eight drainers at once with the same batch, as after a crash of one of them.
     let drains = (0..8).map(|_| {
         let store = store.clone();
-        tokio::spawn(async move { store.drain_usage_batch("batch-1", &rows).await })
+        tokio::spawn(async move { store.record_usage_batch("batch-1", &rows).await })
     });
     for drain in drains.collect::<Vec<_>>() {
         drain.await??;
     }
-    store.drain_usage_batch("batch-2", &rows).await?;
-    let stored = store.usage(key.id, day, day, &["batch-1".into(), "batch-3".into()]).await?;
+    store.record_usage_batch("batch-2", &rows).await?;
+    let stored = store.key_usage(key.id, day, day, &["batch-1".into(), "batch-3".into()]).await?;
     let mut twice = counts;
     twice.add(&counts);
     let mut rows = stored.rows;
@@ -153,22 +154,22 @@ async fn a_batch_of_usage_enters_once() -> Outcome {
     let expected =
         [RouteGroup::Market, RouteGroup::Plans].map(|group| UsageRow { counts: twice, ..row(key.id, group) });
     assert_eq!(rows, expected);
-    assert_eq!(stored.drained.into_iter().collect::<Vec<_>>(), ["batch-1"]);
+    assert_eq!(stored.drained_batches.into_iter().collect::<Vec<_>>(), ["batch-1"]);
     let listed = store.list_keys(i64::MAX, 10).await?;
     assert_eq!(listed[0].last_used_on, Some(day));
     Ok(())
 }
 
 #[tokio::test]
-async fn changes_of_keys_are_seen_in_order() -> Outcome {
-    let database = TestDatabase::empty().await?;
-    let store = database.store()?;
+async fn key_changes_are_returned_in_order() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
     let mut ids = Vec::new();
     for number in 0..5u8 {
         let key = NewKey {
             hmac: [number; 32],
             pepper_id: "test",
-            shown: "vtm_aaaaaaaa",
+            display_prefix: "vtm_aaaaaaaa",
             plan: Plan::Free,
             name: "Ana",
             email: "a@example.com",
@@ -179,9 +180,9 @@ async fn changes_of_keys_are_seen_in_order() -> Outcome {
     assert!(store.set_key_plan(ids[0], Plan::Gold).await?);
     let changed = store.keys_changed_after(0, 100).await?;
     assert_eq!(changed.iter().map(|key| key.id).collect::<Vec<_>>(), [ids[2], ids[3], ids[4], ids[1], ids[0]]);
-    assert!(changed[3].revoked && changed[4].plan == Plan::Gold);
+    assert!(changed[3].is_revoked && changed[4].plan == Plan::Gold);
     assert_eq!(store.keys_changed_after(changed[3].revision, 100).await?, changed[4..]);
-    assert_eq!(store.find_key(&[2; 32]).await?.map(|key| key.id), Some(ids[2]));
-    assert_eq!(store.find_key(&[9; 32]).await?, None);
+    assert_eq!(store.find_key_by_hmac(&[2; 32]).await?.map(|key| key.id), Some(ids[2]));
+    assert_eq!(store.find_key_by_hmac(&[9; 32]).await?, None);
     Ok(())
 }

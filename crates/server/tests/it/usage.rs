@@ -4,34 +4,34 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vintem_domain::Plan;
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, asked_for, eventually, redis_prefix};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, parse_env_var, random_redis_prefix, wait_until};
 
-use crate::{Outcome, friday};
+use crate::{TestResult, friday};
 
-const SELIC: &str = "/api/v1/market/selic/current";
+const SELIC_PATH: &str = "/api/v1/market/selic/current";
 
-async fn usage(replica: &TestReplica, key: &str) -> anyhow::Result<Value> {
-    Ok(replica.get_with("/api/v1/plans/usage", key).await?.json().await?)
+async fn get_usage(replica: &TestReplica, key: &str) -> anyhow::Result<Value> {
+    Ok(replica.get_with_key("/api/v1/plans/usage", key).await?.json().await?)
 }
 
 #[tokio::test]
-async fn every_request_counts_once_under_its_outcome() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn every_request_counts_once_under_its_outcome() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (id, key) = replica.create_key(Plan::Free).await?;
-    for path in [SELIC, "/api/v1/companies", "/api/v1/nothing", "/health", "/pricing"] {
-        replica.get_with(path, &key).await?;
+    for path in [SELIC_PATH, "/api/v1/companies", "/api/v1/nothing", "/health", "/pricing"] {
+        replica.get_with_key(path, &key).await?;
     }
     for _ in 0..30 {
-        replica.get_with(SELIC, &key).await?;
+        replica.get_with_key(SELIC_PATH, &key).await?;
     }
     // 30 of 33 were admitted; a key that is over its limit cannot ask, so it is moved up to see.
-    replica.store()?.set_key_plan(id, Plan::Gold).await?;
-    eventually("the plan has changed", Duration::from_secs(2), || async {
-        replica.get_with("/health", &key).await.is_ok_and(|answer| answer.headers()["x-plan"] == "gold")
+    replica.open_store()?.set_key_plan(id, Plan::Gold).await?;
+    wait_until("the plan has changed", Duration::from_secs(2), || async {
+        replica.get_with_key("/health", &key).await.is_ok_and(|answer| answer.headers()["x-plan"] == "gold")
     })
     .await;
-    let body = usage(&replica, &key).await?;
+    let body = get_usage(&replica, &key).await?;
     let today = &body["data"][0];
     assert_eq!(today["requests"], json!(34));
     assert_eq!(today["successful"], json!(29));
@@ -43,24 +43,24 @@ async fn every_request_counts_once_under_its_outcome() -> Outcome {
 }
 
 #[tokio::test]
-async fn counts_stay_the_same_while_they_are_drained_and_on_every_replica() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let prefix = redis_prefix();
+async fn counts_are_correct_while_being_drained_on_every_replica() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let prefix = random_redis_prefix();
     let options = || TestReplicaOptions { redis_prefix: Some(&prefix), flags: &[] };
-    let first = TestReplica::start_with(&database, friday(), options()).await?;
-    let second = TestReplica::start_with(&database, friday(), options()).await?;
+    let first = TestReplica::start_with_options(&database, friday(), options()).await?;
+    let second = TestReplica::start_with_options(&database, friday(), options()).await?;
     let (id, key) = first.create_key(Plan::Platinum).await?;
     // Both replicas drain every two seconds: for longer than that each answer must count all requests before it.
     for turn in 0..60u64 {
-        first.get_with(SELIC, &key).await?;
-        let seen = usage(if turn % 2 == 0 { &first } else { &second }, &key).await?;
+        first.get_with_key(SELIC_PATH, &key).await?;
+        let seen = get_usage(if turn % 2 == 0 { &first } else { &second }, &key).await?;
         assert_eq!(seen["total_requests"], json!(2 * turn + 2));
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let store = first.store()?;
+    let store = first.open_store()?;
     let today = chrono::Utc::now().date_naive();
-    eventually("all counts are stored", Duration::from_secs(10), || async {
-        let stored = store.usage(id, today.pred_opt().expect("a day"), today, &[]).await;
+    wait_until("all counts are stored", Duration::from_secs(10), || async {
+        let stored = store.key_usage(id, today.pred_opt().expect("a day"), today, &[]).await;
         stored.is_ok_and(|stored| stored.rows.iter().map(|row| row.counts.requests).sum::<u64>() == 120)
     })
     .await;
@@ -69,26 +69,26 @@ async fn counts_stay_the_same_while_they_are_drained_and_on_every_replica() -> O
 
 /// A request is answered by one replica, and at once the other tells of it.
 #[tokio::test]
-async fn a_request_to_one_replica_is_in_the_usage_of_another_at_once() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let prefix = redis_prefix();
+async fn a_request_to_one_replica_is_immediately_in_the_usage_of_another() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let prefix = random_redis_prefix();
     let options = || TestReplicaOptions { redis_prefix: Some(&prefix), flags: &[] };
-    let first = TestReplica::start_with(&database, friday(), options()).await?;
-    let second = TestReplica::start_with(&database, friday(), options()).await?;
+    let first = TestReplica::start_with_options(&database, friday(), options()).await?;
+    let second = TestReplica::start_with_options(&database, friday(), options()).await?;
     let (_, key) = first.create_key(Plan::Platinum).await?;
     for round in 1..=200u64 {
         let (here, there) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
-        here.get_with(SELIC, &key).await?;
-        assert_eq!(usage(there, &key).await?["total_requests"], json!(2 * round), "round {round}");
+        here.get_with_key(SELIC_PATH, &key).await?;
+        assert_eq!(get_usage(there, &key).await?["total_requests"], json!(2 * round), "round {round}");
     }
     Ok(())
 }
 
 /// Random pairs of keys, a thousand by `just isolation`: what one does is never seen in what another is told.
 #[tokio::test]
-async fn a_key_sees_its_own_usage_alone() -> Outcome {
-    let pairs = asked_for("VINTEM_PAIRS").unwrap_or(200);
-    let database = TestDatabase::demo(friday()).await?;
+async fn a_key_sees_its_own_usage_alone() -> TestResult {
+    let pairs = parse_env_var("VINTEM_PAIRS").unwrap_or(200);
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let mut accounts = Vec::new();
     for _ in 0..30 {
@@ -98,12 +98,12 @@ async fn a_key_sees_its_own_usage_alone() -> Outcome {
     for _ in 0..pairs {
         let (busy, asking) = (rand::random_range(0..accounts.len()), rand::random_range(0..accounts.len()));
         for _ in 0..rand::random_range(1..3) {
-            replica.get_with(SELIC, &accounts[busy].0).await?;
+            replica.get_with_key(SELIC_PATH, &accounts[busy].0).await?;
             accounts[busy].1 += 1;
         }
         let (key, count) = &mut accounts[asking];
         *count += 1;
-        let told = usage(&replica, key).await?;
+        let told = get_usage(&replica, key).await?;
         let is_its_own = told["total_requests"] == json!(*count) && told["key"] == format!("{}…", &key[..12]);
         seen_of_others += u32::from(!is_its_own);
     }
@@ -114,10 +114,10 @@ async fn a_key_sees_its_own_usage_alone() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_registration_over_the_cap_is_counted_as_rate_limited() -> Outcome {
-    let database = TestDatabase::empty().await?;
+async fn a_registration_over_the_cap_is_counted_as_rate_limited() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
     let options = TestReplicaOptions { flags: &["--register-per-day", "1"], redis_prefix: None };
-    let replica = TestReplica::start_with(&database, friday(), options).await?;
+    let replica = TestReplica::start_with_options(&database, friday(), options).await?;
     let (_, key) = replica.create_key(Plan::Gold).await?;
     let register = || {
         let request = replica.http.post(replica.url("/api/v1/plans/register")).header("X-API-Key", &key);
@@ -128,7 +128,7 @@ async fn a_registration_over_the_cap_is_counted_as_rate_limited() -> Outcome {
     assert_eq!(refused.status(), 429);
     let wait = refused.headers()["retry-after"].to_str()?.to_owned();
     assert!(refused.headers()["ratelimit"].to_str()?.ends_with(&format!(";t={wait}")));
-    let today = &usage(&replica, &key).await?["data"][0];
+    let today = &get_usage(&replica, &key).await?["data"][0];
     assert_eq!(
         (&today["requests"], &today["rate_limited"], &today["client_errors"]),
         (&json!(3), &json!(1), &json!(0))

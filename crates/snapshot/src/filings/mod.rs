@@ -4,11 +4,11 @@
 //! at once: what comes out is as if there were one.
 
 mod layer;
-mod next;
-mod run;
-mod saved;
+mod paging;
+mod persistence;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -16,17 +16,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use vintem_domain::text::fold;
+use vintem_domain::text::normalize_text;
 use vintem_domain::{CompanyId, DateRange};
-use vintem_store::read::{FilingRow, Known};
+use vintem_store::reader::{FilingRow, RowProvenance};
 
-use crate::index::{Called, FacetsOf, Scope, search};
-use crate::query::Query;
-use crate::{Counts, Found, Result, Searched, Wanted, sorted_counts};
-use layer::{Group, Key, Layer};
-use run::Run;
+use crate::search_index::{FacetLookup, NameTokens, SearchScope, search};
+use crate::search_query::SearchQuery;
+use crate::{Result, RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
+use layer::{FilingGroup, FilingLayer, ListSortKey};
+use paging::FilteredLayer;
 
-pub use layer::LayerBuilder;
+pub use layer::FilingLayerBuilder;
 
 #[derive(Debug, Clone)]
 pub struct FilingFilter {
@@ -40,7 +40,7 @@ pub struct FilingFilter {
 
 impl FilingFilter {
     /// All of these days.
-    pub fn of_days(days: DateRange) -> Self {
+    pub fn for_days(days: DateRange) -> Self {
         Self { category: None, company: None, days, known_since: None }
     }
 }
@@ -68,30 +68,30 @@ impl<'s> FilingView<'s> {
 /// Rows are numbered through all layers.
 #[derive(Debug, Clone, Default)]
 pub struct Filings {
-    layers: Vec<Laid>,
+    layers: Vec<LayerView>,
 }
 
 /// A layer in its place, with what happened to its rows since it was built.
 #[derive(Debug, Clone)]
-struct Laid {
-    layer: Arc<Layer>,
+struct LayerView {
+    layer: Arc<FilingLayer>,
     /// The number of its first row.
-    first: u32,
-    hidden: Arc<Hidden>,
+    first_row: u32,
+    hidden: Arc<HiddenRows>,
     /// Rows that became the latest version of their document, or ceased to be.
-    latest: Arc<HashMap<u32, bool>>,
+    latest_overrides: Arc<HashMap<u32, bool>>,
 }
 
 /// Rows of a layer that are no more, sorted, also by each group that they were in.
 #[derive(Debug, Default)]
-struct Hidden {
+struct HiddenRows {
     all: Arc<[u32]>,
-    by_group: HashMap<Group, Vec<u32>>,
+    by_group: HashMap<FilingGroup, Vec<u32>>,
 }
 
 impl Filings {
     pub fn len(&self) -> usize {
-        self.layers.iter().map(Laid::len).sum()
+        self.layers.iter().map(LayerView::len).sum()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -99,165 +99,177 @@ impl Filings {
     }
 
     pub fn get(&self, row: u32) -> FilingView<'_> {
-        let (laid, row) = self.place(row);
-        FilingView { filing: laid.layer.get(row), is_latest: laid.is_latest(row) }
+        let (view, row) = self.locate_row(row);
+        FilingView { filing: view.layer.get(row), is_latest: view.is_latest(row) }
     }
 
-    pub fn by_id(&self, id: &str) -> Option<u32> {
-        let found =
-            |laid: &Laid| laid.layer.by_id(id).filter(|row| !laid.hidden.holds(*row)).map(|row| laid.first + row);
+    pub fn find_by_id(&self, id: &str) -> Option<u32> {
+        let found = |view: &LayerView| {
+            view.layer.find_by_id(id).filter(|row| !view.hidden.contains(*row)).map(|row| view.first_row + row)
+        };
         self.layers.iter().rev().find_map(found)
     }
 
     /// Every version of the document that a row is one of, the highest first.
-    pub fn versions(&self, row: u32) -> Vec<u32> {
-        let (laid, row) = self.place(row);
-        let document = laid.layer.document(row);
-        let mut versions: Vec<(u16, Key<'_>, u32)> = Vec::new();
-        for laid in &self.layers {
-            let rows = laid.layer.versions(&document).filter(|row| !laid.hidden.holds(*row));
-            versions.extend(rows.map(|row| (laid.layer.version(row), laid.layer.key(row), laid.first + row)));
+    pub fn document_versions(&self, row: u32) -> Vec<u32> {
+        let (view, row) = self.locate_row(row);
+        let document = view.layer.document_key(row);
+        let mut versions: Vec<(u16, ListSortKey<'_>, u32)> = Vec::new();
+        for view in &self.layers {
+            let rows = view.layer.rows_of_document(&document).filter(|row| !view.hidden.contains(*row));
+            versions.extend(rows.map(|row| (view.layer.version(row), view.layer.sort_key(row), view.first_row + row)));
         }
         versions.sort_unstable_by(|one, other| other.cmp(one));
         versions.into_iter().map(|(_, _, row)| row).collect()
     }
 
     /// Whether a row is the latest version of its document of those delivered until a day.
-    pub fn is_latest_until(&self, row: u32, until: NaiveDate) -> bool {
+    pub fn is_latest_as_of(&self, row: u32, until: NaiveDate) -> bool {
         let delivered = |row: &u32| self.get(*row).filing.delivered_on <= until;
-        self.versions(row).into_iter().find(delivered) == Some(row)
+        self.document_versions(row).into_iter().find(delivered) == Some(row)
     }
 
     /// A page of what a filter leaves, newest first, and how many there are.
-    pub fn list(&self, filter: &FilingFilter, offset: usize, limit: usize) -> Found {
-        let category = filter.category.as_deref().map(fold);
-        let runs: Vec<Run<'_>> = self
+    pub fn list(&self, filter: &FilingFilter, offset: usize, limit: usize) -> RowPage {
+        let category = filter.category.as_deref().map(normalize_text);
+        let filtered_layers: Vec<FilteredLayer<'_>> = self
             .layers
             .iter()
-            .filter_map(|laid| {
-                let group = laid.layer.group(category.as_deref(), filter.company)?;
-                let days = laid.layer.first_row_until(filter.days.to)..laid.layer.first_row_before(filter.days.from);
-                Some(Run::new(&laid.layer, laid.first, laid.layer.rows(group).within(days), laid.hidden.of(group)))
+            .filter_map(|view| {
+                let group = view.layer.find_group(category.as_deref(), filter.company)?;
+                let days =
+                    view.layer.first_row_on_or_before(filter.days.to)..view.layer.first_row_before(filter.days.from);
+                Some(FilteredLayer::new(
+                    &view.layer,
+                    view.first_row,
+                    view.layer.rows_in_group(group).within(days),
+                    view.hidden.in_group(group),
+                ))
             })
             .collect();
         match filter.known_since {
-            Some(second) => run::page_known_since(&runs, second, offset, limit),
-            None => run::page(&runs, offset, limit),
+            Some(second) => paging::merge_page_known_since(&filtered_layers, second, offset, limit),
+            None => paging::merge_page(&filtered_layers, offset, limit),
         }
     }
 
     /// How many filings there are until a day, by category and by year of delivery.
-    pub fn facets(&self, today: NaiveDate) -> [Counts; 2] {
-        let mut counts = FacetCounts::default();
-        for laid in &self.layers {
-            let delivered = laid.layer.first_row_until(today)..laid.layer.len() as u32;
-            let run = |group, days| {
-                let rows = laid.layer.rows(group).within(days);
-                Run::new(&laid.layer, laid.first, rows, laid.hidden.of(group)).len()
+    pub fn facet_counts(&self, today: NaiveDate) -> [ValueCounts; 2] {
+        let mut counts = FacetCounter::default();
+        for view in &self.layers {
+            let delivered = view.layer.first_row_on_or_before(today)..view.layer.len() as u32;
+            let count_rows = |group, days| {
+                let rows = view.layer.rows_in_group(group).within(days);
+                FilteredLayer::new(&view.layer, view.first_row, rows, view.hidden.in_group(group)).len()
             };
-            for (number, folded) in (0u32..).zip(laid.layer.folded_categories()) {
-                counts.add_category(laid, number, folded, run(Group::Category(number), delivered.clone()));
+            for (number, folded) in (0u32..).zip(view.layer.folded_categories()) {
+                counts.add_category(view, number, folded, count_rows(FilingGroup::Category(number), delivered.clone()));
             }
             let mut start = delivered.start;
             while start < delivered.end {
-                let [_, year] = laid.layer.facets(start);
+                let [_, year] = view.layer.facet_ids(start);
                 let first_day = NaiveDate::from_ymd_opt(year.cast_signed(), 1, 1).unwrap_or_default();
-                let end = laid.layer.first_row_before(first_day).max(start + 1);
-                counts.add_year(year, run(Group::All, start..end));
+                let end = view.layer.first_row_before(first_day).max(start + 1);
+                counts.add_year(year, count_rows(FilingGroup::All, start..end));
                 start = end;
             }
         }
-        counts.sorted()
+        counts.into_sorted_counts()
     }
 
     /// An exact id first, then by relevance, then the newest.
-    pub fn search(&self, query: &str, today: NaiveDate, wanted: Wanted) -> Result<Searched> {
-        let Wanted { offset, limit, .. } = wanted;
+    pub fn search(&self, query: &str, today: NaiveDate, options: SearchOptions) -> Result<SearchResults> {
+        let SearchOptions { offset, limit, .. } = options;
         let is_delivered = |row: &u32| self.get(*row).filing.delivered_on <= today;
-        let identified: Vec<u32> = self.by_id(query.trim()).into_iter().filter(is_delivered).collect();
-        let without: Vec<Vec<u32>> = self.layers.iter().map(|laid| laid.without(&identified)).collect();
-        let scopes: Vec<Scope<'_>> = self
+        let identified: Vec<u32> = self.find_by_id(query.trim()).into_iter().filter(is_delivered).collect();
+        let excluded_rows: Vec<Vec<u32>> = self.layers.iter().map(|view| view.rows_in_layer(&identified)).collect();
+        let scopes: Vec<SearchScope<'_>> = self
             .layers
             .iter()
-            .zip(&without)
-            .map(|(laid, without)| Scope {
-                index: laid.layer.index(),
-                from_row: laid.layer.first_row_until(today),
-                hidden: laid.hidden.all.clone(),
-                without,
-                weights: &[],
-                facets: wanted.facets.then(|| -> FacetsOf<'_> { Box::new(|row| laid.layer.facets(row)) }),
+            .zip(&excluded_rows)
+            .map(|(view, excluded)| SearchScope {
+                index: view.layer.index(),
+                from_row: view.layer.first_row_on_or_before(today),
+                hidden_rows: view.hidden.all.clone(),
+                excluded_rows: excluded,
+                row_weights: &[],
+                facet_lookup: options
+                    .count_facets
+                    .then(|| -> FacetLookup<'_> { Box::new(|row| view.layer.facet_ids(row)) }),
             })
             .collect();
         let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
         let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
         // A filing has no name.
-        let mut hits = search(&scopes, &Query::parse(query), |_| Called::default(), offset.saturating_add(limit))?;
+        let mut hits =
+            search(&scopes, &SearchQuery::parse(query), |_| NameTokens::default(), offset.saturating_add(limit))?;
         if self.layers.len() > 1 {
             // Scores are never negative, so their bits are in order.
-            let order = |scope: usize, row: u32| -> Key<'_> { self.layers[scope].layer.key(row) };
-            hits.best.sort_by_key(|hit| Reverse((hit.score.to_bits(), order(hit.scope, hit.row))));
+            let order = |scope: usize, row: u32| -> ListSortKey<'_> { self.layers[scope].layer.sort_key(row) };
+            hits.best.sort_by_key(|hit| Reverse((hit.score.to_bits(), order(hit.scope_index, hit.row))));
         }
-        rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| self.layers[hit.scope].first + hit.row));
-        let mut counts = FacetCounts::default();
-        for (laid, [categories, years]) in self.layers.iter().zip(&hits.counts) {
+        rows.extend(
+            hits.best.iter().skip(offset).take(limit).map(|hit| self.layers[hit.scope_index].first_row + hit.row),
+        );
+        let mut counts = FacetCounter::default();
+        for (view, [categories, years]) in self.layers.iter().zip(&hits.facet_counts) {
             for (number, count) in categories {
-                counts.add_category(laid, *number, &laid.layer.folded_categories()[*number as usize], *count);
+                counts.add_category(view, *number, &view.layer.folded_categories()[*number as usize], *count);
             }
             years.iter().for_each(|(year, count)| counts.add_year(*year, *count));
         }
-        for row in identified.iter().filter(|_| wanted.facets) {
-            let (laid, row) = self.place(*row);
-            let [number, year] = laid.layer.facets(row);
-            counts.add_category(laid, number, &laid.layer.folded_categories()[number as usize], 1);
+        for row in identified.iter().filter(|_| options.count_facets) {
+            let (view, row) = self.locate_row(*row);
+            let [number, year] = view.layer.facet_ids(row);
+            counts.add_category(view, number, &view.layer.folded_categories()[number as usize], 1);
             counts.add_year(year, 1);
         }
-        let found = Found { total: identified.len() + hits.total, rows };
-        Ok(Searched { found, facets: counts.sorted(), words: hits.words })
+        let found = RowPage { total: identified.len() + hits.total, rows };
+        Ok(SearchResults { page: found, facet_counts: counts.into_sorted_counts(), matched_words: hits.matched_words })
     }
 
     /// Every issuer with the name that its newest filing until a day gives it, and since when we know that one.
-    pub fn issuers(&self, until: NaiveDate) -> BTreeMap<CompanyId, (&str, Known)> {
-        let mut newest: BTreeMap<CompanyId, (Key<'_>, FilingRow<'_>)> = BTreeMap::new();
-        for laid in &self.layers {
-            for (id, rows) in laid.layer.issuers() {
-                let first = laid.layer.first_row_until(until);
-                let is_there = |row: &&u32| **row >= first && !laid.hidden.holds(**row);
+    pub fn issuer_names(&self, until: NaiveDate) -> BTreeMap<CompanyId, (&str, RowProvenance)> {
+        let mut newest: BTreeMap<CompanyId, (ListSortKey<'_>, FilingRow<'_>)> = BTreeMap::new();
+        for view in &self.layers {
+            for (id, rows) in view.layer.rows_by_issuer() {
+                let first = view.layer.first_row_on_or_before(until);
+                let is_there = |row: &&u32| **row >= first && !view.hidden.contains(**row);
                 let Some(row) = rows.iter().find(is_there) else { continue };
-                let (key, filing) = (laid.layer.key(*row), laid.layer.get(*row));
+                let (key, filing) = (view.layer.sort_key(*row), view.layer.get(*row));
                 let held = newest.entry(id).or_insert((key, filing));
                 if key > held.0 {
                     *held = (key, filing);
                 }
             }
         }
-        newest.into_iter().map(|(id, (_, filing))| (id, (filing.company_name, filing.known))).collect()
+        newest.into_iter().map(|(id, (_, filing))| (id, (filing.company_name, filing.provenance))).collect()
     }
 
-    fn place(&self, row: u32) -> (&Laid, u32) {
-        let at = self.layers.partition_point(|laid| laid.first <= row) - 1;
-        let laid = &self.layers[at];
-        (laid, row - laid.first)
+    fn locate_row(&self, row: u32) -> (&LayerView, u32) {
+        let at = self.layers.partition_point(|view| view.first_row <= row) - 1;
+        let view = &self.layers[at];
+        (view, row - view.first_row)
     }
 }
 
 /// Counts that add up over layers. Categories that differ in case and accents alone are one, as in the filter.
 #[derive(Default)]
-struct FacetCounts {
+struct FacetCounter {
     /// By folded category: how it is spelled, and how often it occurs.
     categories: HashMap<String, (String, usize)>,
     years: HashMap<String, usize>,
 }
 
-impl FacetCounts {
-    fn add_category(&mut self, laid: &Laid, number: u32, folded: &str, count: usize) {
+impl FacetCounter {
+    fn add_category(&mut self, view: &LayerView, number: u32, folded: &str, count: usize) {
         if count == 0 {
             return;
         }
         // As its newest filing spells it.
         let spelled = || {
-            let rows = laid.layer.rows(Group::Category(number));
-            laid.layer.get(rows.get(0)).category.to_owned()
+            let rows = view.layer.rows_in_group(FilingGroup::Category(number));
+            view.layer.get(rows.get(0)).category.to_owned()
         };
         self.categories.entry(folded.to_owned()).or_insert_with(|| (spelled(), 0)).1 += count;
     }
@@ -266,53 +278,53 @@ impl FacetCounts {
         *self.years.entry(year.to_string()).or_default() += count;
     }
 
-    fn sorted(self) -> [Counts; 2] {
-        [sorted_counts(self.categories.into_values().collect()), sorted_counts(self.years)]
+    fn into_sorted_counts(self) -> [ValueCounts; 2] {
+        [sort_counts_descending(self.categories.into_values().collect()), sort_counts_descending(self.years)]
     }
 }
 
-impl Laid {
+impl LayerView {
     /// Those that are not hidden.
     fn len(&self) -> usize {
         self.layer.len() - self.hidden.all.len()
     }
 
     fn is_latest(&self, row: u32) -> bool {
-        self.latest.get(&row).copied().unwrap_or_else(|| self.layer.is_latest(row))
+        self.latest_overrides.get(&row).copied().unwrap_or_else(|| self.layer.is_latest(row))
     }
 
-    fn live_rows(&self) -> impl Iterator<Item = u32> {
-        (0..self.layer.len() as u32).filter(|row| !self.hidden.holds(*row))
+    fn visible_rows(&self) -> impl Iterator<Item = u32> {
+        (0..self.layer.len() as u32).filter(|row| !self.hidden.contains(*row))
     }
 
     /// Of rows numbered through all layers those of this one.
-    fn without(&self, rows: &[u32]) -> Vec<u32> {
-        let of_layer = rows.iter().filter_map(|row| row.checked_sub(self.first));
+    fn rows_in_layer(&self, rows: &[u32]) -> Vec<u32> {
+        let of_layer = rows.iter().filter_map(|row| row.checked_sub(self.first_row));
         of_layer.filter(|row| (*row as usize) < self.layer.len()).collect()
     }
 }
 
-impl Hidden {
-    fn new(layer: &Layer, mut rows: Vec<u32>) -> Self {
+impl HiddenRows {
+    fn new(layer: &FilingLayer, mut rows: Vec<u32>) -> Self {
         rows.sort_unstable();
         rows.dedup();
-        let mut by_group: HashMap<Group, Vec<u32>> = HashMap::new();
+        let mut by_group: HashMap<FilingGroup, Vec<u32>> = HashMap::new();
         for row in &rows {
-            for group in layer.groups_of(*row) {
+            for group in layer.groups_of_row(*row) {
                 by_group.entry(group).or_default().push(*row);
             }
         }
         Self { all: rows.into(), by_group }
     }
 
-    fn of(&self, group: Group) -> &[u32] {
+    fn in_group(&self, group: FilingGroup) -> &[u32] {
         match group {
-            Group::All => &self.all,
+            FilingGroup::All => &self.all,
             _ => self.by_group.get(&group).map_or(&[], Vec::as_slice),
         }
     }
 
-    fn holds(&self, row: u32) -> bool {
+    fn contains(&self, row: u32) -> bool {
         self.all.binary_search(&row).is_ok()
     }
 }

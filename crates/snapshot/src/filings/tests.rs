@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chrono::{Datelike, Days, NaiveDate};
 use proptest::prelude::*;
-use vintem_domain::text::fold;
-use vintem_domain::{DateRange, FilingSet, Origin};
-use vintem_store::read::{DatasetState, FilingRow, Known};
+use vintem_domain::text::normalize_text;
+use vintem_domain::{CvmDataset, DataOrigin, DateRange};
+use vintem_store::reader::{DatasetState, FilingRow, RowProvenance};
 
-use super::next::Compacted;
-use super::{FilingFilter, Filings, LayerBuilder};
-use crate::{Counts, Found, Searched, Wanted};
+use super::update::CompactedLayer;
+use super::{FilingFilter, FilingLayerBuilder, Filings};
+use crate::{RowPage, SearchOptions, SearchResults, ValueCounts};
 
 const NAMES: [&str; 3] = ["CERÂMICA SERRA S.A.", "BANCO VALE", "SERRA AZUL S/A"];
 const CATEGORIES: [&str; 3] = ["Fato Relevante", "FATO RELEVANTE", "Assembleia"];
 const SUBJECTS: [&str; 3] = ["Pagamento de dividendos", "Reunião do conselho", "Dividendos e reuniões"];
 
 #[derive(Debug, Clone, PartialEq)]
-struct Model {
+struct ModelFiling {
     id: String,
-    set: FilingSet,
+    set: CvmDataset,
     company: u32,
     name: usize,
     category: usize,
@@ -36,11 +36,11 @@ fn day(number: u64) -> NaiveDate {
     NaiveDate::from_ymd_opt(2025, 12, 29).unwrap() + Days::new(number)
 }
 
-impl Model {
-    fn row(&self) -> FilingRow<'_> {
+impl ModelFiling {
+    fn filing_row(&self) -> FilingRow<'_> {
         FilingRow {
             id: &self.id,
-            set: self.set,
+            cvm_dataset: self.set,
             company_id: self.company,
             company_name: NAMES[self.name],
             category: CATEGORIES[self.category],
@@ -52,7 +52,7 @@ impl Model {
             version: self.version,
             protocol: "",
             url: "",
-            known: Known { at: self.known_at(), fetch: u32::from(self.version) },
+            provenance: RowProvenance { known_at_seconds: self.known_at(), fetch_id: u32::from(self.version) },
         }
     }
 
@@ -62,32 +62,32 @@ impl Model {
     }
 
     /// What it is a version of.
-    fn document(&self) -> impl PartialEq + use<> {
-        let subject = (self.set == FilingSet::Ipe).then_some(self.subject);
+    fn document_key(&self) -> impl PartialEq + use<> {
+        let subject = (self.set == CvmDataset::Ipe).then_some(self.subject);
         (self.set, self.company, self.category, self.reference, subject)
     }
 }
 
 /// A load: rows that are new or changed, and the ids of some that are gone; then perhaps layers become one.
 #[derive(Debug, Clone)]
-struct Step {
-    changed: Vec<Model>,
-    gone: Vec<String>,
-    compacts: Compacts,
+struct LoadStep {
+    changed: Vec<ModelFiling>,
+    removed_ids: Vec<String>,
+    compaction: CompactionTiming,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Compacts {
-    Not,
-    AtOnce,
+enum CompactionTiming {
+    Never,
+    AfterLoad,
     /// Begun before this load and ended after it.
-    Meanwhile,
+    DuringLoad,
 }
 
-fn model() -> impl Strategy<Value = Model> {
-    let set = prop_oneof![3 => Just(FilingSet::Ipe), 1 => Just(FilingSet::Dfp)];
+fn any_model_filing() -> impl Strategy<Value = ModelFiling> {
+    let set = prop_oneof![3 => Just(CvmDataset::Ipe), 1 => Just(CvmDataset::Dfp)];
     (0u32..60, set, 1u32..4, 0usize..3, 0usize..3, 0usize..3, 0u64..8, proptest::option::of(0u64..2), 1u16..4).prop_map(
-        |(id, set, company, name, category, subject, day, reference, version)| Model {
+        |(id, set, company, name, category, subject, day, reference, version)| ModelFiling {
             // Ids of different lengths, some equal in their first eight bytes.
             id: if id % 3 == 0 { format!("long-common-beginning-{id}") } else { id.to_string() },
             set,
@@ -102,52 +102,66 @@ fn model() -> impl Strategy<Value = Model> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let compacts = prop_oneof![3 => Just(Compacts::Not), 1 => Just(Compacts::AtOnce), 1 => Just(Compacts::Meanwhile)];
-    (proptest::collection::vec(model(), 0..12), proptest::collection::vec(0u32..60, 0..4), compacts).prop_map(
-        |(changed, gone, compacts)| Step { changed, gone: gone.iter().map(u32::to_string).collect(), compacts },
-    )
+fn any_load_step() -> impl Strategy<Value = LoadStep> {
+    let compacts = prop_oneof![3 => Just(CompactionTiming::Never), 1 => Just(CompactionTiming::AfterLoad), 1 => Just(CompactionTiming::DuringLoad)];
+    (proptest::collection::vec(any_model_filing(), 0..12), proptest::collection::vec(0u32..60, 0..4), compacts)
+        .prop_map(|(changed, gone, compacts)| LoadStep {
+            changed,
+            removed_ids: gone.iter().map(u32::to_string).collect(),
+            compaction: compacts,
+        })
 }
 
-fn layer_of<'m>(rows: impl Iterator<Item = &'m Model>) -> LayerBuilder {
-    let mut builder = LayerBuilder::default();
+fn layer_builder_of<'m>(rows: impl Iterator<Item = &'m ModelFiling>) -> FilingLayerBuilder {
+    let mut builder = FilingLayerBuilder::default();
     for row in rows {
-        builder.push(&row.row(), false);
+        builder.push(&row.filing_row(), false);
     }
     builder
 }
 
 /// Each layer by itself, then all of them made one.
-fn compacted(filings: &Filings) -> Option<Compacted> {
-    (filings.layers.len() > 1).then(|| filings.compaction_of_all().run().unwrap())
+fn compact_all_layers(filings: &Filings) -> Option<CompactedLayer> {
+    (filings.layers.len() > 1).then(|| filings.plan_full_compaction().run().unwrap())
 }
 
-fn apply(filings: &Filings, held: &mut BTreeMap<String, Model>, step: &Step) -> Filings {
-    let compaction = if step.compacts == Compacts::Meanwhile { compacted(filings) } else { None };
+fn apply_load_step(
+    filings: &Filings,
+    expected_filings: &mut BTreeMap<String, ModelFiling>,
+    step: &LoadStep,
+) -> Filings {
+    let compaction = if step.compaction == CompactionTiming::DuringLoad { compact_all_layers(filings) } else { None };
     // Of two rows with one id the later counts, and a row that is both is there.
-    let changed: BTreeMap<&str, &Model> = step.changed.iter().map(|row| (row.id.as_str(), row)).collect();
-    let gone: Vec<String> = step.gone.iter().filter(|id| !changed.contains_key(id.as_str())).cloned().collect();
+    let changed: BTreeMap<&str, &ModelFiling> = step.changed.iter().map(|row| (row.id.as_str(), row)).collect();
+    let gone: Vec<String> = step.removed_ids.iter().filter(|id| !changed.contains_key(id.as_str())).cloned().collect();
     let kept = compaction.as_ref().map_or(0, |_| filings.layers.len());
     // Layers of their own, so that there are many although they are small.
-    let mut next = filings.next(layer_of(changed.values().copied()), &gone, kept.max(filings.layers.len())).unwrap();
-    held.retain(|id, _| !gone.contains(id));
-    held.extend(changed.into_iter().map(|(id, row)| (id.to_owned(), row.clone())));
+    let mut next = filings
+        .with_changes(layer_builder_of(changed.values().copied()), &gone, kept.max(filings.layers.len()))
+        .unwrap();
+    expected_filings.retain(|id, _| !gone.contains(id));
+    expected_filings.extend(changed.into_iter().map(|(id, row)| (id.to_owned(), row.clone())));
     if let Some(compacted) = compaction {
-        assert!(next.holds_all_of(&compacted));
-        next = next.compacted(&compacted);
+        assert!(next.has_source_layers_of(&compacted));
+        next = next.with_compacted_layer(&compacted);
     }
-    match step.compacts {
-        Compacts::AtOnce => compacted(&next).map_or(next.clone(), |compacted| next.compacted(&compacted)),
+    match step.compaction {
+        CompactionTiming::AfterLoad => {
+            compact_all_layers(&next).map_or(next.clone(), |compacted| next.with_compacted_layer(&compacted))
+        }
         _ => next,
     }
 }
 
 /// The list that a filter leaves, from end to end.
-fn expected<'m>(held: &'m BTreeMap<String, Model>, filter: &FilingFilter) -> Vec<&'m Model> {
-    let category = filter.category.as_deref().map(fold);
-    let mut rows: Vec<&Model> = held
+fn expected_list<'m>(
+    expected_filings: &'m BTreeMap<String, ModelFiling>,
+    filter: &FilingFilter,
+) -> Vec<&'m ModelFiling> {
+    let category = filter.category.as_deref().map(normalize_text);
+    let mut rows: Vec<&ModelFiling> = expected_filings
         .values()
-        .filter(|row| category.as_ref().is_none_or(|category| fold(CATEGORIES[row.category]) == *category))
+        .filter(|row| category.as_ref().is_none_or(|category| normalize_text(CATEGORIES[row.category]) == *category))
         .filter(|row| filter.company.is_none_or(|company| row.company == company))
         .filter(|row| (filter.days.from..=filter.days.to).contains(&day(row.day)))
         .filter(|row| filter.known_since.is_none_or(|second| row.known_at() >= second))
@@ -156,25 +170,25 @@ fn expected<'m>(held: &'m BTreeMap<String, Model>, filter: &FilingFilter) -> Vec
     rows
 }
 
-fn ids<'f>(filings: &'f Filings, found: &Found) -> Vec<&'f str> {
-    found.rows.iter().map(|row| filings.get(*row).filing.id).collect()
+fn page_ids<'f>(filings: &'f Filings, page: &RowPage) -> Vec<&'f str> {
+    page.rows.iter().map(|row| filings.get(*row).filing.id).collect()
 }
 
 /// By category and by year, whatever their order and spelling.
-fn folded(facets: &[Counts; 2]) -> [BTreeMap<String, usize>; 2] {
-    facets.each_ref().map(|counts| counts.iter().map(|(value, count)| (fold(value), *count)).collect())
+fn fold_facet_values(facets: &[ValueCounts; 2]) -> [BTreeMap<String, usize>; 2] {
+    facets.each_ref().map(|counts| counts.iter().map(|(value, count)| (normalize_text(value), *count)).collect())
 }
 
-fn counted<'m>(rows: impl Iterator<Item = &'m Model>) -> [BTreeMap<String, usize>; 2] {
+fn expected_facet_counts<'m>(rows: impl Iterator<Item = &'m ModelFiling>) -> [BTreeMap<String, usize>; 2] {
     let mut counts: [BTreeMap<String, usize>; 2] = Default::default();
     for row in rows {
-        *counts[0].entry(fold(CATEGORIES[row.category])).or_default() += 1;
+        *counts[0].entry(normalize_text(CATEGORIES[row.category])).or_default() += 1;
         *counts[1].entry(day(row.day).year().to_string()).or_default() += 1;
     }
     counts
 }
 
-fn filters() -> Vec<FilingFilter> {
+fn all_filters() -> Vec<FilingFilter> {
     let mut filters = Vec::new();
     for category in [None, Some("fato relevante"), Some("ASSEMBLÉIA"), Some("nenhuma")] {
         for company in [None, Some(1), Some(2), Some(99)] {
@@ -191,42 +205,47 @@ fn filters() -> Vec<FilingFilter> {
 }
 
 /// Every list, filter and page, every row, and who is who.
-fn assert_same(filings: &Filings, held: &BTreeMap<String, Model>) {
-    assert_eq!(filings.len(), held.len());
-    for filter in filters() {
-        let expected = expected(held, &filter);
+fn assert_matches_model(filings: &Filings, expected_filings: &BTreeMap<String, ModelFiling>) {
+    assert_eq!(filings.len(), expected_filings.len());
+    for filter in all_filters() {
+        let expected = expected_list(expected_filings, &filter);
         for (offset, limit) in [(0, 100), (0, 1), (1, 3), (expected.len() / 2, 4), (expected.len(), 5), (1_000, 5)] {
             let found = filings.list(&filter, offset, limit);
             let page: Vec<&str> = expected.iter().skip(offset).take(limit).map(|row| row.id.as_str()).collect();
-            assert_eq!((found.total, ids(filings, &found)), (expected.len(), page), "{filter:?} {offset} {limit}");
+            assert_eq!((found.total, page_ids(filings, &found)), (expected.len(), page), "{filter:?} {offset} {limit}");
         }
     }
     for number in 0..60u32 {
         for id in [number.to_string(), format!("long-common-beginning-{number}")] {
-            let found = filings.by_id(&id).map(|row| filings.get(row));
-            let row = held.get(&id);
-            assert_eq!(found.map(|view| view.filing), row.map(Model::row), "{id}");
+            let found = filings.find_by_id(&id).map(|row| filings.get(row));
+            let row = expected_filings.get(&id);
+            assert_eq!(found.map(|view| view.filing), row.map(ModelFiling::filing_row), "{id}");
             let is_latest = row.map(|row| {
-                let others = held.values().filter(|other| other.document() == row.document());
+                let others = expected_filings.values().filter(|other| other.document_key() == row.document_key());
                 others.map(|other| (other.version, other.day, &other.id)).max() == Some((row.version, row.day, &row.id))
             });
             assert_eq!(found.map(|view| view.is_latest), is_latest, "{id}");
         }
     }
     for (query, subjects) in [("dividendos", &[0, 2][..]), ("reuniao", &[1, 2]), ("dividendos reuniões", &[2])] {
-        let expected = held.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5).count();
-        let search = |offset, limit| filings.search(query, day(5), Wanted { offset, limit, facets: true }).unwrap();
-        let Searched { found, facets, .. } = search(0, 100);
+        let expected = expected_filings.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5).count();
+        let search =
+            |offset, limit| filings.search(query, day(5), SearchOptions { offset, limit, count_facets: true }).unwrap();
+        let SearchResults { page: found, facet_counts: facets, .. } = search(0, 100);
         assert_eq!((found.total, found.rows.len()), (expected, expected), "{query}");
-        let pages: Vec<u32> = (0..60).step_by(7).flat_map(|offset| search(offset, 7).found.rows).collect();
+        let pages: Vec<u32> = (0..60).step_by(7).flat_map(|offset| search(offset, 7).page.rows).collect();
         assert_eq!(pages, found.rows, "{query}");
-        let rows = held.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5);
-        assert_eq!(folded(&facets), counted(rows), "{query}");
+        let rows = expected_filings.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5);
+        assert_eq!(fold_facet_values(&facets), expected_facet_counts(rows), "{query}");
     }
-    assert_eq!(folded(&filings.facets(day(5))), counted(held.values().filter(|row| row.day <= 5)));
-    let issuers: Vec<(u32, &str)> = filings.issuers(day(1_000)).into_iter().map(|(id, (name, _))| (id, name)).collect();
-    let mut newest: BTreeMap<u32, &Model> = BTreeMap::new();
-    for row in held.values() {
+    assert_eq!(
+        fold_facet_values(&filings.facet_counts(day(5))),
+        expected_facet_counts(expected_filings.values().filter(|row| row.day <= 5))
+    );
+    let issuers: Vec<(u32, &str)> =
+        filings.issuer_names(day(1_000)).into_iter().map(|(id, (name, _))| (id, name)).collect();
+    let mut newest: BTreeMap<u32, &ModelFiling> = BTreeMap::new();
+    for row in expected_filings.values() {
         let holder = newest.entry(row.company).or_insert(row);
         if (row.day, &row.id) > (holder.day, &holder.id) {
             *holder = row;
@@ -239,51 +258,51 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn layers_are_as_one_list(
-        first in proptest::collection::vec(model(), 0..60),
-        steps in proptest::collection::vec(step(), 0..6),
+    fn layered_filings_read_like_a_single_list(
+        first in proptest::collection::vec(any_model_filing(), 0..60),
+        steps in proptest::collection::vec(any_load_step(), 0..6),
     ) {
-        let mut held: BTreeMap<String, Model> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
-        let mut filings = Filings::first(layer_of(held.values()), 1).unwrap();
-        assert_same(&filings, &held);
+        let mut held: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
+        let mut filings = Filings::build_single_layer(layer_builder_of(held.values()), 1).unwrap();
+        assert_matches_model(&filings, &held);
         for step in &steps {
-            filings = apply(&filings, &mut held, step);
-            assert_same(&filings, &held);
+            filings = apply_load_step(&filings, &mut held, step);
+            assert_matches_model(&filings, &held);
         }
     }
 }
 
 /// A directory that is gone afterwards.
-struct Directory(PathBuf);
+struct TempDirectory(PathBuf);
 
-impl Directory {
+impl TempDirectory {
     fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("vintem-copy-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        static NEXT_DIRECTORY_ID: AtomicU32 = AtomicU32::new(0);
+        let name = format!("vintem-copy-{}-{}", std::process::id(), NEXT_DIRECTORY_ID.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)
     }
 
     /// By name.
-    fn files(&self) -> BTreeMap<String, Vec<u8>> {
+    fn read_files(&self) -> BTreeMap<String, Vec<u8>> {
         let entries = fs::read_dir(&self.0).unwrap().map(Result::unwrap);
         entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
     }
 }
 
-impl Drop for Directory {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
-fn state(generation: i64) -> DatasetState {
+fn dataset_state(generation: i64) -> DatasetState {
     DatasetState {
         lineage: "0b5c9f0e/16384".to_owned(),
         generation,
         loaded_at: "2026-01-05T12:00:00.123456Z".parse().unwrap(),
-        origin: Origin::Real,
+        origin: DataOrigin::Real,
     }
 }
 
@@ -291,40 +310,41 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_copy_reads_as_what_was_saved(
-        first in proptest::collection::vec(model(), 0..40),
-        steps in proptest::collection::vec(step(), 0..4),
+    fn filings_loaded_from_disk_equal_those_saved(
+        first in proptest::collection::vec(any_model_filing(), 0..40),
+        steps in proptest::collection::vec(any_load_step(), 0..4),
     ) {
-        let directory = Directory::new();
-        let mut held: BTreeMap<String, Model> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
-        let mut filings = Filings::first(layer_of(held.values()), 1).unwrap();
-        filings.save(&state(1), &directory.0).unwrap();
+        let directory = TempDirectory::new();
+        let mut held: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
+        let mut filings = Filings::build_single_layer(layer_builder_of(held.values()), 1).unwrap();
+        filings.save(&dataset_state(1), &directory.0).unwrap();
         for (step, generation) in steps.iter().zip(2..) {
-            filings = apply(&filings, &mut held, step);
-            filings.save(&state(generation), &directory.0).unwrap();
+            filings = apply_load_step(&filings, &mut held, step);
+            filings.save(&dataset_state(generation), &directory.0).unwrap();
             let (loaded_state, loaded) = Filings::load(&directory.0).unwrap();
-            assert_eq!(loaded_state, state(generation));
-            assert_same(&loaded, &held);
+            assert_eq!(loaded_state, dataset_state(generation));
+            assert_matches_model(&loaded, &held);
             // What it goes on to is the same too.
-            let next = Step { changed: vec![plain(7, 9)], gone: vec!["8".to_owned()], compacts: Compacts::AtOnce };
+            let next = LoadStep { changed: vec![simple_filing(7, 9)], removed_ids: vec!["8".to_owned()], compaction: CompactionTiming::AfterLoad };
             let mut held = held.clone();
-            let next = apply(&loaded, &mut held, &next);
-            assert_same(&next, &held);
+            let next = apply_load_step(&loaded, &mut held, &next);
+            assert_matches_model(&next, &held);
         }
         // Layers and the file that names them; nothing else stays.
-        assert_eq!(directory.files().len(), filings.layers.len() + 1);
+        assert_eq!(directory.read_files().len(), filings.layers.len() + 1);
     }
 }
 
 #[test]
-fn a_layer_is_written_once() {
-    let directory = Directory::new();
-    let filings = Filings::first(layer_of([plain(1, 1), plain(2, 1)].iter()), 1).unwrap();
-    filings.save(&state(1), &directory.0).unwrap();
-    let before = directory.files();
-    let next = filings.next(layer_of([plain(3, 1)].iter()), &[], 1).unwrap();
-    next.save(&state(2), &directory.0).unwrap();
-    let after = directory.files();
+fn a_layer_file_is_written_only_once() {
+    let directory = TempDirectory::new();
+    let filings =
+        Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
+    filings.save(&dataset_state(1), &directory.0).unwrap();
+    let before = directory.read_files();
+    let next = filings.with_changes(layer_builder_of([simple_filing(3, 1)].iter()), &[], 1).unwrap();
+    next.save(&dataset_state(2), &directory.0).unwrap();
+    let after = directory.read_files();
     let layers = |files: &BTreeMap<String, Vec<u8>>| -> Vec<String> {
         files.keys().filter(|name| name.starts_with("filings-")).cloned().collect()
     };
@@ -333,11 +353,12 @@ fn a_layer_is_written_once() {
 }
 
 #[test]
-fn a_damaged_copy_is_refused_wherever_the_damage_is() {
-    let directory = Directory::new();
-    let filings = Filings::first(layer_of([plain(1, 1), plain(2, 1)].iter()), 1).unwrap();
-    filings.save(&state(1), &directory.0).unwrap();
-    for (name, content) in directory.files() {
+fn a_damaged_file_is_rejected_wherever_the_damage_is() {
+    let directory = TempDirectory::new();
+    let filings =
+        Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
+    filings.save(&dataset_state(1), &directory.0).unwrap();
+    for (name, content) in directory.read_files() {
         let path = directory.0.join(&name);
         for at in (0..content.len()).step_by(content.len().div_ceil(200)).chain([content.len() - 1]) {
             let mut damaged = content.clone();
@@ -354,10 +375,10 @@ fn a_damaged_copy_is_refused_wherever_the_damage_is() {
     assert!(Filings::load(&directory.0).is_ok());
 }
 
-fn plain(id: u32, version: u16) -> Model {
-    Model {
+fn simple_filing(id: u32, version: u16) -> ModelFiling {
+    ModelFiling {
         id: id.to_string(),
-        set: FilingSet::Ipe,
+        set: CvmDataset::Ipe,
         company: 1,
         name: 0,
         category: 0,
@@ -369,24 +390,24 @@ fn plain(id: u32, version: u16) -> Model {
 }
 
 #[test]
-fn small_loads_become_one_layer_and_a_large_one_stays() {
-    let rows: Vec<Model> = (0..2_000).map(|id| plain(id, 1)).collect();
-    let mut filings = Filings::first(layer_of(rows.iter()), 1).unwrap();
+fn small_loads_are_merged_into_one_layer_beside_a_large_one() {
+    let rows: Vec<ModelFiling> = (0..2_000).map(|id| simple_filing(id, 1)).collect();
+    let mut filings = Filings::build_single_layer(layer_builder_of(rows.iter()), 1).unwrap();
     for id in 2_000..2_050 {
-        filings = filings.next(layer_of([plain(id, 1)].iter()), &[], 0).unwrap();
+        filings = filings.with_changes(layer_builder_of([simple_filing(id, 1)].iter()), &[], 0).unwrap();
     }
     assert_eq!(filings.len(), 2_050);
     assert!(filings.layers.len() <= 3, "{} layers", filings.layers.len());
-    assert!(filings.compaction().is_none());
+    assert!(filings.plan_compaction().is_none());
 }
 
 #[test]
-fn the_latest_version_moves_to_a_later_layer_and_back() {
-    let filings = Filings::first(layer_of([plain(1, 1)].iter()), 1).unwrap();
-    let is_latest = |filings: &Filings, id| filings.by_id(id).map(|row| filings.get(row).is_latest);
+fn the_latest_version_follows_newer_layers_and_removals() {
+    let filings = Filings::build_single_layer(layer_builder_of([simple_filing(1, 1)].iter()), 1).unwrap();
+    let is_latest = |filings: &Filings, id| filings.find_by_id(id).map(|row| filings.get(row).is_latest);
     assert_eq!(is_latest(&filings, "1"), Some(true));
-    let next = filings.next(layer_of([plain(2, 2)].iter()), &[], 1).unwrap();
+    let next = filings.with_changes(layer_builder_of([simple_filing(2, 2)].iter()), &[], 1).unwrap();
     assert_eq!((is_latest(&next, "1"), is_latest(&next, "2")), (Some(false), Some(true)));
-    let without = next.next(LayerBuilder::default(), &["2".to_owned()], 2).unwrap();
+    let without = next.with_changes(FilingLayerBuilder::default(), &["2".to_owned()], 2).unwrap();
     assert_eq!((is_latest(&without, "1"), is_latest(&without, "2")), (Some(true), None));
 }

@@ -7,14 +7,14 @@ use sqlx::{Postgres, Row, Transaction};
 use vintem_domain::route::Feature;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
-use super::{KeyRow, key_row};
-use crate::{Result, Store, within};
+use super::{KeySecretRow, parse_key_secret_row};
+use crate::{Result, Store, with_timeout};
 
 #[derive(Debug, Clone)]
 pub struct NewKey<'a> {
     pub hmac: [u8; 32],
     pub pepper_id: &'a str,
-    pub shown: &'a str,
+    pub display_prefix: &'a str,
     pub plan: Plan,
     pub name: &'a str,
     pub email: &'a str,
@@ -22,8 +22,8 @@ pub struct NewKey<'a> {
 
 /// What a new key may have beside: by default the operator makes it, and it never expires.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Terms<'a> {
-    pub by: KeyActor,
+pub struct KeyOptions<'a> {
+    pub created_by: KeyActor,
     pub label: &'a str,
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -32,33 +32,33 @@ pub struct Terms<'a> {
 pub struct NewSecret<'a> {
     pub hmac: [u8; 32],
     pub pepper_id: &'a str,
-    pub shown: &'a str,
+    pub display_prefix: &'a str,
 }
 
 /// What became of a change that an owner asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OwnChange<T> {
+pub enum OwnerChangeResult<T> {
     Done(T),
     /// Revoked, expired or never there.
-    Gone,
-    TooMany {
+    KeyInvalid,
+    TooManyChanges {
         retry_after_seconds: u64,
     },
 }
 
 /// How often an owner may change its key within a day: each change is kept for ever.
-const MOST_OWN_CHANGES: i64 = 100;
+const MAX_OWNER_CHANGES_PER_DAY: i64 = 100;
 /// A secret that ended so long ago is forgotten by the next rotation: every replica has heard of its end by then.
-const FORMER_SECRETS_KEPT: TimeDelta = TimeDelta::days(30);
+const FORMER_SECRET_RETENTION: TimeDelta = TimeDelta::days(30);
 
 impl Store {
     /// A key as the operator makes it.
-    pub async fn create_key(&self, key: &NewKey<'_>) -> Result<KeyRow> {
-        self.create_key_with(key, &Terms::default()).await
+    pub async fn create_key(&self, key: &NewKey<'_>) -> Result<KeySecretRow> {
+        self.create_key_with_options(key, &KeyOptions::default()).await
     }
 
-    pub async fn create_key_with(&self, key: &NewKey<'_>, terms: &Terms<'_>) -> Result<KeyRow> {
-        within(self.deadlines.answer, async {
+    pub async fn create_key_with_options(&self, key: &NewKey<'_>, options: &KeyOptions<'_>) -> Result<KeySecretRow> {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
             let row = sqlx::query(
                 "insert into api_key (hmac, pepper_id, shown, plan, name, email, label, expires_at, revision)
@@ -67,19 +67,27 @@ impl Store {
             )
             .bind(key.hmac.as_slice())
             .bind(key.pepper_id)
-            .bind(key.shown)
+            .bind(key.display_prefix)
             .bind(key.plan.id())
             .bind(key.name)
             .bind(key.email)
-            .bind(terms.label)
-            .bind(terms.expires_at)
+            .bind(options.label)
+            .bind(options.expires_at)
             .fetch_one(&mut *transaction)
             .await?;
-            let row = key_row(&row)?;
+            let row = parse_key_secret_row(&row)?;
             let plan = Some(key.plan.id().to_owned());
-            note(&mut transaction, row.id, KeyChange::Created, terms.by, None, plan).await?;
-            if let Some(at) = terms.expires_at {
-                note(&mut transaction, row.id, KeyChange::Expiry, terms.by, None, Some(instant(at))).await?;
+            insert_key_change(&mut transaction, row.id, KeyChange::Created, options.created_by, None, plan).await?;
+            if let Some(at) = options.expires_at {
+                insert_key_change(
+                    &mut transaction,
+                    row.id,
+                    KeyChange::ExpiryChanged,
+                    options.created_by,
+                    None,
+                    Some(format_instant(at)),
+                )
+                .await?;
             }
             transaction.commit().await?;
             Ok(row)
@@ -95,7 +103,7 @@ impl Store {
             .fetch_optional(&mut *transaction)
             .await?;
         let Some(row) = row else { return Ok(false) };
-        let was = super::plan(&row)?;
+        let was = super::parse_plan(&row)?;
         if was == plan {
             return Ok(true);
         }
@@ -105,14 +113,14 @@ impl Store {
             .execute(&mut *transaction)
             .await?;
         // They stay so when the key comes back: its owner is to see that something was missed.
-        if plan < Feature::Webhooks.plan() {
+        if plan < Feature::Webhooks.required_plan() {
             sqlx::query("update webhook set status = 'paused' where key_id = $1 and status = 'active'")
                 .bind(id)
                 .execute(&mut *transaction)
                 .await?;
         }
         let (was, became) = (Some(was.id().to_owned()), Some(plan.id().to_owned()));
-        note(&mut transaction, id, KeyChange::Plan, KeyActor::Operator, was, became).await?;
+        insert_key_change(&mut transaction, id, KeyChange::PlanChanged, KeyActor::Operator, was, became).await?;
         transaction.commit().await?;
         Ok(true)
     }
@@ -134,8 +142,8 @@ impl Store {
             .bind(expires_at)
             .execute(&mut *transaction)
             .await?;
-        let (was, became) = (was.map(instant), expires_at.map(instant));
-        note(&mut transaction, id, KeyChange::Expiry, KeyActor::Operator, was, became).await?;
+        let (was, became) = (was.map(format_instant), expires_at.map(format_instant));
+        insert_key_change(&mut transaction, id, KeyChange::ExpiryChanged, KeyActor::Operator, was, became).await?;
         transaction.commit().await?;
         Ok(true)
     }
@@ -147,20 +155,20 @@ impl Store {
             .bind(id)
             .fetch_optional(&mut *transaction)
             .await?;
-        if revoke(&mut transaction, id, KeyActor::Operator).await? {
+        if mark_revoked(&mut transaction, id, KeyActor::Operator).await? {
             transaction.commit().await?;
         }
         Ok(exists.is_some())
     }
 
     /// The owner's own revocation: all secrets of the key as they are then, or `None` where it was not valid any more.
-    pub async fn revoke_own_key(&self, id: KeyId) -> Result<Option<Vec<KeyRow>>> {
-        within(self.deadlines.answer, async {
+    pub async fn revoke_key_as_owner(&self, id: KeyId) -> Result<Option<Vec<KeySecretRow>>> {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
-            if !revoke(&mut transaction, id, KeyActor::Owner).await? {
+            if !mark_revoked(&mut transaction, id, KeyActor::Owner).await? {
                 return Ok(None);
             }
-            let rows = secrets(&mut transaction, id).await?;
+            let rows = load_key_secrets(&mut transaction, id).await?;
             transaction.commit().await?;
             Ok(Some(rows))
         })
@@ -168,8 +176,8 @@ impl Store {
     }
 
     /// No replica holds labels, so this takes no revision.
-    pub async fn set_key_label(&self, id: KeyId, label: &str, now: DateTime<Utc>) -> Result<OwnChange<()>> {
-        within(self.deadlines.answer, async {
+    pub async fn set_key_label(&self, id: KeyId, label: &str, now: DateTime<Utc>) -> Result<OwnerChangeResult<()>> {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
             let was: Option<String> = sqlx::query_scalar(
                 "select label
@@ -181,21 +189,21 @@ impl Store {
             .bind(now)
             .fetch_optional(&mut *transaction)
             .await?;
-            let Some(was) = was else { return Ok(OwnChange::Gone) };
+            let Some(was) = was else { return Ok(OwnerChangeResult::KeyInvalid) };
             if was == label {
-                return Ok(OwnChange::Done(()));
+                return Ok(OwnerChangeResult::Done(()));
             }
-            if let Some(retry_after_seconds) = wait_for_own_change(&mut transaction, id).await? {
-                return Ok(OwnChange::TooMany { retry_after_seconds });
+            if let Some(retry_after_seconds) = owner_change_retry_seconds(&mut transaction, id).await? {
+                return Ok(OwnerChangeResult::TooManyChanges { retry_after_seconds });
             }
             sqlx::query("update api_key set label = $2 where id = $1")
                 .bind(id)
                 .bind(label)
                 .execute(&mut *transaction)
                 .await?;
-            note(&mut transaction, id, KeyChange::Label, KeyActor::Owner, None, None).await?;
+            insert_key_change(&mut transaction, id, KeyChange::LabelChanged, KeyActor::Owner, None, None).await?;
             transaction.commit().await?;
-            Ok(OwnChange::Done(()))
+            Ok(OwnerChangeResult::Done(()))
         })
         .await
     }
@@ -207,9 +215,9 @@ impl Store {
         id: KeyId,
         secret: &NewSecret<'_>,
         now: DateTime<Utc>,
-        ends_at: DateTime<Utc>,
-    ) -> Result<OwnChange<Vec<KeyRow>>> {
-        within(self.deadlines.answer, async {
+        old_secret_ends_at: DateTime<Utc>,
+    ) -> Result<OwnerChangeResult<Vec<KeySecretRow>>> {
+        with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
             let is_valid: Option<i64> = sqlx::query_scalar(
                 "select id
@@ -222,14 +230,14 @@ impl Store {
             .fetch_optional(&mut *transaction)
             .await?;
             if is_valid.is_none() {
-                return Ok(OwnChange::Gone);
+                return Ok(OwnerChangeResult::KeyInvalid);
             }
-            if let Some(retry_after_seconds) = wait_for_own_change(&mut transaction, id).await? {
-                return Ok(OwnChange::TooMany { retry_after_seconds });
+            if let Some(retry_after_seconds) = owner_change_retry_seconds(&mut transaction, id).await? {
+                return Ok(OwnerChangeResult::TooManyChanges { retry_after_seconds });
             }
             sqlx::query("delete from key_former_secret where key_id = $1 and ends_at < $2")
                 .bind(id)
-                .bind(now - FORMER_SECRETS_KEPT)
+                .bind(now - FORMER_SECRET_RETENTION)
                 .execute(&mut *transaction)
                 .await?;
             sqlx::query("update key_former_secret set ends_at = $2 where key_id = $1 and ends_at > $2")
@@ -244,7 +252,7 @@ impl Store {
                  where id = $1",
             )
             .bind(id)
-            .bind(ends_at)
+            .bind(old_secret_ends_at)
             .execute(&mut *transaction)
             .await?;
             sqlx::query(
@@ -255,21 +263,21 @@ impl Store {
             .bind(id)
             .bind(secret.hmac.as_slice())
             .bind(secret.pepper_id)
-            .bind(secret.shown)
+            .bind(secret.display_prefix)
             .execute(&mut *transaction)
             .await?;
-            let became = Some(instant(ends_at));
-            note(&mut transaction, id, KeyChange::Rotated, KeyActor::Owner, None, became).await?;
-            let rows = secrets(&mut transaction, id).await?;
+            let became = Some(format_instant(old_secret_ends_at));
+            insert_key_change(&mut transaction, id, KeyChange::Rotated, KeyActor::Owner, None, became).await?;
+            let rows = load_key_secrets(&mut transaction, id).await?;
             transaction.commit().await?;
-            Ok(OwnChange::Done(rows))
+            Ok(OwnerChangeResult::Done(rows))
         })
         .await
     }
 
     /// Forgets who registered with this address, whatever its case: name, address, label and webhooks are gone from
     /// every table, the keys revoked. What they used stays under their numbers. The numbers of the keys.
-    pub async fn erase_keys(&self, email: &str) -> Result<Vec<KeyId>> {
+    pub async fn erase_keys_by_email(&self, email: &str) -> Result<Vec<KeyId>> {
         let mut transaction = self.begin_key_change().await?;
         // In order, so that two who lock the same rows wait for each other and do not deadlock.
         let ids: Vec<KeyId> = sqlx::query_scalar(
@@ -320,7 +328,7 @@ impl Store {
 }
 
 /// False where no key has this id or it is revoked already.
-async fn revoke(transaction: &mut Transaction<'_, Postgres>, id: KeyId, by: KeyActor) -> Result<bool> {
+async fn mark_revoked(transaction: &mut Transaction<'_, Postgres>, id: KeyId, actor: KeyActor) -> Result<bool> {
     let revoked = sqlx::query(
         "update api_key
          set revoked_at = now(), revision = nextval('api_key_revision')
@@ -332,24 +340,24 @@ async fn revoke(transaction: &mut Transaction<'_, Postgres>, id: KeyId, by: KeyA
     if revoked.rows_affected() == 0 {
         return Ok(false);
     }
-    note(transaction, id, KeyChange::Revoked, by, None, None).await?;
+    insert_key_change(transaction, id, KeyChange::Revoked, actor, None, None).await?;
     Ok(true)
 }
 
-async fn note(
+async fn insert_key_change(
     transaction: &mut Transaction<'_, Postgres>,
     id: KeyId,
-    what: KeyChange,
-    by: KeyActor,
-    was: Option<String>,
-    became: Option<String>,
+    kind: KeyChange,
+    actor: KeyActor,
+    old_value: Option<String>,
+    new_value: Option<String>,
 ) -> Result<()> {
     sqlx::query("insert into key_change (key_id, what, by_whom, was, became) values ($1, $2, $3, $4, $5)")
         .bind(id)
-        .bind(what.id())
-        .bind(by.id())
-        .bind(was)
-        .bind(became)
+        .bind(kind.id())
+        .bind(actor.id())
+        .bind(old_value)
+        .bind(new_value)
         .execute(&mut **transaction)
         .await?;
     Ok(())
@@ -357,7 +365,7 @@ async fn note(
 
 /// In how many seconds the owner may change something again, if not now. The key's row is locked, so that two changes at
 /// once are counted one after the other.
-async fn wait_for_own_change(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Result<Option<u64>> {
+async fn owner_change_retry_seconds(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Result<Option<u64>> {
     let seconds: Option<i64> = sqlx::query_scalar(
         "select greatest(1, ceil(extract(epoch from at + interval '1 day' - clock_timestamp())))::bigint
          from key_change
@@ -367,13 +375,13 @@ async fn wait_for_own_change(transaction: &mut Transaction<'_, Postgres>, id: Ke
          limit 1",
     )
     .bind(id)
-    .bind(MOST_OWN_CHANGES - 1)
+    .bind(MAX_OWNER_CHANGES_PER_DAY - 1)
     .fetch_optional(&mut **transaction)
     .await?;
     Ok(seconds.map(i64::unsigned_abs))
 }
 
-async fn secrets(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Result<Vec<KeyRow>> {
+async fn load_key_secrets(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Result<Vec<KeySecretRow>> {
     let rows = sqlx::query(
         "select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
          from api_key
@@ -387,9 +395,9 @@ async fn secrets(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Resu
     .bind(id)
     .fetch_all(&mut **transaction)
     .await?;
-    rows.iter().map(key_row).collect()
+    rows.iter().map(parse_key_secret_row).collect()
 }
 
-fn instant(at: DateTime<Utc>) -> String {
+fn format_instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

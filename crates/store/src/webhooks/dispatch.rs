@@ -5,46 +5,46 @@
 use chrono::{DateTime, Utc};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Row};
-use vintem_domain::webhook::DISABLED_AFTER;
+use vintem_domain::webhook::DISABLE_AFTER_FAILING;
 
-use crate::{FOLLOW_BUDGET, Result, Store, within};
+use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
 /// An arbitrary number that no other lock has.
-const DELIVERING: i64 = 0x7669_6e74_656d_0004;
+const DELIVERY_LOCK_ID: i64 = 0x7669_6e74_656d_0004;
 /// So many attempts of a delivery are kept; replays add to them.
-const ATTEMPTS_KEPT: i32 = 20;
+const MAX_ATTEMPTS_KEPT: i32 = 20;
 
 /// The queue is read by its indexes. Its size changes from nothing to very much within a moment, and a plan that was made
 /// for an empty table reads all of a full one each time.
-const BY_INDEX: &str =
+const FORCE_INDEX_SCANS: &str =
     "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off";
 
 /// The right to deliver, as long as its connection lives.
 #[derive(Debug)]
-pub struct DeliveryLead(PgConnection);
+pub struct DeliveryLease(PgConnection);
 
 /// A delivery to be made now.
 #[derive(Debug, Clone)]
 pub struct DueDelivery {
     pub id: i64,
     /// Of the webhook, and where it wants it.
-    pub webhook: i64,
+    pub webhook_number: i64,
     pub webhook_id: String,
     pub url: String,
     /// Sealed.
-    pub secret: Vec<u8>,
+    pub sealed_secret: Vec<u8>,
     /// Sealed, and until when it signs too.
-    pub former_secret: Option<(Vec<u8>, DateTime<Utc>)>,
+    pub sealed_former_secret: Option<(Vec<u8>, DateTime<Utc>)>,
     pub event_id: String,
     pub body: String,
     /// In the feed of events; a test has none.
-    pub position: Option<i64>,
+    pub event_position: Option<i64>,
     pub failures: i16,
 }
 
 /// How a receiver keeps up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum ReceiverHealth {
     Prompt,
     /// Its last attempt failed, or took long. It has fewer under way at a time.
     Lagging,
@@ -52,51 +52,51 @@ pub enum Class {
 
 /// Of which deliveries some are to be taken up.
 #[derive(Debug)]
-pub struct Demand<'a> {
+pub struct ClaimOptions<'a> {
     pub now: DateTime<Utc>,
-    pub class: Class,
+    pub receiver_health: ReceiverHealth,
     /// Webhooks that come after this one are looked at.
-    pub after: i64,
+    pub after_webhook: i64,
     /// Webhooks that have enough under way.
-    pub but: &'a [i64],
-    pub most: i64,
+    pub excluded_webhooks: &'a [i64],
+    pub max_total: i64,
     /// Of one webhook: of a slow one half of it, of a failing one a single one.
-    pub most_of_one: i64,
+    pub max_per_webhook: i64,
 }
 
 /// What became of one attempt.
 #[derive(Debug, Clone)]
-pub struct Attempted {
-    pub delivery: i64,
-    pub webhook: i64,
+pub struct DeliveryAttempt {
+    pub delivery_id: i64,
+    pub webhook_number: i64,
     pub url: String,
     /// How often it had failed before: tells this attempt from a later one.
     pub failures_before: i16,
-    pub at: DateTime<Utc>,
-    pub verdict: Verdict,
+    pub attempted_at: DateTime<Utc>,
+    pub outcome: AttemptOutcome,
     pub is_slow: bool,
     /// The attempt as JSON, for its owner.
-    pub shown: String,
+    pub attempt_json: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AttemptOutcome {
     Delivered,
     /// To be tried again then.
-    Again(DateTime<Utc>),
+    RetryAt(DateTime<Utc>),
     /// It was the last attempt.
-    Dead,
+    Exhausted,
     /// The receiver wants nothing any more; the delivery is dead.
-    Gone,
+    ReceiverGone,
 }
 
-impl Verdict {
+impl AttemptOutcome {
     pub const fn id(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
-            Self::Again(_) => "again",
-            Self::Dead => "dead",
-            Self::Gone => "gone",
+            Self::RetryAt(_) => "again",
+            Self::Exhausted => "dead",
+            Self::ReceiverGone => "gone",
         }
     }
 }
@@ -104,11 +104,11 @@ impl Verdict {
 impl Store {
     /// The right to deliver, unless another worker has it. Deliveries that another one had under way wait again; `mine`
     /// are under way here.
-    pub async fn lead_deliveries(&self, mine: &[i64]) -> Result<Option<DeliveryLead>> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn try_lease_deliveries(&self, in_flight: &[i64]) -> Result<Option<DeliveryLease>> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let mut connection = self.pool.acquire().await?.detach();
             let is_mine: bool = sqlx::query_scalar("select pg_try_advisory_lock($1)")
-                .bind(DELIVERING)
+                .bind(DELIVERY_LOCK_ID)
                 .fetch_one(&mut connection)
                 .await?;
             if !is_mine {
@@ -120,23 +120,23 @@ impl Store {
                 .execute(&mut connection)
                 .await?;
             sqlx::query("update delivery set state = 'waiting' where state = 'sending' and id <> all($1)")
-                .bind(mine)
+                .bind(in_flight)
                 .execute(&mut connection)
                 .await?;
-            Ok(Some(DeliveryLead(connection)))
+            Ok(Some(DeliveryLease(connection)))
         })
         .await
     }
 
     /// Notes what became of attempts, of deliveries and of their webhooks. Whatever is noted twice counts once.
-    pub async fn note_attempts(&self, attempts: &[Attempted]) -> Result<()> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn record_attempts(&self, attempts: &[DeliveryAttempt]) -> Result<()> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
-            sqlx::raw_sql(BY_INDEX).execute(&mut *transaction).await?;
-            let of = |attempt: &Attempted| match attempt.verdict {
-                Verdict::Delivered => ("delivered", None),
-                Verdict::Again(at) => ("waiting", Some(at)),
-                Verdict::Dead | Verdict::Gone => ("dead", None),
+            sqlx::raw_sql(FORCE_INDEX_SCANS).execute(&mut *transaction).await?;
+            let of = |attempt: &DeliveryAttempt| match attempt.outcome {
+                AttemptOutcome::Delivered => ("delivered", None),
+                AttemptOutcome::RetryAt(at) => ("waiting", Some(at)),
+                AttemptOutcome::Exhausted | AttemptOutcome::ReceiverGone => ("dead", None),
             };
             let (states, next): (Vec<&str>, Vec<Option<DateTime<Utc>>>) = attempts.iter().map(of).unzip();
             sqlx::query(
@@ -156,13 +156,13 @@ impl Store {
                  where delivery.id = attempted.id and delivery.state = 'sending'
                    and delivery.failures = attempted.failures_before",
             )
-            .bind(attempts.iter().map(|attempt| attempt.delivery).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.delivery_id).collect::<Vec<_>>())
             .bind(attempts.iter().map(|attempt| attempt.failures_before).collect::<Vec<_>>())
             .bind(states)
             .bind(next)
-            .bind(attempts.iter().map(|attempt| attempt.at).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.shown.as_str()).collect::<Vec<_>>())
-            .bind(ATTEMPTS_KEPT)
+            .bind(attempts.iter().map(|attempt| attempt.attempted_at).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.attempt_json.as_str()).collect::<Vec<_>>())
+            .bind(MAX_ATTEMPTS_KEPT)
             .persistent(false)
             .execute(&mut *transaction)
             .await?;
@@ -204,13 +204,13 @@ impl Store {
                  ) given_up
                  where webhook.number = stood.webhook and webhook.status <> 'disabled'",
             )
-            .bind(attempts.iter().map(|attempt| attempt.webhook).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.webhook_number).collect::<Vec<_>>())
             .bind(attempts.iter().map(|attempt| attempt.url.as_str()).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.verdict == Verdict::Delivered).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.verdict == Verdict::Gone).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.outcome == AttemptOutcome::Delivered).collect::<Vec<_>>())
+            .bind(attempts.iter().map(|attempt| attempt.outcome == AttemptOutcome::ReceiverGone).collect::<Vec<_>>())
             .bind(attempts.iter().map(|attempt| attempt.is_slow).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.at).collect::<Vec<_>>())
-            .bind(format!("{} seconds", DISABLED_AFTER.num_seconds()))
+            .bind(attempts.iter().map(|attempt| attempt.attempted_at).collect::<Vec<_>>())
+            .bind(format!("{} seconds", DISABLE_AFTER_FAILING.num_seconds()))
             .persistent(false)
             .execute(&mut *transaction)
             .await?;
@@ -221,13 +221,13 @@ impl Store {
     }
 }
 
-impl DeliveryLead {
+impl DeliveryLease {
     /// Takes deliveries up that are due, a few of each webhook, so that none waits behind another's. Only of active
     /// webhooks whose key is valid and of the plan that has them.
-    pub async fn take_up(&mut self, demand: &Demand<'_>) -> Result<Vec<DueDelivery>> {
-        within(FOLLOW_BUDGET, async {
+    pub async fn claim_due(&mut self, options: &ClaimOptions<'_>) -> Result<Vec<DueDelivery>> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.0.begin().await?;
-            sqlx::raw_sql(BY_INDEX).execute(&mut *transaction).await?;
+            sqlx::raw_sql(FORCE_INDEX_SCANS).execute(&mut *transaction).await?;
             let rows = sqlx::query(
                 "with recursive lane as (
                      (select webhook from delivery where state = 'waiting' and webhook > $2 order by webhook limit 1)
@@ -276,35 +276,35 @@ impl DeliveryLead {
                  left join event on event.sequence = taken.event
                  order by taken.id",
             )
-            .bind(demand.now)
-            .bind(demand.after)
-            .bind(demand.but)
-            .bind(demand.class == Class::Lagging)
-            .bind(demand.most)
-            .bind(demand.most_of_one)
+            .bind(options.now)
+            .bind(options.after_webhook)
+            .bind(options.excluded_webhooks)
+            .bind(options.receiver_health == ReceiverHealth::Lagging)
+            .bind(options.max_total)
+            .bind(options.max_per_webhook)
             .persistent(false)
             .fetch_all(&mut *transaction)
             .await?;
             transaction.commit().await?;
-            rows.iter().map(due_delivery).collect()
+            rows.iter().map(parse_due_delivery).collect()
         })
         .await
     }
 }
 
-fn due_delivery(row: &PgRow) -> Result<DueDelivery> {
+fn parse_due_delivery(row: &PgRow) -> Result<DueDelivery> {
     let former: (Option<Vec<u8>>, Option<DateTime<Utc>>) =
         (row.try_get("former_secret")?, row.try_get("former_secret_ends_at")?);
     Ok(DueDelivery {
         id: row.try_get("id")?,
-        webhook: row.try_get("number")?,
+        webhook_number: row.try_get("number")?,
         webhook_id: row.try_get("webhook_id")?,
         url: row.try_get("url")?,
-        secret: row.try_get("secret")?,
-        former_secret: former.0.zip(former.1),
+        sealed_secret: row.try_get("secret")?,
+        sealed_former_secret: former.0.zip(former.1),
         event_id: row.try_get("event_id")?,
         body: row.try_get("body")?,
-        position: row.try_get("position")?,
+        event_position: row.try_get("position")?,
         failures: row.try_get("failures")?,
     })
 }

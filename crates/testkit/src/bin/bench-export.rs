@@ -9,11 +9,11 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use futures_util::TryStreamExt;
 use sqlx::{Connection, PgConnection};
-use vintem_testkit::http_client;
+use vintem_testkit::http_client_builder;
 
-const LEAST_RATIO: f64 = 0.6;
-const MOST_MEMORY_BYTES: u64 = 64 << 20;
-const MOST_FIRST_BYTE: Duration = Duration::from_millis(200);
+const MIN_RATIO_TO_COPY: f64 = 0.6;
+const MAX_EXTRA_MEMORY_BYTES: u64 = 64 << 20;
+const MAX_TIME_TO_FIRST_BYTE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -41,7 +41,7 @@ struct Arguments {
 }
 
 /// The rows that the service lists, as it lists them; the texts that it puts together are put together here as well.
-const SAME_ROWS: &str = "
+const CREATE_EXPORTED_TABLE: &str = "
     create unlogged table exported as
     select id, cvm_code::text as company_id, company_name, category,
            to_char(delivered_on, 'YYYY-MM-DD') || 'T00:00:00-03:00' as date,
@@ -53,15 +53,15 @@ const SAME_ROWS: &str = "
     limit ";
 
 /// What one of the two gave, and how fast.
-struct Got {
+struct Download {
     bytes: Vec<u8>,
-    first_byte: Duration,
-    whole: Duration,
+    time_to_first_byte: Duration,
+    total_time: Duration,
 }
 
-impl Got {
-    fn megabytes_a_second(&self) -> f64 {
-        self.bytes.len() as f64 / 1e6 / self.whole.as_secs_f64()
+impl Download {
+    fn megabytes_per_second(&self) -> f64 {
+        self.bytes.len() as f64 / 1e6 / self.total_time.as_secs_f64()
     }
 }
 
@@ -69,25 +69,27 @@ impl Got {
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let mut database = PgConnection::connect(&arguments.database_url).await?;
-    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("{SAME_ROWS}{}", arguments.rows))).execute(&mut database).await?;
-    let http = http_client().build()?;
-    let exported = async || export(&http, &arguments).await;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("{CREATE_EXPORTED_TABLE}{}", arguments.rows)))
+        .execute(&mut database)
+        .await?;
+    let http = http_client_builder().build()?;
+    let exported = async || download_by_http(&http, &arguments).await;
 
     // Once for both, so that all is warm and the rows are seen to be the same.
-    let (theirs, ours) = (copy(&mut database).await?, exported().await?);
-    let ids = ids(&ours.bytes, true)?;
+    let (theirs, ours) = (download_by_copy(&mut database).await?, exported().await?);
+    let ids = parse_ids(&ours.bytes, true)?;
     ensure!(ids.len() == arguments.rows, "{} rows of {}", ids.len(), arguments.rows);
-    ensure!(ids == self::ids(&theirs.bytes, false)?, "these are not the same rows in the same order");
+    ensure!(ids == parse_ids(&theirs.bytes, false)?, "these are not the same rows in the same order");
 
     let (mut ratios, mut rates, mut first_byte, mut memory) = (Vec::new(), Vec::new(), Duration::ZERO, 0);
     for _ in 0..arguments.pairs {
-        let theirs = copy(&mut database).await?.megabytes_a_second();
-        let before = begin_to_watch_memory(arguments.process)?;
+        let theirs = download_by_copy(&mut database).await?.megabytes_per_second();
+        let before = reset_peak_memory(arguments.process)?;
         let ours = exported().await?;
-        memory = memory.max(status_bytes(arguments.process, "VmHWM")?.saturating_sub(before));
-        first_byte = first_byte.max(ours.first_byte);
-        rates.push((ours.megabytes_a_second(), theirs));
-        ratios.push(ours.megabytes_a_second() / theirs);
+        memory = memory.max(read_proc_status_bytes(arguments.process, "VmHWM")?.saturating_sub(before));
+        first_byte = first_byte.max(ours.time_to_first_byte);
+        rates.push((ours.megabytes_per_second(), theirs));
+        ratios.push(ours.megabytes_per_second() / theirs);
     }
     ratios.sort_by(f64::total_cmp);
     rates.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -99,23 +101,23 @@ async fn main() -> anyhow::Result<()> {
     println!("first_byte_milliseconds: {:.1}", first_byte.as_secs_f64() * 1e3);
     println!("extra_memory_mib: {:.1}", memory as f64 / f64::from(1 << 20));
     println!("ratio_to_copy: {ratio:.2}");
-    ensure!(memory < MOST_MEMORY_BYTES, "it took more memory than it may");
-    ensure!(first_byte <= MOST_FIRST_BYTE, "the first byte came too late");
-    ensure!(ratio >= LEAST_RATIO, "less than {LEAST_RATIO} of a bare COPY");
+    ensure!(memory < MAX_EXTRA_MEMORY_BYTES, "it took more memory than it may");
+    ensure!(first_byte <= MAX_TIME_TO_FIRST_BYTE, "the first byte came too late");
+    ensure!(ratio >= MIN_RATIO_TO_COPY, "less than {MIN_RATIO_TO_COPY} of a bare COPY");
     Ok(())
 }
 
-async fn copy(database: &mut PgConnection) -> anyhow::Result<Got> {
+async fn download_by_copy(database: &mut PgConnection) -> anyhow::Result<Download> {
     let (began, mut first_byte, mut bytes) = (Instant::now(), None, Vec::new());
     let mut rows = database.copy_out_raw("copy (select * from exported) to stdout csv").await?;
     while let Some(chunk) = rows.try_next().await? {
         first_byte.get_or_insert_with(|| began.elapsed());
         bytes.extend(chunk);
     }
-    Ok(Got { bytes, first_byte: first_byte.context("no byte")?, whole: began.elapsed() })
+    Ok(Download { bytes, time_to_first_byte: first_byte.context("no byte")?, total_time: began.elapsed() })
 }
 
-async fn export(http: &reqwest::Client, arguments: &Arguments) -> anyhow::Result<Got> {
+async fn download_by_http(http: &reqwest::Client, arguments: &Arguments) -> anyhow::Result<Download> {
     let (began, mut first_byte, mut bytes) = (Instant::now(), None, Vec::new());
     let address = format!("{}/api/v1/filings?format=csv&limit={}", arguments.url, arguments.rows);
     let mut answer = http.get(address).header("X-API-Key", &arguments.key).send().await?.error_for_status()?;
@@ -123,22 +125,22 @@ async fn export(http: &reqwest::Client, arguments: &Arguments) -> anyhow::Result
         first_byte.get_or_insert_with(|| began.elapsed());
         bytes.extend(chunk);
     }
-    Ok(Got { bytes, first_byte: first_byte.context("no byte")?, whole: began.elapsed() })
+    Ok(Download { bytes, time_to_first_byte: first_byte.context("no byte")?, total_time: began.elapsed() })
 }
 
 /// The first cell of each row.
-fn ids(bytes: &[u8], has_headers: bool) -> anyhow::Result<Vec<String>> {
+fn parse_ids(bytes: &[u8], has_headers: bool) -> anyhow::Result<Vec<String>> {
     let mut reader = csv::ReaderBuilder::new().has_headers(has_headers).from_reader(bytes);
     reader.records().map(|row| Ok(row?.get(0).unwrap_or_default().to_owned())).collect()
 }
 
 /// What the process has now; its highest is reckoned anew from here on.
-fn begin_to_watch_memory(process: u32) -> anyhow::Result<u64> {
+fn reset_peak_memory(process: u32) -> anyhow::Result<u64> {
     std::fs::write(format!("/proc/{process}/clear_refs"), "5")?;
-    status_bytes(process, "VmRSS")
+    read_proc_status_bytes(process, "VmRSS")
 }
 
-fn status_bytes(process: u32, name: &str) -> anyhow::Result<u64> {
+fn read_proc_status_bytes(process: u32, name: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
     let kibibytes: u64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;

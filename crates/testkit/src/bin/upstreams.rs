@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use chrono::{NaiveDate, Utc};
 use clap::Parser;
-use vintem_domain::dates::sao_paulo_day;
-use vintem_testkit::upstreams::{Fault, UpstreamOptions, Upstreams};
+use vintem_domain::dates::sao_paulo_date;
+use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams, Fault};
 
 const HELP: &str = "\
 Answers as the three upstreams do, on one address of loopback:
@@ -51,11 +51,11 @@ struct Arguments {
     #[arg(long, default_value_t = 2_600)]
     companies: usize,
     /// What goes wrong, and where: PART-OF-PATH=FAULT, or PART-OF-PATH=N*FAULT for the next N requests
-    #[arg(long, value_name = "PART=FAULT", value_parser = fault)]
+    #[arg(long, value_name = "PART=FAULT", value_parser = parse_fault_argument)]
     fault: Vec<(String, Fault)>,
 }
 
-fn fault(text: &str) -> Result<(String, Fault), String> {
+fn parse_fault_argument(text: &str) -> Result<(String, Fault), String> {
     // The last one: a path has some of its own.
     let (part, fault) = text.rsplit_once('=').ok_or("PART=FAULT is expected")?;
     Ok((part.to_owned(), fault.parse()?))
@@ -64,11 +64,11 @@ fn fault(text: &str) -> Result<(String, Fault), String> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let today = arguments.today.unwrap_or_else(|| sao_paulo_day(Utc::now()));
+    let today = arguments.today.unwrap_or_else(|| sao_paulo_date(Utc::now()));
     let made_up =
         if arguments.data.is_some() { "all that no file has (IPE, tickers, most of PTAX)" } else { "everything" };
-    let upstreams = Upstreams::start(UpstreamOptions {
-        data: arguments.data,
+    let upstreams = FakeUpstreams::start(FakeUpstreamOptions {
+        data_dir: arguments.data,
         today,
         ipe_rows_per_year: arguments.ipe_rows,
         ipe_years: arguments.ipe_from..=i32::MAX,

@@ -12,32 +12,32 @@ use anyhow::{Context, ensure};
 use chrono::{Days, NaiveDate, Utc};
 use clap::{Parser, Subcommand};
 use sqlx::{Connection, PgConnection};
-use vintem_domain::dates::sao_paulo_day;
-use vintem_domain::series::by_id;
-use vintem_domain::{Dataset, Decimal, Filing, FilingSet, Origin, Plan};
-use vintem_store::load::{Fetch, Observation};
-use vintem_store::{Deadlines, Store};
-use vintem_testkit::pace::percentile;
-use vintem_testkit::processor::processor_time;
-use vintem_testkit::receiver::{Manner, Received, Receiver};
-use vintem_testkit::webhooks::make_webhooks;
-use vintem_testkit::{TestDatabase, WorkerProcess, create_key, eventually};
+use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::series::find_series;
+use vintem_domain::{CvmDataset, DataOrigin, Dataset, Decimal, Filing, Plan};
+use vintem_store::load::{NewFetch, Observation};
+use vintem_store::{Store, Timeouts};
+use vintem_testkit::cpu_time::process_cpu_time;
+use vintem_testkit::timed_requests::percentile;
+use vintem_testkit::webhook_receiver::{ReceivedRequest, ReceiverBehavior, WebhookReceiver};
+use vintem_testkit::webhooks::insert_webhooks;
+use vintem_testkit::{TestDatabase, WorkerProcess, create_key, wait_until};
 
 /// What the API gives to one key.
-const WEBHOOKS_OF_A_KEY: usize = 20;
+const WEBHOOKS_PER_KEY: usize = 20;
 /// The receiver that dies.
-const DEAD: &str = "/0";
+const DEAD_RECEIVER_PATH: &str = "/0";
 /// The first day that a trial loads a value of.
 const FIRST_DAY: NaiveDate = NaiveDate::from_ymd_opt(1950, 1, 1).expect("a day of the calendar");
 
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
-    trial: Trial,
+    trial: TrialCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Trial {
+enum TrialCommand {
     /// Kills loads at random moments
     Outbox {
         #[arg(long, default_value_t = 1_000)]
@@ -64,16 +64,16 @@ enum Trial {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().trial {
-        Trial::Outbox { trials } => outbox(trials).await,
-        Trial::Load { database_url } => load(&database_url).await,
-        Trial::FanOut { vintem, subscriptions, most_seconds, most_p99_ratio } => {
-            fan_out(&vintem, subscriptions, most_seconds, most_p99_ratio).await
+        TrialCommand::Outbox { trials } => run_outbox_trials(trials).await,
+        TrialCommand::Load { database_url } => load_values_until_killed(&database_url).await,
+        TrialCommand::FanOut { vintem, subscriptions, most_seconds, most_p99_ratio } => {
+            run_fan_out(&vintem, subscriptions, most_seconds, most_p99_ratio).await
         }
     }
 }
 
-async fn outbox(trials: u32) -> anyhow::Result<()> {
-    let database = TestDatabase::empty().await?;
+async fn run_outbox_trials(trials: u32) -> anyhow::Result<()> {
+    let database = TestDatabase::create_empty().await?;
     let mut connection = database.connect().await?;
     let (mut killed, mut loads) = (0, 0);
     for trial in 1..=trials {
@@ -88,8 +88,11 @@ async fn outbox(trials: u32) -> anyhow::Result<()> {
         child.kill()?;
         child.wait()?;
         // A transaction that was sent to its end before may still come to it.
-        settle(&mut connection).await?;
-        let (values, events) = (days(&mut connection, VALUES).await?, days(&mut connection, EVENTS).await?);
+        wait_for_other_connections(&mut connection).await?;
+        let (values, events) = (
+            fetch_unique_dates(&mut connection, SELECT_VALUE_DATES).await?,
+            fetch_unique_dates(&mut connection, SELECT_EVENT_DATES).await?,
+        );
         let alone = values.symmetric_difference(&events).count();
         ensure!(alone == 0, "trial {trial}: {alone} values or events without the other");
         loads = values.len();
@@ -103,10 +106,10 @@ async fn outbox(trials: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-const VALUES: &str = "select ref_date from observation where series = 'selic-daily'";
-const EVENTS: &str = "select (subject ->> 'date')::date from event where type = 'rate.published'";
+const SELECT_VALUE_DATES: &str = "select ref_date from observation where series = 'selic-daily'";
+const SELECT_EVENT_DATES: &str = "select (subject ->> 'date')::date from event where type = 'rate.published'";
 
-async fn days(connection: &mut PgConnection, query: &'static str) -> anyhow::Result<HashSet<NaiveDate>> {
+async fn fetch_unique_dates(connection: &mut PgConnection, query: &'static str) -> anyhow::Result<HashSet<NaiveDate>> {
     let days: Vec<NaiveDate> = sqlx::query_scalar(query).fetch_all(connection).await?;
     let (count, days) = (days.len(), days.into_iter().collect::<HashSet<_>>());
     ensure!(count == days.len(), "one of them is there twice");
@@ -114,7 +117,7 @@ async fn days(connection: &mut PgConnection, query: &'static str) -> anyhow::Res
 }
 
 /// Waits until the connections of the one that was killed are gone.
-async fn settle(connection: &mut PgConnection) -> anyhow::Result<()> {
+async fn wait_for_other_connections(connection: &mut PgConnection) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
         let others: i64 = sqlx::query_scalar(
@@ -132,74 +135,82 @@ async fn settle(connection: &mut PgConnection) -> anyhow::Result<()> {
     }
 }
 
-async fn load(database_url: &str) -> anyhow::Result<()> {
-    let store = Store::open(database_url, 1, Deadlines::of_workers())?;
-    let series = by_id("selic-daily").context("a series")?;
+async fn load_values_until_killed(database_url: &str) -> anyhow::Result<()> {
+    let store = Store::open(database_url, 1, Timeouts::for_workers())?;
+    let series = find_series("selic-daily").context("a series")?;
     let mut connection = PgConnection::connect(database_url).await?;
     let last: Option<NaiveDate> =
         sqlx::query_scalar("select max(ref_date) from observation").fetch_one(&mut connection).await?;
     connection.close().await?;
     let mut day = last.map_or(FIRST_DAY, |last| last + Days::new(1));
     loop {
-        let fetch = Fetch::made_here(format!("trial:{day}"), Utc::now(), [2; 32]);
-        let mut load = store.begin_load(Dataset::Series(series), Origin::Synthetic, &fetch).await?;
-        load.announce_since(FIRST_DAY);
+        let fetch = NewFetch::without_response(format!("trial:{day}"), Utc::now(), [2; 32]);
+        let mut load = store.begin_load(Dataset::Series(series), DataOrigin::Synthetic, &fetch).await?;
+        load.emit_events_since(FIRST_DAY);
         load.append_observations(series, &[Observation { date: day, value: Decimal::new(5, 2) }]).await?;
         load.commit().await?;
         day = day + Days::new(1);
     }
 }
 
-async fn fan_out(
+async fn run_fan_out(
     vintem: &Path,
     subscriptions: usize,
-    most_seconds: f64,
-    most_p99_ratio: Option<f64>,
+    max_seconds: f64,
+    max_p99_ratio: Option<f64>,
 ) -> anyhow::Result<()> {
-    let database = TestDatabase::demo(Utc::now()).await?;
-    let (store, mut connection) = (database.store()?, database.connect().await?);
-    let receiver = Receiver::start().await?;
+    let database = TestDatabase::create_demo(Utc::now()).await?;
+    let (store, mut connection) = (database.open_store()?, database.connect().await?);
+    let receiver = WebhookReceiver::start().await?;
     let mut keys = Vec::new();
-    for _ in 0..subscriptions.div_ceil(WEBHOOKS_OF_A_KEY) {
+    for _ in 0..subscriptions.div_ceil(WEBHOOKS_PER_KEY) {
         keys.push(create_key(&store, Plan::Platinum).await?.0);
     }
     let urls: Vec<String> = (0..subscriptions).map(|number| receiver.url(&format!("/{number}"))).collect();
-    make_webhooks(&mut connection, &keys, &urls).await?;
+    insert_webhooks(&mut connection, &keys, &urls).await?;
     let worker = WorkerProcess::start(vintem, &database.url(), &["--webhook-allow", "127.0.0.0/8"])?;
     // It is ready once it has published something: a first filing, which all get.
-    publish(&store, 0).await?;
-    eventually("the worker works", Duration::from_secs(120), || async { receiver.count() == subscriptions }).await;
-
-    publish(&store, 1).await?;
-    let committed = Instant::now();
-    eventually("all have heard of it", Duration::from_secs(300), || async { receiver.count() >= 2 * subscriptions })
+    load_new_filing(&store, 0).await?;
+    wait_until("the worker works", Duration::from_secs(120), || async { receiver.request_count() == subscriptions })
         .await;
-    let all = receiver.all_received();
+
+    load_new_filing(&store, 1).await?;
+    let committed = Instant::now();
+    wait_until("all have heard of it", Duration::from_secs(300), || async {
+        receiver.request_count() >= 2 * subscriptions
+    })
+    .await;
+    let all = receiver.all_requests();
     let of_it = &all[subscriptions..];
     let reached: HashSet<&str> = of_it.iter().map(|received| received.path.as_str()).collect();
     ensure!(reached.len() == subscriptions && of_it.len() == subscriptions, "some were told twice, others never");
-    let since = |received: &Received| received.at.saturating_duration_since(committed);
+    let since = |received: &ReceivedRequest| received.received_at.saturating_duration_since(committed);
     let last = of_it.iter().map(since).max().unwrap_or_default().as_secs_f64();
     println!("subscriptions: {subscriptions}");
     println!("first_seconds: {:.2}", of_it.iter().map(since).min().unwrap_or_default().as_secs_f64());
     println!("median_seconds: {:.2}", percentile(of_it.iter().map(since), 50).as_secs_f64());
-    println!("processor_seconds_of_the_worker: {:.2}", processor_time(worker.id())?.as_secs_f64());
+    println!("processor_seconds_of_the_worker: {:.2}", process_cpu_time(worker.pid())?.as_secs_f64());
 
     // A receiver that is dead, beside the others, in turns with and without it: how long after the first of the others
     // the rest of them hear of it.
     let mut latencies = [Vec::new(), Vec::new()];
     for round in 2..12u32 {
         let is_dead = round % 2 == 1;
-        let manner = if is_dead { Manner::Slow(Duration::from_secs(3600)) } else { Manner::Status(200) };
-        receiver.behave(DEAD, manner);
-        receiver.forget();
-        publish(&store, round).await?;
-        eventually("all others have heard of it", Duration::from_secs(300), || async {
-            receiver.count_but(DEAD) == subscriptions - 1
+        let manner = if is_dead {
+            ReceiverBehavior::DelayedOk(Duration::from_secs(3600))
+        } else {
+            ReceiverBehavior::Status(200)
+        };
+        receiver.set_behavior(DEAD_RECEIVER_PATH, manner);
+        receiver.clear_requests();
+        load_new_filing(&store, round).await?;
+        wait_until("all others have heard of it", Duration::from_secs(300), || async {
+            receiver.request_count_excluding(DEAD_RECEIVER_PATH) == subscriptions - 1
         })
         .await;
-        let all = receiver.all_received();
-        let times: Vec<Instant> = all.iter().filter(|one| one.path != DEAD).map(|one| one.at).collect();
+        let all = receiver.all_requests();
+        let times: Vec<Instant> =
+            all.iter().filter(|one| one.path != DEAD_RECEIVER_PATH).map(|one| one.received_at).collect();
         let first = times.iter().min().copied().context("some were told")?;
         latencies[usize::from(is_dead)].extend(times.into_iter().map(|time| time - first));
     }
@@ -208,22 +219,22 @@ async fn fan_out(
     println!("p99_seconds_beside_a_dead_one: {beside:.3}");
     println!("p99_ratio: {:.2}", beside / calm);
     println!("seconds: {last:.2}");
-    ensure!(last <= most_seconds, "the last one heard of it after {last:.2} s");
-    if let Some(most) = most_p99_ratio {
-        ensure!(beside / calm <= most, "beside a dead receiver others wait {:.2} times as long", beside / calm);
+    ensure!(last <= max_seconds, "the last one heard of it after {last:.2} s");
+    if let Some(max_ratio) = max_p99_ratio {
+        ensure!(beside / calm <= max_ratio, "beside a dead receiver others wait {:.2} times as long", beside / calm);
     }
     Ok(())
 }
 
 /// A filing that is new today.
-async fn publish(store: &Store, number: u32) -> anyhow::Result<()> {
-    let today = sao_paulo_day(Utc::now());
-    let fetch = Fetch::made_here(format!("filing:{number}"), Utc::now(), [3; 32]);
-    let mut load = store.begin_load(Dataset::Filings, Origin::Synthetic, &fetch).await?;
-    load.announce_since(today);
+async fn load_new_filing(store: &Store, number: u32) -> anyhow::Result<()> {
+    let today = sao_paulo_date(Utc::now());
+    let fetch = NewFetch::without_response(format!("filing:{number}"), Utc::now(), [3; 32]);
+    let mut load = store.begin_load(Dataset::Filings, DataOrigin::Synthetic, &fetch).await?;
+    load.emit_events_since(today);
     load.append_filings(&[Filing {
         id: format!("zz-new-{number:06}"),
-        set: FilingSet::Ipe,
+        cvm_dataset: CvmDataset::Ipe,
         company_id: 1,
         company_name: "NOVA S.A.".into(),
         category: "Fato Relevante".into(),

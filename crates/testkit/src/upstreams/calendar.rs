@@ -4,14 +4,14 @@ use chrono::{Datelike, Days, NaiveDate};
 use vintem_domain::Calendar;
 
 /// How far what is generated reaches; a stand-in's day may lie anywhere before.
-pub const HORIZON: NaiveDate = day(2040, 12, 31);
+pub const LAST_GENERATED_DAY: NaiveDate = ymd(2040, 12, 31);
 
-pub const fn day(year: i32, month: u32, day: u32) -> NaiveDate {
+pub const fn ymd(year: i32, month: u32, day: u32) -> NaiveDate {
     NaiveDate::from_ymd_opt(year, month, day).expect("a day of the calendar")
 }
 
 /// Every day of the calendar, both ends included.
-pub fn days(from: NaiveDate, to: NaiveDate) -> impl Iterator<Item = NaiveDate> {
+pub fn date_range(from: NaiveDate, to: NaiveDate) -> impl Iterator<Item = NaiveDate> {
     from.iter_days().take_while(move |day| *day <= to)
 }
 
@@ -19,12 +19,12 @@ pub fn is_business_day(date: NaiveDate) -> bool {
     Calendar::Settlement.is_business_day(date)
 }
 
-pub fn business_day_from(date: NaiveDate) -> NaiveDate {
+pub fn business_day_on_or_after(date: NaiveDate) -> NaiveDate {
     date.iter_days().find(|date| is_business_day(*date)).expect("holidays end")
 }
 
 /// The Sunday on or before: the regulator rewrites its archives on Sundays.
-pub fn last_sunday(date: NaiveDate) -> NaiveDate {
+pub fn sunday_on_or_before(date: NaiveDate) -> NaiveDate {
     date - Days::new(date.weekday().num_days_from_sunday().into())
 }
 
@@ -33,13 +33,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bank_days_skip_weekends_and_holidays_that_move() {
-        for holiday in [day(2024, 2, 12), day(2024, 2, 13), day(2024, 3, 29), day(2025, 6, 19), day(2026, 11, 15)] {
+    fn business_days_skip_weekends_and_movable_holidays() {
+        for holiday in [ymd(2024, 2, 12), ymd(2024, 2, 13), ymd(2024, 3, 29), ymd(2025, 6, 19), ymd(2026, 11, 15)] {
             assert!(!is_business_day(holiday), "{holiday}");
         }
-        assert!(is_business_day(day(2023, 11, 20)) && !is_business_day(day(2024, 11, 20)));
-        assert_eq!(business_day_from(day(2026, 2, 14)), day(2026, 2, 18));
-        assert_eq!(last_sunday(day(2026, 11, 13)), day(2026, 11, 8));
-        assert_eq!(last_sunday(day(2026, 11, 8)), day(2026, 11, 8));
+        assert!(is_business_day(ymd(2023, 11, 20)) && !is_business_day(ymd(2024, 11, 20)));
+        assert_eq!(business_day_on_or_after(ymd(2026, 2, 14)), ymd(2026, 2, 18));
+        assert_eq!(sunday_on_or_before(ymd(2026, 11, 13)), ymd(2026, 11, 8));
+        assert_eq!(sunday_on_or_before(ymd(2026, 11, 8)), ymd(2026, 11, 8));
     }
 }

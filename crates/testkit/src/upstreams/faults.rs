@@ -8,12 +8,12 @@ use bytes::Bytes;
 use chrono::{NaiveDate, TimeDelta};
 use http::{StatusCode, header};
 
-use super::answer::{Answer, HTML, JSON};
-use super::archive::{self, Member};
+use super::fake_response::{FakeResponse, HTML_CONTENT_TYPE, JSON_CONTENT_TYPE};
 use super::sgs;
+use super::zip_archive::{self, ZipMember};
 
 /// A change to the bytes of a true body.
-pub type Change = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
+pub type BodyTransform = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 #[derive(Clone)]
 pub enum Fault {
@@ -26,9 +26,9 @@ pub enum Fault {
     /// The true body, called HTML.
     JsonAsHtml,
     /// The 404 by which SGS says that a window is empty.
-    NotFoundValues,
+    SgsValuesNotFound,
     /// The 404 of an outage: no body.
-    NotFoundEmpty,
+    EmptyNotFound,
     /// The refusal of a window of more than ten years, with the status 406 or, as seen at times, 200.
     WindowTooWide { with_200: bool },
     /// 429, with this `Retry-After`.
@@ -59,13 +59,13 @@ pub enum Fault {
     /// An archive without the member that it is named after.
     MissingMember,
     /// This body, with the headers of the true one.
-    Replace(Vec<u8>),
+    ReplaceBody(Vec<u8>),
     /// The true body, changed.
-    Transform(Change),
+    TransformBody(BodyTransform),
     /// The true archive with its first member changed: the one that it is named after.
-    TransformMember(Change),
+    TransformZipMember(BodyTransform),
     /// Only the next so many requests.
-    Times(u32, Box<Fault>),
+    ForNextRequests(u32, Box<Fault>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,28 +77,28 @@ pub enum StallAt {
 }
 
 impl Fault {
-    pub fn times(self, requests: u32) -> Self {
-        Self::Times(requests, Box::new(self))
+    pub fn for_next_requests(self, requests: u32) -> Self {
+        Self::ForNextRequests(requests, Box::new(self))
     }
 
-    pub fn transform(change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self::Transform(Arc::new(change))
+    pub fn transform_body(change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::TransformBody(Arc::new(change))
     }
 
-    pub fn transform_member(change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self::TransformMember(Arc::new(change))
+    pub fn transform_zip_member(change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::TransformZipMember(Arc::new(change))
     }
 
     /// The faults that have a name on the command line.
-    fn named() -> Vec<(&'static str, Self)> {
+    fn named_faults() -> Vec<(&'static str, Self)> {
         let retry_after = || Some("2".to_owned());
         vec![
             ("html-with-200", Self::HtmlWith200),
             ("empty-200", Self::Empty200),
             ("empty-array", Self::EmptyArray),
             ("json-as-html", Self::JsonAsHtml),
-            ("values-not-found", Self::NotFoundValues),
-            ("not-found", Self::NotFoundEmpty),
+            ("values-not-found", Self::SgsValuesNotFound),
+            ("not-found", Self::EmptyNotFound),
             ("window-too-wide", Self::WindowTooWide { with_200: false }),
             ("window-too-wide-200", Self::WindowTooWide { with_200: true }),
             ("too-many-requests", Self::TooManyRequests { retry_after: retry_after() }),
@@ -119,7 +119,7 @@ impl Fault {
 
     /// Names for the help of the command line.
     pub fn names() -> String {
-        Self::named().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        Self::named_faults().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -130,9 +130,9 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some((times, fault)) = text.split_once('*') {
             let times = times.parse().map_err(|_| format!("{times} is not a number of requests"))?;
-            return Ok(fault.parse::<Self>()?.times(times));
+            return Ok(fault.parse::<Self>()?.for_next_requests(times));
         }
-        let found = Self::named().into_iter().find(|(name, _)| *name == text);
+        let found = Self::named_faults().into_iter().find(|(name, _)| *name == text);
         found.map(|(_, fault)| fault).ok_or_else(|| format!("{text} is none of {}", Self::names()))
     }
 }
@@ -140,14 +140,14 @@ impl FromStr for Fault {
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Replace(body) => write!(f, "Replace({} bytes)", body.len()),
-            Self::Transform(_) => f.write_str("Transform"),
-            Self::TransformMember(_) => f.write_str("TransformMember"),
-            Self::Times(times, fault) => write!(f, "{times} times {fault:?}"),
+            Self::ReplaceBody(body) => write!(f, "Replace({} bytes)", body.len()),
+            Self::TransformBody(_) => f.write_str("Transform"),
+            Self::TransformZipMember(_) => f.write_str("TransformMember"),
+            Self::ForNextRequests(times, fault) => write!(f, "{times} times {fault:?}"),
             Self::Status(status) => write!(f, "status {status}"),
             other => {
                 let is_same = |fault: &Self| std::mem::discriminant(fault) == std::mem::discriminant(other);
-                let named = Self::named().into_iter().find(|(_, fault)| is_same(fault));
+                let named = Self::named_faults().into_iter().find(|(_, fault)| is_same(fault));
                 f.write_str(named.map_or("a fault", |(name, _)| name))
             }
         }
@@ -156,85 +156,86 @@ impl fmt::Debug for Fault {
 
 /// How an answer travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    Whole,
-    NeverBegins,
+pub enum BodyDelivery {
+    Complete,
+    NoResponse,
     /// Half of the body, then nothing, with the connection open.
-    HalfThenSilence,
+    HalfThenStall,
     /// Half of the body, then the connection closes.
-    HalfThenClosed,
+    HalfThenClose,
     /// Half of the body, and a length that says that it is all.
-    HalfAsWhole,
+    HalfAsComplete,
 }
 
 /// More than what a client may take in.
-const BOMB_MEGABYTES: usize = 210;
+const ZIP_BOMB_MEGABYTES: usize = 210;
 
 /// What is sent instead of the truth. `truth` is only asked where the fault needs it, for it may take long to make;
 /// `target` is the path and query as they were sent.
-pub fn answer(
+pub fn apply_fault(
     fault: Option<Fault>,
     target: &str,
     own_port: u16,
-    truth: impl FnOnce() -> anyhow::Result<Answer>,
-) -> anyhow::Result<(Answer, Delivery)> {
-    let Some(fault) = fault else { return Ok((truth()?, Delivery::Whole)) };
+    normal_response: impl FnOnce() -> anyhow::Result<FakeResponse>,
+) -> anyhow::Result<(FakeResponse, BodyDelivery)> {
+    let Some(fault) = fault else { return Ok((normal_response()?, BodyDelivery::Complete)) };
     let delivery = match fault {
-        Fault::Stall(StallAt::Head) => return Ok((empty(StatusCode::OK), Delivery::NeverBegins)),
-        Fault::Stall(StallAt::HalfBody) => Delivery::HalfThenSilence,
-        Fault::CutBody => Delivery::HalfThenClosed,
-        Fault::WrongContentLength => Delivery::HalfAsWhole,
-        _ => Delivery::Whole,
+        Fault::Stall(StallAt::Head) => return Ok((empty_response(StatusCode::OK), BodyDelivery::NoResponse)),
+        Fault::Stall(StallAt::HalfBody) => BodyDelivery::HalfThenStall,
+        Fault::CutBody => BodyDelivery::HalfThenClose,
+        Fault::WrongContentLength => BodyDelivery::HalfAsComplete,
+        _ => BodyDelivery::Complete,
     };
     let answer = match fault {
-        Fault::Times(_, fault) => return answer(Some(*fault), target, own_port, truth),
-        Fault::Stall(_) | Fault::CutBody | Fault::WrongContentLength => truth()?,
-        Fault::HtmlWith200 => Answer::new(StatusCode::OK, HTML, sgs::INVALID_REQUEST_PAGE),
-        Fault::Empty200 => Answer::new(StatusCode::OK, JSON, ""),
-        Fault::EmptyArray => Answer::new(StatusCode::OK, JSON, "[]"),
-        Fault::JsonAsHtml => truth()?.with(header::CONTENT_TYPE, HTML),
-        Fault::NotFoundValues => sgs::not_found(),
-        Fault::NotFoundEmpty => empty(StatusCode::NOT_FOUND),
+        Fault::ForNextRequests(_, fault) => return apply_fault(Some(*fault), target, own_port, normal_response),
+        Fault::Stall(_) | Fault::CutBody | Fault::WrongContentLength => normal_response()?,
+        Fault::HtmlWith200 => FakeResponse::new(StatusCode::OK, HTML_CONTENT_TYPE, sgs::INVALID_REQUEST_PAGE),
+        Fault::Empty200 => FakeResponse::new(StatusCode::OK, JSON_CONTENT_TYPE, ""),
+        Fault::EmptyArray => FakeResponse::new(StatusCode::OK, JSON_CONTENT_TYPE, "[]"),
+        Fault::JsonAsHtml => normal_response()?.with_header(header::CONTENT_TYPE, HTML_CONTENT_TYPE),
+        Fault::SgsValuesNotFound => sgs::values_not_found_response(),
+        Fault::EmptyNotFound => empty_response(StatusCode::NOT_FOUND),
         Fault::WindowTooWide { with_200 } => {
             let status = if with_200 { StatusCode::OK } else { StatusCode::NOT_ACCEPTABLE };
-            Answer::new(status, JSON, sgs::WINDOW_TOO_WIDE)
+            FakeResponse::new(status, JSON_CONTENT_TYPE, sgs::WINDOW_TOO_WIDE_BODY)
         }
-        Fault::TooManyRequests { retry_after } => refused(StatusCode::TOO_MANY_REQUESTS, retry_after),
-        Fault::Unavailable { retry_after } => refused(StatusCode::SERVICE_UNAVAILABLE, retry_after),
-        Fault::ServerErrorPage => Answer::new(StatusCode::INTERNAL_SERVER_ERROR, HTML, SERVER_ERROR_PAGE),
-        Fault::Status(status) => empty(StatusCode::from_u16(status)?),
-        Fault::GzipGarbage => {
-            changed(truth()?, |_| b"\x1f\x8b\x08\x00 this is no gzip".to_vec()).with(header::CONTENT_ENCODING, "gzip")
+        Fault::TooManyRequests { retry_after } => retry_after_response(StatusCode::TOO_MANY_REQUESTS, retry_after),
+        Fault::Unavailable { retry_after } => retry_after_response(StatusCode::SERVICE_UNAVAILABLE, retry_after),
+        Fault::ServerErrorPage => {
+            FakeResponse::new(StatusCode::INTERNAL_SERVER_ERROR, HTML_CONTENT_TYPE, SERVER_ERROR_PAGE)
         }
-        Fault::RedirectToOtherHost => {
-            empty(StatusCode::FOUND).with(header::LOCATION, format!("http://localhost:{own_port}{target}"))
-        }
+        Fault::Status(status) => empty_response(StatusCode::from_u16(status)?),
+        Fault::GzipGarbage => with_changed_body(normal_response()?, |_| b"\x1f\x8b\x08\x00 this is no gzip".to_vec())
+            .with_header(header::CONTENT_ENCODING, "gzip"),
+        Fault::RedirectToOtherHost => empty_response(StatusCode::FOUND)
+            .with_header(header::LOCATION, format!("http://localhost:{own_port}{target}")),
         Fault::TruncatedZip { tenths } => {
-            changed(truth()?, |body| body[..body.len() * usize::from(tenths) / 10].to_vec())
+            with_changed_body(normal_response()?, |body| body[..body.len() * usize::from(tenths) / 10].to_vec())
         }
-        Fault::Replace(body) => changed(truth()?, |_| body),
-        Fault::Transform(change) => changed(truth()?, |body| change(body)),
-        Fault::TransformMember(change) => with_members(truth()?, |members| {
+        Fault::ReplaceBody(body) => with_changed_body(normal_response()?, |_| body),
+        Fault::TransformBody(change) => with_changed_body(normal_response()?, |body| change(body)),
+        Fault::TransformZipMember(change) => with_changed_members(normal_response()?, |members| {
             if let Some(first) = members.first_mut() {
                 first.content = change(std::mem::take(&mut first.content));
             }
         })?,
-        Fault::PathTraversalZip => with_members(truth()?, |members| {
+        Fault::PathTraversalZip => with_changed_members(normal_response()?, |members| {
             let names = ["../../../../vintem_stand_in_was_here.csv", "/vintem_stand_in_was_here.csv"];
-            members.extend(names.map(|name| Member::new(name, "written where it does not belong\r\n")));
+            members.extend(names.map(|name| ZipMember::new(name, "written where it does not belong\r\n")));
         })?,
-        Fault::MissingMember => with_members(truth()?, |members| {
+        Fault::MissingMember => with_changed_members(normal_response()?, |members| {
             if let Some(first) = members.first_mut() {
                 first.name = "LEIA-ME.txt".to_owned();
             }
         })?,
         Fault::ZipBomb => {
-            let true_answer = truth()?;
-            let first = archive::unpack(&true_answer.body)?.into_iter().next();
-            let first = first.unwrap_or_else(|| Member::new("empty.csv", ""));
+            let true_answer = normal_response()?;
+            let first = zip_archive::read_zip(&true_answer.body)?.into_iter().next();
+            let first = first.unwrap_or_else(|| ZipMember::new("empty.csv", ""));
             let header = first.content.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-            let bomb = archive::bomb(&first.name, header, BOMB_MEGABYTES, day_of(&true_answer))?;
-            changed(true_answer, |_| bomb)
+            let bomb =
+                zip_archive::build_zip_bomb(&first.name, header, ZIP_BOMB_MEGABYTES, modified_date(&true_answer))?;
+            with_changed_body(true_answer, |_| bomb)
         }
     };
     Ok((answer, delivery))
@@ -245,30 +246,33 @@ const SERVER_ERROR_PAGE: &str = concat!(
     "<p>Em caso de dúvidas, entre em contato: suporte.ti@bcb.gov.br</p></body></html>"
 );
 
-fn empty(status: StatusCode) -> Answer {
-    Answer { status, headers: Vec::new(), body: Bytes::new(), modified: None }
+fn empty_response(status: StatusCode) -> FakeResponse {
+    FakeResponse { status, headers: Vec::new(), body: Bytes::new(), modified_at: None }
 }
 
-fn refused(status: StatusCode, retry_after: Option<String>) -> Answer {
+fn retry_after_response(status: StatusCode, retry_after: Option<String>) -> FakeResponse {
     match retry_after {
-        Some(text) => empty(status).with(header::RETRY_AFTER, text),
-        None => empty(status),
+        Some(text) => empty_response(status).with_header(header::RETRY_AFTER, text),
+        None => empty_response(status),
     }
 }
 
 /// Another body is another file, and a younger one.
-fn changed(answer: Answer, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Answer {
-    let modified = answer.modified.map(|modified| modified + TimeDelta::minutes(1));
-    Answer { body: change(answer.body.to_vec()).into(), modified, ..answer }
+fn with_changed_body(answer: FakeResponse, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> FakeResponse {
+    let modified = answer.modified_at.map(|modified| modified + TimeDelta::minutes(1));
+    FakeResponse { body: change(answer.body.to_vec()).into(), modified_at: modified, ..answer }
 }
 
-fn with_members(answer: Answer, change: impl FnOnce(&mut Vec<Member>)) -> anyhow::Result<Answer> {
-    let mut members = archive::unpack(&answer.body)?;
+fn with_changed_members(
+    answer: FakeResponse,
+    change: impl FnOnce(&mut Vec<ZipMember>),
+) -> anyhow::Result<FakeResponse> {
+    let mut members = zip_archive::read_zip(&answer.body)?;
     change(&mut members);
-    let archive = archive::pack(&members, day_of(&answer))?;
-    Ok(changed(answer, |_| archive))
+    let archive = zip_archive::write_zip(&members, modified_date(&answer))?;
+    Ok(with_changed_body(answer, |_| archive))
 }
 
-fn day_of(answer: &Answer) -> NaiveDate {
-    answer.modified.unwrap_or_default().date_naive()
+fn modified_date(answer: &FakeResponse) -> NaiveDate {
+    answer.modified_at.unwrap_or_default().date_naive()
 }

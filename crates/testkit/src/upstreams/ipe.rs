@@ -9,20 +9,22 @@ use std::collections::VecDeque;
 
 use chrono::{Datelike, Days, NaiveDate};
 
-use super::calendar::{day, days, is_business_day};
-use super::dice::Dice;
-use super::registry::{Company, masked_cnpj, to_latin1};
-use super::words::{AGENDA, CATEGORIES, Category, FOREIGN_ISSUERS, PROCEEDS, Reference, UNREGISTERED_ISSUER};
+use super::calendar::{date_range, is_business_day, ymd};
+use super::company_registry::{RegistryCompany, encode_latin1, format_cnpj};
+use super::seeded_random::SeededRandom;
+use super::vocabulary::{
+    AGENDA_ITEMS, CATEGORIES, FOREIGN_ISSUERS, IpeCategory, PROCEEDS_CATEGORY, ReferenceDateRule, UNREGISTERED_ISSUER,
+};
 
 pub const FIRST_YEAR: i32 = 2003;
 
-pub const HEADER: &str = concat!(
+pub const CSV_HEADER: &str = concat!(
     "CNPJ_Companhia;Nome_Companhia;Codigo_CVM;Data_Referencia;Categoria;Tipo;Especie;Assunto;Data_Entrega;",
     "Tipo_Apresentacao;Protocolo_Entrega;Versao;Link_Download"
 );
 
 /// The regulator writes this for issuers without a number.
-pub const NO_CNPJ: &str = "00.000.000/0000-00";
+pub const PLACEHOLDER_CNPJ: &str = "00.000.000/0000-00";
 
 /// One row, field by field, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,20 +55,20 @@ impl IpeRow {
         number: u64,
         subject: &str,
     ) -> Self {
-        let issuer = Issuer { cnpj: cnpj.to_owned(), name: name.to_owned(), code };
-        let filing = Filing {
+        let issuer = IpeIssuer { cnpj: cnpj.to_owned(), name: name.to_owned(), code };
+        let filing = IpeFiling {
             issuer,
             category: "Fato Relevante",
-            form: ("", ""),
+            doc_type_and_kind: ("", ""),
             subject: subject.to_owned(),
-            reference: delivered_on,
+            reference_date: delivered_on,
             delivered_on,
             version: 1,
         };
-        filing.row(number, true)
+        filing.to_row(number, true)
     }
 
-    pub fn line(&self) -> Vec<u8> {
+    pub fn to_csv_line(&self) -> Vec<u8> {
         let fields = [
             &self.cnpj,
             &self.company_name,
@@ -82,15 +84,15 @@ impl IpeRow {
             &self.version,
             &self.link,
         ];
-        let mut line = to_latin1(&fields.map(String::as_str).join(";"));
+        let mut line = encode_latin1(&fields.map(String::as_str).join(";"));
         line.extend_from_slice(b"\r\n");
         line
     }
 }
 
 /// The rows of a year's file that were delivered by `until`, without its header.
-pub fn generate(year: i32, rows: usize, companies: &[Company], until: NaiveDate) -> Vec<u8> {
-    let mut generator = Generator::new(year, rows, companies);
+pub fn generate_rows(year: i32, rows: usize, companies: &[RegistryCompany], until: NaiveDate) -> Vec<u8> {
+    let mut generator = IpeGenerator::new(year, rows, companies);
     let mut file = Vec::with_capacity(420 * rows);
     let mut last: Option<IpeRow> = None;
     for (place, delivered_on) in delivery_days(year, rows).into_iter().enumerate() {
@@ -100,144 +102,152 @@ pub fn generate(year: i32, rows: usize, companies: &[Company], until: NaiveDate)
         }
         let row = match last {
             // The very same line once more, as the regulator's files have it.
-            Some(row) if place == oddity::TWICE || generator.dice.below(5_000) == 0 => row,
-            _ => generator.row(place, delivered_on),
+            Some(row) if place == oddity_row::DUPLICATE || generator.random.below(5_000) == 0 => row,
+            _ => generator.generate_row(place, delivered_on),
         };
-        file.extend(row.line());
+        file.extend(row.to_csv_line());
         last = Some(row);
     }
     file
 }
 
 /// Which of the first rows has which oddity.
-mod oddity {
+mod oddity_row {
     pub const FOREIGN: usize = 1;
     pub const UNREGISTERED: usize = 2;
     /// The same as the one before.
-    pub const TWICE: usize = 3;
-    pub const YEAR_3026: usize = 4;
-    pub const QUOTES: usize = 5;
-    pub const AGENDA: usize = 6;
-    pub const LONG: usize = 7;
-    pub const PROCEEDS: usize = 8;
+    pub const DUPLICATE: usize = 3;
+    pub const REFERENCE_YEAR_3026: usize = 4;
+    pub const QUOTED_SUBJECT: usize = 5;
+    pub const AGENDA_SUBJECT: usize = 6;
+    pub const LONG_SUBJECT: usize = 7;
+    pub const PROCEEDS_REPORT: usize = 8;
     pub const SECOND_VERSION: usize = 9;
-    pub const YEAR_2121: usize = 10;
+    pub const REFERENCE_YEAR_2121: usize = 10;
 }
 
 #[derive(Debug, Clone)]
-struct Issuer {
+struct IpeIssuer {
     cnpj: String,
     name: String,
     code: u32,
 }
 
 #[derive(Debug, Clone)]
-struct Filing {
-    issuer: Issuer,
+struct IpeFiling {
+    issuer: IpeIssuer,
     category: &'static str,
-    form: (&'static str, &'static str),
+    doc_type_and_kind: (&'static str, &'static str),
     subject: String,
-    reference: NaiveDate,
+    reference_date: NaiveDate,
     delivered_on: NaiveDate,
     version: u32,
 }
 
-struct Generator<'a> {
-    dice: Dice,
+struct IpeGenerator<'a> {
+    random: SeededRandom,
     year: i32,
-    companies: Vec<&'a Company>,
+    companies: Vec<&'a RegistryCompany>,
     /// Numbers of documents: each year has a range of its own, so that all of them are unique.
-    first_number: u64,
-    numbers_each: u64,
+    first_document_number: u64,
+    numbers_per_row: u64,
     /// Filings that will be delivered once more.
-    corrections: VecDeque<Filing>,
+    pending_corrections: VecDeque<IpeFiling>,
 }
 
-impl<'a> Generator<'a> {
-    fn new(year: i32, rows: usize, companies: &'a [Company]) -> Self {
-        let (first_day, last_day) = (day(year, 1, 1), day(year, 12, 31));
-        let filed = |company: &&Company| {
+impl<'a> IpeGenerator<'a> {
+    fn new(year: i32, rows: usize, companies: &'a [RegistryCompany]) -> Self {
+        let (first_day, last_day) = (ymd(year, 1, 1), ymd(year, 12, 31));
+        let filed = |company: &&RegistryCompany| {
             company.registered_on <= last_day && company.cancelled_on.is_none_or(|end| end > first_day)
         };
         let range = (rows as u64 * 5 / 4).max(60_000);
         let years = u64::try_from(year - FIRST_YEAR).unwrap_or(0);
         Self {
-            dice: Dice::new(&format!("filings of {year}")),
+            random: SeededRandom::new(&format!("filings of {year}")),
             year,
             companies: companies.iter().filter(filed).collect(),
-            first_number: 100_000 + years * range,
-            numbers_each: (range / rows.max(1) as u64).max(1),
-            corrections: VecDeque::new(),
+            first_document_number: 100_000 + years * range,
+            numbers_per_row: (range / rows.max(1) as u64).max(1),
+            pending_corrections: VecDeque::new(),
         }
     }
 
-    fn row(&mut self, place: usize, delivered_on: NaiveDate) -> IpeRow {
-        let filing = match self.correction(place, delivered_on) {
+    fn generate_row(&mut self, row_index: usize, delivered_on: NaiveDate) -> IpeRow {
+        let filing = match self.next_correction(row_index, delivered_on) {
             Some(correction) => correction,
-            None => self.original(place, delivered_on),
+            None => self.generate_original(row_index, delivered_on),
         };
-        let returns = place == 0 || self.dice.chance(if filing.version == 1 { 35 } else { 250 });
+        let returns = row_index == 0 || self.random.chance_per_thousand(if filing.version == 1 { 35 } else { 250 });
         if returns && filing.version < 9 {
-            self.corrections.push_back(filing.clone());
+            self.pending_corrections.push_back(filing.clone());
         }
-        let number = self.first_number + place as u64 * self.numbers_each;
+        let number = self.first_document_number + row_index as u64 * self.numbers_per_row;
         // Nearly all rows of these years lack it.
-        let lost = (2009..=2014).contains(&self.year) && !self.dice.chance(10);
-        filing.row(number, !lost && filing.category != PROCEEDS)
+        let lost = (2009..=2014).contains(&self.year) && !self.random.chance_per_thousand(10);
+        filing.to_row(number, !lost && filing.category != PROCEEDS_CATEGORY)
     }
 
     /// A further version of an earlier filing, now and then after one that is not in the file.
-    fn correction(&mut self, place: usize, delivered_on: NaiveDate) -> Option<Filing> {
-        if place < 12 && place != oddity::SECOND_VERSION {
+    fn next_correction(&mut self, row_index: usize, delivered_on: NaiveDate) -> Option<IpeFiling> {
+        if row_index < 12 && row_index != oddity_row::SECOND_VERSION {
             return None;
         }
-        let is_due = place == oddity::SECOND_VERSION || self.dice.chance(40);
-        let mut filing = self.corrections.pop_front_if(|_| is_due)?;
-        filing.version += if place > 12 && self.dice.chance(50) { 2 } else { 1 };
+        let is_due = row_index == oddity_row::SECOND_VERSION || self.random.chance_per_thousand(40);
+        let mut filing = self.pending_corrections.pop_front_if(|_| is_due)?;
+        filing.version += if row_index > 12 && self.random.chance_per_thousand(50) { 2 } else { 1 };
         filing.delivered_on = delivered_on;
         Some(filing)
     }
 
-    fn original(&mut self, place: usize, delivered_on: NaiveDate) -> Filing {
-        let issuer = self.issuer(place, delivered_on);
-        let category = self.category(place);
-        let form = *self.dice.pick(category.forms);
-        let subject = self.subject(place, category, delivered_on);
-        let reference = self.reference(place, category, form.1, delivered_on);
-        Filing { issuer, category: category.name, form, subject, reference, delivered_on, version: 1 }
+    fn generate_original(&mut self, row_index: usize, delivered_on: NaiveDate) -> IpeFiling {
+        let issuer = self.pick_issuer(row_index, delivered_on);
+        let category = self.pick_category(row_index);
+        let form = *self.random.pick(category.doc_types_and_kinds);
+        let subject = self.generate_subject(row_index, category, delivered_on);
+        let reference = self.pick_reference_date(row_index, category, form.1, delivered_on);
+        IpeFiling {
+            issuer,
+            category: category.name,
+            doc_type_and_kind: form,
+            subject,
+            reference_date: reference,
+            delivered_on,
+            version: 1,
+        }
     }
 
-    fn issuer(&mut self, place: usize, delivered_on: NaiveDate) -> Issuer {
-        if place == oddity::UNREGISTERED || self.dice.below(5_000) == 0 {
+    fn pick_issuer(&mut self, row_index: usize, delivered_on: NaiveDate) -> IpeIssuer {
+        if row_index == oddity_row::UNREGISTERED || self.random.below(5_000) == 0 {
             let (code, name, root) = UNREGISTERED_ISSUER;
-            return Issuer { cnpj: masked_cnpj(root), name: name.to_owned(), code };
+            return IpeIssuer { cnpj: format_cnpj(root), name: name.to_owned(), code };
         }
-        let is_foreign = place == oddity::FOREIGN || self.dice.below(10_000) < 9;
+        let is_foreign = row_index == oddity_row::FOREIGN || self.random.below(10_000) < 9;
         for _ in 0..24 {
             if is_foreign || self.companies.is_empty() {
                 break;
             }
             // Some file far more than others; which ones has nothing to do with their codes.
-            let bound = 1 + self.dice.below(self.companies.len());
-            let rank = self.dice.below(bound);
+            let bound = 1 + self.random.below(self.companies.len());
+            let rank = self.random.below(bound);
             let company = self.companies[rank * 7_919 % self.companies.len()];
-            if company.files_on(delivered_on) {
-                return Issuer { cnpj: company.cnpj.clone(), name: company.name.clone(), code: company.code };
+            if company.is_registered_on(delivered_on) {
+                return IpeIssuer { cnpj: company.cnpj.clone(), name: company.name.clone(), code: company.code };
             }
         }
-        let (code, name) = *self.dice.pick(&FOREIGN_ISSUERS);
-        Issuer { cnpj: NO_CNPJ.to_owned(), name: name.to_owned(), code }
+        let (code, name) = *self.random.pick(&FOREIGN_ISSUERS);
+        IpeIssuer { cnpj: PLACEHOLDER_CNPJ.to_owned(), name: name.to_owned(), code }
     }
 
-    fn category(&mut self, place: usize) -> &'static Category {
+    fn pick_category(&mut self, row_index: usize) -> &'static IpeCategory {
         let named = |name: &str| CATEGORIES.iter().find(|category| category.name == name);
-        let wanted = match place {
-            0 | oddity::QUOTES | oddity::YEAR_3026 => named("Fato Relevante"),
-            oddity::AGENDA | oddity::LONG => named("Assembleia"),
-            oddity::PROCEEDS => named(PROCEEDS),
+        let wanted = match row_index {
+            0 | oddity_row::QUOTED_SUBJECT | oddity_row::REFERENCE_YEAR_3026 => named("Fato Relevante"),
+            oddity_row::AGENDA_SUBJECT | oddity_row::LONG_SUBJECT => named("Assembleia"),
+            oddity_row::PROCEEDS_REPORT => named(PROCEEDS_CATEGORY),
             _ => None,
         };
-        let mut left = self.dice.below(CATEGORIES.iter().map(|category| category.weight).sum());
+        let mut left = self.random.below(CATEGORIES.iter().map(|category| category.weight).sum());
         let drawn = CATEGORIES.iter().find(|category| {
             let found = left < category.weight;
             left = left.saturating_sub(category.weight);
@@ -246,45 +256,45 @@ impl<'a> Generator<'a> {
         wanted.or(drawn).expect("the draw lies below the sum of the weights")
     }
 
-    fn subject(&mut self, place: usize, category: &Category, delivered_on: NaiveDate) -> String {
-        let is_assembly = category.reference == Reference::Meeting;
-        if place == oddity::LONG || (is_assembly && self.dice.chance(8)) {
-            return self.agenda(20);
+    fn generate_subject(&mut self, row_index: usize, category: &IpeCategory, delivered_on: NaiveDate) -> String {
+        let is_assembly = category.reference_date_rule == ReferenceDateRule::Meeting;
+        if row_index == oddity_row::LONG_SUBJECT || (is_assembly && self.random.chance_per_thousand(8)) {
+            return self.generate_agenda(20);
         }
-        if place == oddity::AGENDA || (is_assembly && self.dice.chance(250)) {
-            let items = 2 + self.dice.below(3);
-            return self.agenda(items);
+        if row_index == oddity_row::AGENDA_SUBJECT || (is_assembly && self.random.chance_per_thousand(250)) {
+            let items = 2 + self.random.below(3);
+            return self.generate_agenda(items);
         }
-        if category.subjects.is_empty() || (place > 12 && self.dice.chance(180)) {
+        if category.subject_templates.is_empty() || (row_index > 12 && self.random.chance_per_thousand(180)) {
             return String::new();
         }
-        let template = *self.dice.pick(category.subjects);
-        let subject = self.filled(template, delivered_on);
-        if place == oddity::QUOTES || self.dice.chance(20) {
+        let template = *self.random.pick(category.subject_templates);
+        let subject = self.fill_template(template, delivered_on);
+        if row_index == oddity_row::QUOTED_SUBJECT || self.random.chance_per_thousand(20) {
             return format!("{subject} - \"Programa {}\" da Companhia", delivered_on.year());
         }
         subject
     }
 
     /// Items joined as the regulator joins them; twenty of them are more than a thousand characters.
-    fn agenda(&mut self, items: usize) -> String {
-        let first = self.dice.below(AGENDA.len());
-        let items: Vec<&str> = (0..items).map(|item| AGENDA[(first + item) % AGENDA.len()]).collect();
+    fn generate_agenda(&mut self, items: usize) -> String {
+        let first = self.random.below(AGENDA_ITEMS.len());
+        let items: Vec<&str> = (0..items).map(|item| AGENDA_ITEMS[(first + item) % AGENDA_ITEMS.len()]).collect();
         items.join("||")
     }
 
-    fn filled(&mut self, template: &str, delivered_on: NaiveDate) -> String {
+    fn fill_template(&mut self, template: &str, delivered_on: NaiveDate) -> String {
         let mut subject = String::with_capacity(template.len() + 16);
         let mut rest = template;
         while let Some((before, (gap, after))) = rest.split_once('{').and_then(|(b, a)| Some((b, a.split_once('}')?))) {
             subject.push_str(before);
             subject.push_str(&match gap {
                 "ano" => delivered_on.year().to_string(),
-                "valor" => format!("R$ {}.{:03}.000,00", 1 + self.dice.below(900), self.dice.below(1000)),
-                "emissao" => format!("{}ª", 1 + self.dice.below(19)),
-                "data" => (delivered_on - Days::new(self.dice.below(12) as u64)).format("%d/%m/%Y").to_string(),
+                "valor" => format!("R$ {}.{:03}.000,00", 1 + self.random.below(900), self.random.below(1000)),
+                "emissao" => format!("{}ª", 1 + self.random.below(19)),
+                "data" => (delivered_on - Days::new(self.random.below(12) as u64)).format("%d/%m/%Y").to_string(),
                 "trimestre" => {
-                    let end = quarter_end(delivered_on);
+                    let end = last_quarter_end(delivered_on);
                     format!("{}º trimestre de {}", end.month() / 3, end.year())
                 }
                 unknown => panic!("no words for the gap {unknown}"),
@@ -295,27 +305,43 @@ impl<'a> Generator<'a> {
         subject
     }
 
-    fn reference(&mut self, place: usize, category: &Category, kind: &str, delivered_on: NaiveDate) -> NaiveDate {
-        let date = match category.reference {
-            Reference::Meeting if kind != "Ata" => delivered_on + Days::new(8 + self.dice.below(30) as u64),
-            Reference::Meeting | Reference::Event => delivered_on - Days::new(self.dice.below(4) as u64),
-            Reference::Quarter => quarter_end(delivered_on),
-            Reference::Year => day(delivered_on.year(), 12, 31),
+    fn pick_reference_date(
+        &mut self,
+        row_index: usize,
+        category: &IpeCategory,
+        kind: &str,
+        delivered_on: NaiveDate,
+    ) -> NaiveDate {
+        let date = match category.reference_date_rule {
+            ReferenceDateRule::Meeting if kind != "Ata" => delivered_on + Days::new(8 + self.random.below(30) as u64),
+            ReferenceDateRule::Meeting | ReferenceDateRule::NearDelivery => {
+                delivered_on - Days::new(self.random.below(4) as u64)
+            }
+            ReferenceDateRule::LastQuarterEnd => last_quarter_end(delivered_on),
+            ReferenceDateRule::YearEnd => ymd(delivered_on.year(), 12, 31),
         };
         // Slips of the finger, which the protocol repeats.
-        let in_year = |year: i32| date.with_year(year).unwrap_or(day(year, 4, 30));
-        match place {
-            oddity::YEAR_3026 => in_year(3026),
-            oddity::YEAR_2121 => in_year(2121),
-            _ if self.dice.below(8_000) == 0 => in_year(date.year() + 1000),
+        let in_year = |year: i32| date.with_year(year).unwrap_or(ymd(year, 4, 30));
+        match row_index {
+            oddity_row::REFERENCE_YEAR_3026 => in_year(3026),
+            oddity_row::REFERENCE_YEAR_2121 => in_year(2121),
+            _ if self.random.below(8_000) == 0 => in_year(date.year() + 1000),
             _ => date,
         }
     }
 }
 
-impl Filing {
-    fn row(&self, number: u64, has_protocol: bool) -> IpeRow {
-        let Self { issuer, category, form, subject, reference, delivered_on, version } = self;
+impl IpeFiling {
+    fn to_row(&self, number: u64, has_protocol: bool) -> IpeRow {
+        let Self {
+            issuer,
+            category,
+            doc_type_and_kind: form,
+            subject,
+            reference_date: reference,
+            delivered_on,
+            version,
+        } = self;
         let presentation = if *version == 1 { "AP - Apresentação" } else { "RE - Reapresentação Espontânea" };
         let protocol = format!(
             "{:06}IPE{:02}{:02}{:04}{version:02}{:08}-{:02}",
@@ -358,7 +384,7 @@ fn delivery_days(year: i32, rows: usize) -> Vec<NaiveDate> {
         5 | 8 | 11 => 14,
         _ => 10,
     };
-    let weighed: Vec<(NaiveDate, usize)> = days(day(year, 1, 1), day(year, 12, 31))
+    let weighed: Vec<(NaiveDate, usize)> = date_range(ymd(year, 1, 1), ymd(year, 12, 31))
         .filter(|date| is_business_day(*date))
         .map(|date| (date, weight(&date)))
         .collect();
@@ -376,6 +402,6 @@ fn delivery_days(year: i32, rows: usize) -> Vec<NaiveDate> {
 }
 
 /// The last day of the last quarter that had ended.
-fn quarter_end(date: NaiveDate) -> NaiveDate {
-    day(date.year(), date.month0() / 3 * 3 + 1, 1) - Days::new(1)
+fn last_quarter_end(date: NaiveDate) -> NaiveDate {
+    ymd(date.year(), date.month0() / 3 * 3 + 1, 1) - Days::new(1)
 }

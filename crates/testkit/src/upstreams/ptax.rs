@@ -13,148 +13,165 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, parameters};
-use super::calendar::day;
-use super::dice::{Dice, wandering};
-use super::market::{DOLLAR_BUY, DOLLAR_SELL, Market, Rows, fixed, fixed_f64, number};
+use super::calendar::ymd;
+use super::fake_response::{FakeResponse, parse_query};
+use super::market_data::{DOLLAR_BUY, DOLLAR_SELL, MarketData, SeriesRows, format_f64, format_units, parse_number};
+use super::seeded_random::{SeededRandom, smooth_noise};
 
-pub const PREFIX: &str = "/olinda/servico/PTAX/versao/v1/odata/";
+pub const PATH_PREFIX: &str = "/olinda/servico/PTAX/versao/v1/odata/";
 
-const JSON: &str = "application/json;charset=UTF-8;odata.metadata=minimal";
-const PERIOD: &str = "CotacaoMoedaPeriodo(moeda=@moeda,dataInicial=@dataInicial,dataFinalCotacao=@dataFinalCotacao)";
-const DAY: &str = "CotacaoMoedaDia(moeda=@moeda,dataCotacao=@dataCotacao)";
+const ODATA_CONTENT_TYPE: &str = "application/json;charset=UTF-8;odata.metadata=minimal";
+const PERIOD_RESOURCE: &str =
+    "CotacaoMoedaPeriodo(moeda=@moeda,dataInicial=@dataInicial,dataFinalCotacao=@dataFinalCotacao)";
+const DAY_RESOURCE: &str = "CotacaoMoedaDia(moeda=@moeda,dataCotacao=@dataCotacao)";
 
-const CLOSE: &str = "Fechamento";
+const CLOSE_LABEL: &str = "Fechamento";
 /// What `CotacaoMoedaDia` calls the same bulletin.
-const CLOSE_OF_DAY: &str = "Fechamento PTAX";
-const INTERBANK_CLOSE: &str = "Fechamento Interbancário";
+const DAY_RESOURCE_CLOSE_LABEL: &str = "Fechamento PTAX";
+const INTERBANK_CLOSE_LABEL: &str = "Fechamento Interbancário";
 
 /// Type A is quoted in units for a dollar, type B in dollars for a unit.
-struct Currency {
+struct PtaxCurrency {
     code: &'static str,
     name: &'static str,
-    kind: char,
+    quote_type: char,
     /// About what it is worth in the long run, in the terms of its type.
-    parity: f64,
-    since: NaiveDate,
+    typical_parity: f64,
+    quoted_since: NaiveDate,
 }
 
-const fn currency(code: &'static str, name: &'static str, kind: char, parity: f64) -> Currency {
-    Currency { code, name, kind, parity, since: day(1984, 11, 29) }
+const fn new_currency(code: &'static str, name: &'static str, kind: char, parity: f64) -> PtaxCurrency {
+    PtaxCurrency { code, name, quote_type: kind, typical_parity: parity, quoted_since: ymd(1984, 11, 29) }
 }
 
-const CURRENCIES: [Currency; 10] = [
-    currency("AUD", "Dólar australiano", 'B', 0.66),
-    currency("CAD", "Dólar canadense", 'A', 1.38),
-    currency("CHF", "Franco suíço", 'A', 0.9),
-    currency("DKK", "Coroa dinamarquesa", 'A', 6.8),
-    Currency { since: day(1998, 12, 31), ..currency("EUR", "Euro", 'B', 1.1) },
-    currency("GBP", "Libra Esterlina", 'B', 1.28),
-    currency("JPY", "Iene", 'A', 148.0),
-    currency("NOK", "Coroa norueguesa", 'A', 10.5),
-    currency("SEK", "Coroa sueca", 'A', 10.3),
-    Currency { since: FIRST_QUOTE, ..currency("USD", "Dólar dos Estados Unidos", 'A', 1.0) },
+const CURRENCIES: [PtaxCurrency; 10] = [
+    new_currency("AUD", "Dólar australiano", 'B', 0.66),
+    new_currency("CAD", "Dólar canadense", 'A', 1.38),
+    new_currency("CHF", "Franco suíço", 'A', 0.9),
+    new_currency("DKK", "Coroa dinamarquesa", 'A', 6.8),
+    PtaxCurrency { quoted_since: ymd(1998, 12, 31), ..new_currency("EUR", "Euro", 'B', 1.1) },
+    new_currency("GBP", "Libra Esterlina", 'B', 1.28),
+    new_currency("JPY", "Iene", 'A', 148.0),
+    new_currency("NOK", "Coroa norueguesa", 'A', 10.5),
+    new_currency("SEK", "Coroa sueca", 'A', 10.3),
+    PtaxCurrency { quoted_since: FIRST_QUOTE_DATE, ..new_currency("USD", "Dólar dos Estados Unidos", 'A', 1.0) },
 ];
 
-const FIRST_QUOTE: NaiveDate = day(1984, 11, 28);
+const FIRST_QUOTE_DATE: NaiveDate = ymd(1984, 11, 28);
 /// Quotes of the first three days were stamped some days later.
-const FIRST_STAMPS: [(NaiveDate, NaiveDate, u32, u32); 3] = [
-    (FIRST_QUOTE, day(1984, 12, 3), 11, 29),
-    (day(1984, 11, 29), day(1984, 12, 3), 16, 38),
-    (day(1984, 11, 30), day(1984, 12, 4), 11, 17),
+const FIRST_TIMESTAMPS: [(NaiveDate, NaiveDate, u32, u32); 3] = [
+    (FIRST_QUOTE_DATE, ymd(1984, 12, 3), 11, 29),
+    (ymd(1984, 11, 29), ymd(1984, 12, 3), 16, 38),
+    (ymd(1984, 11, 30), ymd(1984, 12, 4), 11, 17),
 ];
-const INTERBANK_SINCE: NaiveDate = day(1999, 10, 1);
+const INTERBANK_SINCE: NaiveDate = ymd(1999, 10, 1);
 /// From here on four surveys and their mean; before, a bulletin every half hour.
-const FOUR_SURVEYS_SINCE: NaiveDate = day(2011, 7, 1);
-const MICROSECONDS_SINCE: NaiveDate = day(2026, 6, 8);
+const FOUR_SURVEYS_SINCE: NaiveDate = ymd(2011, 7, 1);
+const MICROSECONDS_SINCE: NaiveDate = ymd(2026, 6, 8);
 /// Rates with a fifth decimal, mostly zero.
-const FIVE_DECIMALS_SINCE: NaiveDate = day(2026, 6, 1);
-const CLOSED_TWICE: NaiveDate = day(2025, 4, 23);
+const FIVE_DECIMALS_SINCE: NaiveDate = ymd(2026, 6, 1);
+const DOUBLE_CLOSE_DATE: NaiveDate = ymd(2025, 4, 23);
 
 /// One bulletin of one currency; the numbers as JSON texts.
 #[derive(Debug, Clone)]
-struct Bulletin {
+struct PtaxBulletin {
     parity_buy: String,
     parity_sell: String,
     buy: String,
     sell: String,
-    stamp: String,
-    published: NaiveDateTime,
+    timestamp: String,
+    published_at: NaiveDateTime,
     label: String,
 }
 
 /// What real bodies say, where they hold whole days.
 #[derive(Debug, Default)]
-pub struct Samples {
-    days: BTreeMap<(String, NaiveDate), Vec<Bulletin>>,
+pub struct PtaxSamples {
+    bulletins_by_day: BTreeMap<(String, NaiveDate), Vec<PtaxBulletin>>,
 }
 
-pub fn answer(path: &str, query: &str, now: NaiveDateTime, market: &Market, samples: &Samples) -> Answer {
-    let resource = path.strip_prefix(PREFIX).unwrap_or_default();
-    let parameters = parameters(query);
+pub fn respond(
+    path: &str,
+    query: &str,
+    now: NaiveDateTime,
+    market: &MarketData,
+    samples: &PtaxSamples,
+) -> FakeResponse {
+    let resource = path.strip_prefix(PATH_PREFIX).unwrap_or_default();
+    let parameters = parse_query(query);
     let parameter = |name: &str| parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
     // Better no answer than another one than the real service would give.
     if ["$filter", "$orderby", "$select"].iter().any(|name| parameter(name).is_some()) {
-        return refusal("o substituto não conhece $filter, $orderby e $select");
+        return bad_request("o substituto não conhece $filter, $orderby e $select");
     }
     if parameter("$format").is_some_and(|format| format != "json") {
-        return refusal("o substituto só conhece $format=json");
+        return bad_request("o substituto só conhece $format=json");
     }
     let text = |name: &str| parameter(name).and_then(|value| value.strip_prefix('\'')?.strip_suffix('\''));
-    let (top, skip) = (count(parameter("$top"), usize::MAX), count(parameter("$skip"), 0));
-    let bulletins = |first: &str, last: &str| -> Option<Vec<Bulletin>> {
+    let (top, skip) = (parse_count(parameter("$top"), usize::MAX), parse_count(parameter("$skip"), 0));
+    let bulletins = |first: &str, last: &str| -> Option<Vec<PtaxBulletin>> {
         let (code, first, last) = (text("@moeda")?, text(first)?, text(last)?);
-        Some(quotes(market, samples, code, quote_day(first), quote_day(last), now))
+        Some(published_bulletins(market, samples, code, parse_quote_date(first), parse_quote_date(last), now))
     };
     match resource {
-        "Moedas" => currencies(top, skip),
-        PERIOD => match bulletins("@dataInicial", "@dataFinalCotacao") {
-            Some(bulletins) => envelope("_CotacaoMoedaPeriodo", &rows(&bulletins, CLOSE, top, skip)),
-            None => refusal("parâmetro ausente"),
+        "Moedas" => currencies_response(top, skip),
+        PERIOD_RESOURCE => match bulletins("@dataInicial", "@dataFinalCotacao") {
+            Some(bulletins) => odata_response("_CotacaoMoedaPeriodo", &render_rows(&bulletins, CLOSE_LABEL, top, skip)),
+            None => bad_request("parâmetro ausente"),
         },
-        DAY => match bulletins("@dataCotacao", "@dataCotacao") {
-            Some(bulletins) => envelope("_CotacaoMoedaDia", &rows(&bulletins, CLOSE_OF_DAY, top, skip)),
-            None => refusal("parâmetro ausente"),
+        DAY_RESOURCE => match bulletins("@dataCotacao", "@dataCotacao") {
+            Some(bulletins) => {
+                odata_response("_CotacaoMoedaDia", &render_rows(&bulletins, DAY_RESOURCE_CLOSE_LABEL, top, skip))
+            }
+            None => bad_request("parâmetro ausente"),
         },
-        _ => Answer::new(StatusCode::NOT_FOUND, JSON, r#"/*{"codigo":404,"mensagem":"Recurso não encontrado"}*/"#),
+        _ => FakeResponse::new(
+            StatusCode::NOT_FOUND,
+            ODATA_CONTENT_TYPE,
+            r#"/*{"codigo":404,"mensagem":"Recurso não encontrado"}*/"#,
+        ),
     }
 }
 
-fn refusal(message: &str) -> Answer {
-    Answer::new(StatusCode::BAD_REQUEST, JSON, format!(r#"/*{{"codigo":400,"mensagem":"{message}"}}*/"#))
+fn bad_request(message: &str) -> FakeResponse {
+    FakeResponse::new(
+        StatusCode::BAD_REQUEST,
+        ODATA_CONTENT_TYPE,
+        format!(r#"/*{{"codigo":400,"mensagem":"{message}"}}*/"#),
+    )
 }
 
-fn count(parameter: Option<&str>, absent: usize) -> usize {
+fn parse_count(parameter: Option<&str>, absent: usize) -> usize {
     parameter.and_then(|text| text.parse().ok()).unwrap_or(absent)
 }
 
 /// Zero-padded `MM-DD-YYYY`; anything else is taken without a word and finds nothing.
-fn quote_day(text: &str) -> Option<NaiveDate> {
+fn parse_quote_date(text: &str) -> Option<NaiveDate> {
     if text.len() != 10 { None } else { NaiveDate::parse_from_str(text, "%m-%d-%Y").ok() }
 }
 
-fn envelope(context: &str, rows: &[String]) -> Answer {
+fn odata_response(context: &str, rows: &[String]) -> FakeResponse {
     let service = "https://was-p.bcnet.bcb.gov.br/olinda/servico/PTAX/versao/v1/odata";
     let rows = rows.join(",");
-    Answer::new(
+    FakeResponse::new(
         StatusCode::OK,
-        JSON,
+        ODATA_CONTENT_TYPE,
         format!(r#"{{"@odata.context":"{service}$metadata#{context}","value":[{rows}]}}"#),
     )
 }
 
-fn currencies(top: usize, skip: usize) -> Answer {
-    let row = |currency: &Currency| {
-        let Currency { code, name, kind, .. } = currency;
+fn currencies_response(top: usize, skip: usize) -> FakeResponse {
+    let row = |currency: &PtaxCurrency| {
+        let PtaxCurrency { code, name, quote_type: kind, .. } = currency;
         format!(r#"{{"simbolo":"{code}","nomeFormatado":"{name}","tipoMoeda":"{kind}"}}"#)
     };
-    envelope("Moedas", &CURRENCIES.iter().skip(skip).take(top).map(row).collect::<Vec<_>>())
+    odata_response("Moedas", &CURRENCIES.iter().skip(skip).take(top).map(row).collect::<Vec<_>>())
 }
 
-fn rows(bulletins: &[Bulletin], close: &str, top: usize, skip: usize) -> Vec<String> {
-    let row = |bulletin: &Bulletin| {
-        let Bulletin { parity_buy, parity_sell, buy, sell, stamp, label, .. } = bulletin;
-        let label = if label == CLOSE { close } else { label };
+fn render_rows(bulletins: &[PtaxBulletin], close: &str, top: usize, skip: usize) -> Vec<String> {
+    let row = |bulletin: &PtaxBulletin| {
+        let PtaxBulletin { parity_buy, parity_sell, buy, sell, timestamp: stamp, label, .. } = bulletin;
+        let label = if label == CLOSE_LABEL { close } else { label };
         let mut row = String::with_capacity(180);
         let _ = write!(row, r#"{{"paridadeCompra":{parity_buy},"paridadeVenda":{parity_sell},"#);
         let _ = write!(row, r#""cotacaoCompra":{buy},"cotacaoVenda":{sell},"#);
@@ -165,17 +182,17 @@ fn rows(bulletins: &[Bulletin], close: &str, top: usize, skip: usize) -> Vec<Str
 }
 
 /// All bulletins of days that have a quote, by day and time, as far as they are published.
-fn quotes(
-    market: &Market,
-    samples: &Samples,
+fn published_bulletins(
+    market: &MarketData,
+    samples: &PtaxSamples,
     code: &str,
     first: Option<NaiveDate>,
     last: Option<NaiveDate>,
     now: NaiveDateTime,
-) -> Vec<Bulletin> {
+) -> Vec<PtaxBulletin> {
     let currency = CURRENCIES.iter().find(|currency| currency.code == code);
     let (Some(currency), Some(first), Some(last)) = (currency, first, last) else { return Vec::new() };
-    let (first, last) = (first.max(currency.since), last.min(now.date()));
+    let (first, last) = (first.max(currency.quoted_since), last.min(now.date()));
     let (Some(buy), Some(sell)) = (market.rows(DOLLAR_BUY), market.rows(DOLLAR_SELL)) else { return Vec::new() };
     if first > last {
         return Vec::new();
@@ -183,99 +200,119 @@ fn quotes(
     let twice = days_with_two_closes(buy);
     let mut bulletins = Vec::new();
     for (date, bought) in buy.range(first..=last) {
-        let of_day = match samples.days.get(&(code.to_owned(), *date)) {
+        let of_day = match samples.bulletins_by_day.get(&(code.to_owned(), *date)) {
             Some(sample) => sample.clone(),
-            None => of_day(currency, *date, number(bought), number(&sell[date]), twice.contains(date)),
+            None => generate_bulletins(
+                currency,
+                *date,
+                parse_number(bought),
+                parse_number(&sell[date]),
+                twice.contains(date),
+            ),
         };
         bulletins.extend(of_day);
     }
-    bulletins.retain(|bulletin| bulletin.published <= now);
+    bulletins.retain(|bulletin| bulletin.published_at <= now);
     bulletins
 }
 
 /// Which nine days these were is not known; one of each of nine years stands for them.
-fn days_with_two_closes(quoted: &Rows) -> BTreeSet<NaiveDate> {
+fn days_with_two_closes(quoted: &SeriesRows) -> BTreeSet<NaiveDate> {
     let first_from = |date: NaiveDate| quoted.range(date..).next().map(|(date, _)| *date);
-    (1985..1994).filter_map(|year| first_from(day(year, 5, 15))).collect()
+    (1985..1994).filter_map(|year| first_from(ymd(year, 5, 15))).collect()
 }
 
-fn of_day(currency: &Currency, date: NaiveDate, bought: f64, sold: f64, closes_twice: bool) -> Vec<Bulletin> {
-    let mut dice = Dice::of_day("bulletin times", date);
-    let times = schedule(date, closes_twice, &mut dice);
+fn generate_bulletins(
+    currency: &PtaxCurrency,
+    date: NaiveDate,
+    bought: f64,
+    sold: f64,
+    closes_twice: bool,
+) -> Vec<PtaxBulletin> {
+    let mut random = SeededRandom::for_day("bulletin times", date);
+    let times = bulletin_times(date, closes_twice, &mut random);
     let bulletin = |(number, (published, label)): (usize, (NaiveDateTime, &str))| {
         // All closes of a day agree but those of the old double days, where the last one is right.
-        let is_final = label == CLOSE && !(closes_twice && number == 0);
-        let drift = if is_final { 0.0 } else { 0.002 * Dice::of_day(&format!("drift {number}"), date).swing() };
+        let is_final = label == CLOSE_LABEL && !(closes_twice && number == 0);
+        let drift =
+            if is_final { 0.0 } else { 0.002 * SeededRandom::for_day(&format!("drift {number}"), date).signed_unit() };
         let (bought, sold) = (bought * (1.0 + drift), sold * (1.0 + drift));
-        priced(currency, date, bought, sold, published, label)
+        build_bulletin(currency, date, bought, sold, published, label)
     };
     times.into_iter().enumerate().map(bulletin).collect()
 }
 
-fn schedule(date: NaiveDate, closes_twice: bool, dice: &mut Dice) -> Vec<(NaiveDateTime, &'static str)> {
-    let at = |hour, minute, dice: &mut Dice| {
+fn bulletin_times(
+    date: NaiveDate,
+    closes_twice: bool,
+    random: &mut SeededRandom,
+) -> Vec<(NaiveDateTime, &'static str)> {
+    let at = |hour, minute, random: &mut SeededRandom| {
         let time = NaiveTime::from_hms_opt(hour, minute, 0).expect("a time of the day");
-        date.and_time(time) + TimeDelta::seconds(dice.between(0, 59)) + fraction(date, dice)
+        date.and_time(time) + TimeDelta::seconds(random.in_range(0, 59)) + random_second_fraction(date, random)
     };
-    if let Some((_, stamped_on, hour, minute)) = FIRST_STAMPS.iter().find(|(quoted, ..)| *quoted == date) {
+    if let Some((_, stamped_on, hour, minute)) = FIRST_TIMESTAMPS.iter().find(|(quoted, ..)| *quoted == date) {
         let time = NaiveTime::from_hms_opt(*hour, *minute, 0).expect("a time of the day");
-        return vec![(stamped_on.and_time(time), CLOSE)];
+        return vec![(stamped_on.and_time(time), CLOSE_LABEL)];
     }
     if date < INTERBANK_SINCE {
-        let close = (at(18, 10, dice), CLOSE);
-        return if closes_twice { vec![(at(12, 20, dice), CLOSE), close] } else { vec![close] };
+        let close = (at(18, 10, random), CLOSE_LABEL);
+        return if closes_twice { vec![(at(12, 20, random), CLOSE_LABEL), close] } else { vec![close] };
     }
     if date < FOUR_SURVEYS_SINCE {
         // As many as make the number of rows that one download of all years had.
-        let mut times = vec![(at(10, 2, dice), "Abertura")];
-        times
-            .extend((1..13).map(|half_hour| (at(10 + half_hour / 2, 30 * (half_hour % 2) + 1, dice), "Intermediário")));
-        times.extend([(at(17, 20, dice), INTERBANK_CLOSE), (at(18, 5, dice), CLOSE)]);
+        let mut times = vec![(at(10, 2, random), "Abertura")];
+        times.extend(
+            (1..13).map(|half_hour| (at(10 + half_hour / 2, 30 * (half_hour % 2) + 1, random), "Intermediário")),
+        );
+        times.extend([(at(17, 20, random), INTERBANK_CLOSE_LABEL), (at(18, 5, random), CLOSE_LABEL)]);
         return times;
     }
     if (date.month(), date.day()) == (12, 31) {
-        return vec![(at(13, 5, dice), CLOSE)];
+        return vec![(at(13, 5, random), CLOSE_LABEL)];
     }
-    let minute = |dice: &mut Dice| dice.between(3, 11) as u32;
-    let mut times = vec![(at(10, minute(dice), dice), "Abertura"), (at(11, minute(dice), dice), "Intermediário")];
+    let minute = |random: &mut SeededRandom| random.in_range(3, 11) as u32;
+    let mut times =
+        vec![(at(10, minute(random), random), "Abertura"), (at(11, minute(random), random), "Intermediário")];
     let last_survey = if (date.month(), date.day()) == (12, 24) {
         times[1].0
     } else {
-        let last = at(13, dice.between(3, 24) as u32, dice);
-        times.extend([(at(12, minute(dice), dice), "Intermediário"), (last, "Intermediário")]);
+        let last = at(13, random.in_range(3, 24) as u32, random);
+        times.extend([(at(12, minute(random), random), "Intermediário"), (last, "Intermediário")]);
         last
     };
     // Some milliseconds after the last survey.
-    let close = last_survey + TimeDelta::milliseconds(dice.between(4, 11));
-    times.push((close, CLOSE));
-    if date == CLOSED_TWICE {
-        times.push((close + TimeDelta::minutes(9), CLOSE));
+    let close = last_survey + TimeDelta::milliseconds(random.in_range(4, 11));
+    times.push((close, CLOSE_LABEL));
+    if date == DOUBLE_CLOSE_DATE {
+        times.push((close + TimeDelta::minutes(9), CLOSE_LABEL));
     }
     times
 }
 
-fn fraction(date: NaiveDate, dice: &mut Dice) -> TimeDelta {
+fn random_second_fraction(date: NaiveDate, random: &mut SeededRandom) -> TimeDelta {
     match date {
         date if date < INTERBANK_SINCE => TimeDelta::zero(),
-        date if date < MICROSECONDS_SINCE => TimeDelta::milliseconds(dice.between(0, 990)),
-        _ => TimeDelta::microseconds(dice.between(0, 988_999)),
+        date if date < MICROSECONDS_SINCE => TimeDelta::milliseconds(random.in_range(0, 990)),
+        _ => TimeDelta::microseconds(random.in_range(0, 988_999)),
     }
 }
 
-fn priced(
-    currency: &Currency,
+fn build_bulletin(
+    currency: &PtaxCurrency,
     date: NaiveDate,
     dollar_bought: f64,
     dollar_sold: f64,
     published: NaiveDateTime,
     label: &str,
-) -> Bulletin {
+) -> PtaxBulletin {
     let is_dollar = currency.code == "USD";
     let ticks = if currency.code == "JPY" { 0.01 } else { 0.0001 };
-    let parity = if is_dollar { 1.0 } else { currency.parity * (1.0 + 4.0 * wandering(currency.code, date)) };
+    let parity =
+        if is_dollar { 1.0 } else { currency.typical_parity * (1.0 + 4.0 * smooth_noise(currency.code, date)) };
     let parity_buy = (parity / ticks).round() * ticks;
     let parity_sell = if is_dollar { 1.0 } else { parity_buy + 2.0 * ticks };
-    let (buy, sell) = match currency.kind {
+    let (buy, sell) = match currency.quote_type {
         'B' => (dollar_bought * parity_buy, dollar_sold * parity_sell),
         _ => (dollar_bought / parity_sell, dollar_sold / parity_buy),
     };
@@ -284,22 +321,22 @@ fn priced(
     let (buy, sell) = (units(buy), units(sell).max(units(buy) + 1));
     // In five decimals the last one is zero, but for the yen.
     let price = |units: i64| {
-        let text = fixed(units, decimals.unsigned_abs());
+        let text = format_units(units, decimals.unsigned_abs());
         if date >= FIVE_DECIMALS_SINCE && decimals == 4 { text + "0" } else { text }
     };
-    Bulletin {
-        parity_buy: fixed_f64(parity_buy, 4),
-        parity_sell: fixed_f64(parity_sell, 4),
+    PtaxBulletin {
+        parity_buy: format_f64(parity_buy, 4),
+        parity_sell: format_f64(parity_sell, 4),
         buy: price(buy),
         sell: price(sell),
-        stamp: stamp(published),
-        published,
+        timestamp: format_timestamp(published),
+        published_at: published,
         label: label.to_owned(),
     }
 }
 
 /// `2022-01-03 12:09:19.76`: at least one digit of the second's fraction, and no zeros at its end.
-fn stamp(time: NaiveDateTime) -> String {
+fn format_timestamp(time: NaiveDateTime) -> String {
     let micros = format!("{:06}", time.nanosecond() / 1000);
     let fraction = match micros.trim_end_matches('0') {
         "" => "0",
@@ -310,7 +347,7 @@ fn stamp(time: NaiveDateTime) -> String {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SampleRow<'a> {
+struct PtaxSampleRow<'a> {
     #[serde(borrow)]
     paridade_compra: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -324,58 +361,58 @@ struct SampleRow<'a> {
 }
 
 #[derive(Deserialize)]
-struct SampleBody<'a> {
+struct PtaxSampleBody<'a> {
     #[serde(borrow)]
-    value: Vec<SampleRow<'a>>,
+    value: Vec<PtaxSampleRow<'a>>,
 }
 
-impl Samples {
+impl PtaxSamples {
     /// From `directory`/ptax/ptax_samples.json: bodies under names such as `CotacaoMoedaDia_AUD_2022-01-31`.
-    pub fn new(directory: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn load(directory: Option<&Path>) -> anyhow::Result<Self> {
         let file = directory.map(|directory| directory.join("ptax/ptax_samples.json")).filter(|file| file.exists());
         let Some(file) = file else { return Ok(Self::default()) };
         let text = std::fs::read_to_string(&file)?;
-        Self::read(&text).with_context(|| format!("reading {}", file.display()))
+        Self::parse(&text).with_context(|| format!("reading {}", file.display()))
     }
 
-    fn read(text: &str) -> anyhow::Result<Self> {
+    fn parse(text: &str) -> anyhow::Result<Self> {
         let bodies: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
-        let mut days: BTreeMap<(String, NaiveDate), Vec<Bulletin>> = BTreeMap::new();
+        let mut days: BTreeMap<(String, NaiveDate), Vec<PtaxBulletin>> = BTreeMap::new();
         for (name, body) in bodies {
             let mut words = name.split('_');
             let is_of_bulletins = words.next().is_some_and(|resource| resource.starts_with("CotacaoMoeda"));
             let Some(code) = words.next().filter(|_| is_of_bulletins) else { continue };
-            let body: SampleBody = serde_json::from_str(body.get())?;
-            for bulletin in body.value.iter().filter_map(|row| row.bulletin(code)) {
-                days.entry((code.to_owned(), bulletin.published.date())).or_default().push(bulletin);
+            let body: PtaxSampleBody = serde_json::from_str(body.get())?;
+            for bulletin in body.value.iter().filter_map(|row| row.to_bulletin(code)) {
+                days.entry((code.to_owned(), bulletin.published_at.date())).or_default().push(bulletin);
             }
         }
         // A day without its beginning or its end is a piece of a body: what is generated is whole.
-        let is_whole = |bulletins: &Vec<Bulletin>| {
+        let is_whole = |bulletins: &Vec<PtaxBulletin>| {
             let has = |label| bulletins.iter().any(|bulletin| bulletin.label == label);
-            has("Abertura") && has(CLOSE)
+            has("Abertura") && has(CLOSE_LABEL)
         };
         days.retain(|_, bulletins| is_whole(bulletins));
-        Ok(Self { days })
+        Ok(Self { bulletins_by_day: days })
     }
 }
 
-impl SampleRow<'_> {
+impl PtaxSampleRow<'_> {
     /// Nothing for rows of other resources, which have fewer fields. The dollar's parity is always one.
-    fn bulletin(&self, code: &str) -> Option<Bulletin> {
+    fn to_bulletin(&self, code: &str) -> Option<PtaxBulletin> {
         let token = |value: Option<&RawValue>| value.map(|value| value.get().to_owned());
         let parity = |value| token(value).or_else(|| (code == "USD").then(|| "1.0000".to_owned()));
         let stamp = self.data_hora_cotacao.clone()?;
         let published = NaiveDateTime::parse_from_str(&stamp, "%Y-%m-%d %H:%M:%S%.f").ok()?;
         let label = self.tipo_boletim.clone()?;
-        Some(Bulletin {
+        Some(PtaxBulletin {
             parity_buy: parity(self.paridade_compra)?,
             parity_sell: parity(self.paridade_venda)?,
             buy: token(self.cotacao_compra)?,
             sell: token(self.cotacao_venda)?,
-            stamp,
-            published,
-            label: if label == CLOSE_OF_DAY { CLOSE.to_owned() } else { label },
+            timestamp: stamp,
+            published_at: published,
+            label: if label == DAY_RESOURCE_CLOSE_LABEL { CLOSE_LABEL.to_owned() } else { label },
         })
     }
 }
@@ -385,15 +422,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_drop_zeros_but_the_last() {
-        let at = |text: &str| stamp(NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f").unwrap());
+    fn timestamps_drop_trailing_zeros_but_keep_one_digit() {
+        let at = |text: &str| format_timestamp(NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f").unwrap());
         assert_eq!(at("1984-12-03 11:29:00"), "1984-12-03 11:29:00.0");
         assert_eq!(at("2022-01-03 12:09:19.760"), "2022-01-03 12:09:19.76");
         assert_eq!(at("2026-07-01 13:03:38.302145"), "2026-07-01 13:03:38.302145");
     }
 
     #[test]
-    fn whole_days_of_real_bodies_are_kept_token_for_token() {
+    fn complete_sample_days_keep_their_exact_number_texts() {
         let body = r#"{"_note": "n", "CotacaoMoedaDia_AUD_2031-01-30": {"value": [
             {"paridadeCompra":0.7050,"paridadeVenda":0.7053,"cotacaoCompra":3.80010,"cotacaoVenda":3.8016,
              "dataHoraCotacao":"2031-01-30 10:11:20.5","tipoBoletim":"Abertura"},
@@ -401,10 +438,10 @@ mod tests {
              "dataHoraCotacao":"2031-01-30 13:07:02.511","tipoBoletim":"Fechamento PTAX"},
             {"paridadeCompra":0.7,"paridadeVenda":0.8,"cotacaoCompra":3.7,"cotacaoVenda":3.8,
              "dataHoraCotacao":"2031-01-31 10:07:02.511","tipoBoletim":"Abertura"}]}}"#;
-        let samples = Samples::read(body).unwrap();
-        assert_eq!(samples.days.len(), 1);
-        let bulletins = &samples.days[&("AUD".to_owned(), day(2031, 1, 30))];
+        let samples = PtaxSamples::parse(body).unwrap();
+        assert_eq!(samples.bulletins_by_day.len(), 1);
+        let bulletins = &samples.bulletins_by_day[&("AUD".to_owned(), ymd(2031, 1, 30))];
         assert_eq!((bulletins[0].parity_buy.as_str(), bulletins[0].buy.as_str()), ("0.7050", "3.80010"));
-        assert_eq!(bulletins[1].label, CLOSE);
+        assert_eq!(bulletins[1].label, CLOSE_LABEL);
     }
 }

@@ -3,39 +3,40 @@
 use super::*;
 
 #[tokio::test]
-async fn the_registry_is_latin1_with_crlf_and_quotes_that_nobody_escaped() {
-    let client = Client::new();
-    let file = client.bytes(REGISTRY).await;
-    let text = latin1(&file);
+async fn the_registry_is_latin1_with_crlf_and_unescaped_quotes() {
+    let client = TestClient::new();
+    let file = client.get_bytes(REGISTRY_PATH).await;
+    let text = decode_latin1(&file);
     assert!(text.starts_with("CNPJ_CIA;DENOM_SOCIAL;DENOM_COMERC;DT_REG;") && !text.contains('\u{fffd}'));
     assert!(std::str::from_utf8(&file).is_err() && text.contains("SÃO PAULO"));
     assert!(text.lines().all(|line| line.split(';').count() == 47));
     assert!(text.contains("BLOCO \"C\";"));
-    let rows = fields(&text);
+    let rows = parse_csv_rows(&text);
     let codes: BTreeSet<&String> = rows.iter().map(|row| &row[9]).collect();
     assert!(codes.len() < rows.len() && codes.len() == client.upstreams.companies().len());
     assert!(codes.iter().all(|code| !code.starts_with('0')));
 }
 
 #[tokio::test]
-async fn files_carry_marks_and_honour_them() {
-    let client = Client::new();
-    for path in [REGISTRY.to_owned(), archive("ipe", 2026), archive("dfp", 2024)] {
+async fn files_have_validators_and_honor_conditional_requests() {
+    let client = TestClient::new();
+    for path in [REGISTRY_PATH.to_owned(), archive_path("ipe", 2026), archive_path("dfp", 2024)] {
         let whole = client.get(&path).await;
-        let (etag, modified) = (header(&whole, "etag").to_owned(), header(&whole, "last-modified").to_owned());
-        let length = header(&whole, "content-length").to_owned();
+        let (etag, modified) =
+            (header_text(&whole, "etag").to_owned(), header_text(&whole, "last-modified").to_owned());
+        let length = header_text(&whole, "content-length").to_owned();
         assert!(etag.starts_with('"') && modified.ends_with(" GMT"), "{etag} {modified}");
         assert_eq!(whole.bytes().await.unwrap().len().to_string(), length);
 
         let head = client.http.head(client.url(&path)).send().await.unwrap();
         assert_eq!(
-            (head.status(), header(&head, "content-length"), header(&head, "etag")),
+            (head.status(), header_text(&head, "content-length"), header_text(&head, "etag")),
             (StatusCode::OK, &*length, &*etag)
         );
 
         for (name, value) in [("if-none-match", &etag), ("if-modified-since", &modified)] {
             let known = client.http.get(client.url(&path)).header(name, value).send().await.unwrap();
-            assert_eq!((known.status(), header(&known, "etag")), (StatusCode::NOT_MODIFIED, &*etag), "{name}");
+            assert_eq!((known.status(), header_text(&known, "etag")), (StatusCode::NOT_MODIFIED, &*etag), "{name}");
             assert!(known.bytes().await.unwrap().is_empty());
         }
         let other = client.http.get(client.url(&path)).header("if-none-match", "\"other\"");
@@ -46,65 +47,66 @@ async fn files_carry_marks_and_honour_them() {
 }
 
 #[tokio::test]
-async fn the_registry_is_written_anew_every_morning_and_when_it_changes() {
-    let client = Client::new();
+async fn the_registry_is_rewritten_every_morning_and_on_change() {
+    let client = TestClient::new();
     let marks = async || {
-        let answer = client.get(REGISTRY).await;
-        (header(&answer, "etag").to_owned(), header(&answer, "last-modified").to_owned())
+        let answer = client.get(REGISTRY_PATH).await;
+        (header_text(&answer, "etag").to_owned(), header_text(&answer, "last-modified").to_owned())
     };
     let today = marks().await;
     assert_eq!(today.1, "Fri, 13 Nov 2026 08:00:00 GMT");
-    client.upstreams.set_today(day("2026-11-14"));
+    client.upstreams.set_today(parse_date("2026-11-14"));
     let tomorrow = marks().await;
     assert_eq!(tomorrow.1, "Sat, 14 Nov 2026 08:00:00 GMT");
     assert_ne!(today.0, tomorrow.0);
-    client.upstreams.set_registry(latin1(&client.upstreams.registry()).replace("ATIVO", "PARADO").into_bytes());
+    client.upstreams.set_registry(decode_latin1(&client.upstreams.registry()).replace("ATIVO", "PARADO").into_bytes());
     let changed = marks().await;
     assert!(changed.0 != tomorrow.0 && changed.1 == "Sat, 14 Nov 2026 08:00:01 GMT");
-    assert!(client.text(REGISTRY).await.contains("PARADO"));
+    assert!(client.get_text(REGISTRY_PATH).await.contains("PARADO"));
 }
 
 #[tokio::test]
-async fn directories_are_listed_and_a_year_may_be_missing() {
-    let client = Client::new();
-    let listing = async || client.text("/dados/CIA_ABERTA/DOC/IPE/DADOS/").await;
+async fn directories_list_available_files_and_a_year_can_be_hidden() {
+    let client = TestClient::new();
+    let listing = async || client.get_text("/dados/CIA_ABERTA/DOC/IPE/DADOS/").await;
     let page = listing().await;
     assert!(page.contains("<title>Index of /dados/CIA_ABERTA/DOC/IPE/DADOS</title>"));
     for year in 2003..=2026 {
         let name = format!("ipe_cia_aberta_{year}.zip");
         assert!(page.contains(&format!("<a href=\"{name}\">{name}</a>")));
     }
-    assert!(client.text("/dados/CIA_ABERTA/CAD/DADOS/").await.contains("cad_cia_aberta.csv"));
-    assert_eq!(client.get(&archive("ipe", 2027)).await.status(), 404);
-    assert_eq!(client.get(&archive("ipe", 2002)).await.status(), 404);
+    assert!(client.get_text("/dados/CIA_ABERTA/CAD/DADOS/").await.contains("cad_cia_aberta.csv"));
+    assert_eq!(client.get(&archive_path("ipe", 2027)).await.status(), 404);
+    assert_eq!(client.get(&archive_path("ipe", 2002)).await.status(), 404);
 
-    client.upstreams.set_hidden("ipe_cia_aberta_2026.zip", true);
-    let answer = client.get(&archive("ipe", 2026)).await;
+    client.upstreams.set_file_hidden("ipe_cia_aberta_2026.zip", true);
+    let answer = client.get(&archive_path("ipe", 2026)).await;
     assert_eq!(answer.status(), 404);
     assert!(answer.text().await.unwrap().contains("was not found on this server"));
     let page = listing().await;
     assert!(page.contains("ipe_cia_aberta_2025.zip") && !page.contains("ipe_cia_aberta_2026.zip"));
-    client.upstreams.set_hidden("ipe_cia_aberta_2026.zip", false);
-    assert_eq!(client.get(&archive("ipe", 2026)).await.status(), 200);
+    client.upstreams.set_file_hidden("ipe_cia_aberta_2026.zip", false);
+    assert_eq!(client.get(&archive_path("ipe", 2026)).await.status(), 200);
 
     // Statements of a year come after its end, but for the few whose business year ends earlier.
-    client.upstreams.set_today(day("2026-03-31"));
-    assert!(!client.text("/dados/CIA_ABERTA/DOC/DFP/DADOS/").await.contains("dfp_cia_aberta_2026.zip"));
-    assert_eq!(client.get(&archive("dfp", 2026)).await.status(), 404);
+    client.upstreams.set_today(parse_date("2026-03-31"));
+    assert!(!client.get_text("/dados/CIA_ABERTA/DOC/DFP/DADOS/").await.contains("dfp_cia_aberta_2026.zip"));
+    assert_eq!(client.get(&archive_path("dfp", 2026)).await.status(), 404);
 
     // Archives are written on Sundays: that of 2027 on the third of January.
-    client.upstreams.set_today(day("2027-01-02"));
-    assert_eq!(client.get(&archive("ipe", 2027)).await.status(), 404);
-    client.upstreams.set_today(day("2027-01-03"));
-    assert_eq!(client.get(&archive("ipe", 2027)).await.status(), 200);
+    client.upstreams.set_today(parse_date("2027-01-02"));
+    assert_eq!(client.get(&archive_path("ipe", 2027)).await.status(), 404);
+    client.upstreams.set_today(parse_date("2027-01-03"));
+    assert_eq!(client.get(&archive_path("ipe", 2027)).await.status(), 200);
 }
 
 #[tokio::test]
 async fn every_year_of_filings_has_every_oddity() {
-    let client = Client::with(UpstreamOptions { ipe_rows_per_year: 40, ..UpstreamOptions::default() });
+    let client =
+        TestClient::with_options(FakeUpstreamOptions { ipe_rows_per_year: 40, ..FakeUpstreamOptions::default() });
     let codes: BTreeSet<String> = client.upstreams.companies().iter().map(|company| company.code.to_string()).collect();
     for year in [2003, 2010, 2025, 2026] {
-        let rows = client.filings(year).await;
+        let rows = client.get_filings(year).await;
         let any = |holds: &dyn Fn(&[String]) -> bool| rows.iter().any(|row| holds(row));
         assert!(rows.iter().all(|row| row.len() == 13), "{year}");
         assert!(any(&|row| row[0] == "00.000.000/0000-00"), "a foreign issuer");
@@ -122,13 +124,15 @@ async fn every_year_of_filings_has_every_oddity() {
 }
 
 #[tokio::test]
-async fn the_file_of_a_filing_is_that_of_its_delivery_and_its_protocol_repeats_the_row() {
-    let client = Client::new();
+async fn filings_are_filed_by_delivery_year_and_their_protocol_repeats_the_row() {
+    let client = TestClient::new();
     for year in [2008, 2012, 2024] {
-        let rows = client.filings(year).await;
+        let rows = client.get_filings(year).await;
         assert_eq!(rows.len(), 200);
         for row in &rows {
-            assert!(row[8].starts_with(&year.to_string()) && day(&row[8]) <= day(&format!("{year}-12-31")));
+            assert!(
+                row[8].starts_with(&year.to_string()) && parse_date(&row[8]) <= parse_date(&format!("{year}-12-31"))
+            );
             let link = format!("numVersao={}", row[11]);
             assert!(
                 row[12].starts_with("https://www.rad.cvm.gov.br/ENET/frmDownloadDocumento.aspx?Tela=ext&descTipo=IPE")
@@ -146,11 +150,12 @@ async fn the_file_of_a_filing_is_that_of_its_delivery_and_its_protocol_repeats_t
 }
 
 #[tokio::test]
-async fn numbers_of_documents_are_unique_over_all_years() {
-    let client = Client::with(UpstreamOptions { ipe_rows_per_year: 60, ..UpstreamOptions::default() });
+async fn document_numbers_are_unique_across_years() {
+    let client =
+        TestClient::with_options(FakeUpstreamOptions { ipe_rows_per_year: 60, ..FakeUpstreamOptions::default() });
     let mut rows_of_number: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
     for year in 2003..=2026 {
-        for row in client.filings(year).await {
+        for row in client.get_filings(year).await {
             let number = row[12].split("numProtocolo=").nth(1).unwrap().split('&').next().unwrap().to_owned();
             rows_of_number.entry(number).or_default().insert(row);
         }
@@ -161,17 +166,17 @@ async fn numbers_of_documents_are_unique_over_all_years() {
 }
 
 #[tokio::test]
-async fn the_current_year_ends_on_its_last_sunday_and_only_grows() {
-    let client = Client::new();
-    let earlier = client.filings(2026).await;
-    assert!(earlier.iter().all(|row| day(&row[8]) <= day("2026-11-08")));
-    client.upstreams.set_today(day("2026-11-14"));
-    assert_eq!(client.filings(2026).await, earlier);
-    client.upstreams.set_today(day("2026-12-27"));
-    let later = client.filings(2026).await;
+async fn the_current_year_ends_on_the_last_sunday_and_only_grows() {
+    let client = TestClient::new();
+    let earlier = client.get_filings(2026).await;
+    assert!(earlier.iter().all(|row| parse_date(&row[8]) <= parse_date("2026-11-08")));
+    client.upstreams.set_today(parse_date("2026-11-14"));
+    assert_eq!(client.get_filings(2026).await, earlier);
+    client.upstreams.set_today(parse_date("2026-12-27"));
+    let later = client.get_filings(2026).await;
     assert!(later.len() > earlier.len() && later.starts_with(&earlier));
     // The year before is written anew too; those before it are not.
-    let modified = async |year| header(&client.get(&archive("ipe", year)).await, "last-modified").to_owned();
+    let modified = async |year| header_text(&client.get(&archive_path("ipe", year)).await, "last-modified").to_owned();
     assert_eq!(modified(2026).await, "Sun, 27 Dec 2026 08:00:00 GMT");
     assert_eq!(modified(2025).await, "Sun, 27 Dec 2026 08:00:00 GMT");
     assert_eq!(modified(2024).await, "Sun, 28 Dec 2025 08:00:00 GMT");
@@ -179,36 +184,36 @@ async fn the_current_year_ends_on_its_last_sunday_and_only_grows() {
 
 #[tokio::test]
 async fn a_test_can_add_a_filing() {
-    let client = Client::new();
-    let before = client.get(&archive("ipe", 2026)).await;
-    let (etag, modified) = (header(&before, "etag").to_owned(), header(&before, "last-modified").to_owned());
-    let rows = client.filings(2026).await;
+    let client = TestClient::new();
+    let before = client.get(&archive_path("ipe", 2026)).await;
+    let (etag, modified) = (header_text(&before, "etag").to_owned(), header_text(&before, "last-modified").to_owned());
+    let rows = client.get_filings(2026).await;
     let company = client.upstreams.companies()[0].clone();
-    let delivered_on = day("2026-11-12");
+    let delivered_on = parse_date("2026-11-12");
     let row =
         IpeRow::material_fact(&company.cnpj, &company.name, company.code, delivered_on, 9_000_001, "Ação \"nova\"");
     client.upstreams.add_filing(IpeRow { doc_type: "Tipo".into(), ..row }).unwrap();
-    let after = client.filings(2026).await;
+    let after = client.get_filings(2026).await;
     assert_eq!(after[..rows.len()], rows);
     let added = &after[rows.len()];
     assert_eq!((added[4].as_str(), added[5].as_str(), added[7].as_str()), ("Fato Relevante", "Tipo", "Ação \"nova\""));
     assert!(added[12].contains("numProtocolo=9000001&"));
     for (name, value) in [("if-none-match", etag), ("if-modified-since", modified)] {
-        let request = client.http.get(client.url(&archive("ipe", 2026))).header(name, value);
+        let request = client.http.get(client.url(&archive_path("ipe", 2026))).header(name, value);
         assert_eq!(request.send().await.unwrap().status(), 200);
     }
 }
 
 #[tokio::test]
 async fn structured_sets_have_their_index_among_other_members() {
-    let client = Client::new();
+    let client = TestClient::new();
     let mut ids = BTreeSet::new();
     for (set, count) in [("dfp", 19), ("itr", 19), ("fre", 6), ("fca", 10)] {
-        let members = client.archive(set, 2024).await;
+        let members = client.get_archive(set, 2024).await;
         assert_eq!(members.len(), count, "{set}");
         let index = &members[&format!("{set}_cia_aberta_2024.csv")];
         assert!(index.starts_with("CNPJ_CIA;DT_REFER;VERSAO;DENOM_CIA;CD_CVM;CATEG_DOC;ID_DOC;DT_RECEB;LINK_DOC\r\n"));
-        let rows = fields(index);
+        let rows = parse_csv_rows(index);
         for row in &rows {
             assert!(row.len() == 9 && row[4].len() == 6 && row[5] == set.to_uppercase(), "{row:?}");
             assert!(row[1].starts_with("2024-") && row[7] > row[1]);
@@ -217,16 +222,16 @@ async fn structured_sets_have_their_index_among_other_members() {
         }
         assert!(rows.iter().any(|row| row[2] == "2") && rows.is_sorted_by(|a, b| a[0] <= b[0]));
     }
-    assert_eq!(client.get(&archive("itr", 2010)).await.status(), 404);
-    assert_eq!(client.get(&archive("dfp", 2010)).await.status(), 200);
-    assert_eq!(client.get(&archive("dfp", 2009)).await.status(), 404);
+    assert_eq!(client.get(&archive_path("itr", 2010)).await.status(), 404);
+    assert_eq!(client.get(&archive_path("dfp", 2010)).await.status(), 200);
+    assert_eq!(client.get(&archive_path("dfp", 2009)).await.status(), 404);
 }
 
 #[tokio::test]
-async fn tickers_stand_in_the_securities_of_fca_among_typing_errors() {
-    let client = Client::with(UpstreamOptions { companies: 1_000, ..UpstreamOptions::default() });
-    let members = client.archive("fca", 2025).await;
-    let rows = fields(&members["fca_cia_aberta_valor_mobiliario_2025.csv"]);
+async fn fca_securities_contain_tickers_and_typing_errors() {
+    let client = TestClient::with_options(FakeUpstreamOptions { companies: 1_000, ..FakeUpstreamOptions::default() });
+    let members = client.get_archive("fca", 2025).await;
+    let rows = parse_csv_rows(&members["fca_cia_aberta_valor_mobiliario_2025.csv"]);
     assert!(rows.iter().all(|row| row.len() == 18));
     let codes: Vec<&str> = rows.iter().map(|row| row[8].as_str()).collect();
     let is_ticker = |code: &&&str| code.len() == 5 && code.ends_with(['3', '4']);
@@ -242,10 +247,13 @@ async fn tickers_stand_in_the_securities_of_fca_among_typing_errors() {
 }
 
 #[tokio::test]
-async fn a_whole_year_has_45_000_filings_in_the_shares_of_a_real_one() {
-    let client =
-        Client::with(UpstreamOptions { ipe_rows_per_year: 45_000, companies: 2_600, ..UpstreamOptions::default() });
-    let rows = client.filings(2025).await;
+async fn a_full_year_has_45_000_filings_in_realistic_proportions() {
+    let client = TestClient::with_options(FakeUpstreamOptions {
+        ipe_rows_per_year: 45_000,
+        companies: 2_600,
+        ..FakeUpstreamOptions::default()
+    });
+    let rows = client.get_filings(2025).await;
     assert_eq!(rows.len(), 45_000);
     let per_thousand = |holds: &dyn Fn(&[String]) -> bool| rows.iter().filter(|row| holds(row)).count() / 45;
     let share = |field: usize| per_thousand(&|row| !row[field].is_empty());

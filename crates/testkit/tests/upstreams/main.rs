@@ -6,7 +6,7 @@ mod cvm;
 mod faults;
 mod ptax;
 mod real_files;
-mod record;
+mod request_log;
 mod sgs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,24 +16,24 @@ use std::time::Duration;
 use chrono::{Days, NaiveDate, NaiveDateTime};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
-use vintem_testkit::http_client;
-use vintem_testkit::upstreams::{Fault, IpeRow, StallAt, Upstream, UpstreamOptions, Upstreams};
+use vintem_testkit::http_client_builder;
+use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams, Fault, IpeRow, StallAt, UpstreamService};
 
-const REGISTRY: &str = "/dados/CIA_ABERTA/CAD/DADOS/cad_cia_aberta.csv";
+const REGISTRY_PATH: &str = "/dados/CIA_ABERTA/CAD/DADOS/cad_cia_aberta.csv";
 
-struct Client {
-    upstreams: Upstreams,
+struct TestClient {
+    upstreams: FakeUpstreams,
     http: reqwest::Client,
 }
 
-impl Client {
+impl TestClient {
     fn new() -> Self {
-        Self::with(UpstreamOptions::default())
+        Self::with_options(FakeUpstreamOptions::default())
     }
 
-    fn with(options: UpstreamOptions) -> Self {
-        let http = http_client().user_agent("stand-in tests").build().unwrap();
-        Self { upstreams: Upstreams::start(options).unwrap(), http }
+    fn with_options(options: FakeUpstreamOptions) -> Self {
+        let http = http_client_builder().user_agent("stand-in tests").build().unwrap();
+        Self { upstreams: FakeUpstreams::start(options).unwrap(), http }
     }
 
     fn url(&self, path: &str) -> String {
@@ -44,42 +44,42 @@ impl Client {
         self.http.get(self.url(path)).send().await.unwrap()
     }
 
-    async fn bytes(&self, path: &str) -> Vec<u8> {
+    async fn get_bytes(&self, path: &str) -> Vec<u8> {
         let answer = self.get(path).await;
         assert_eq!(answer.status(), 200, "{path}");
         answer.bytes().await.unwrap().to_vec()
     }
 
-    async fn text(&self, path: &str) -> String {
-        String::from_utf8(self.bytes(path).await).unwrap()
+    async fn get_text(&self, path: &str) -> String {
+        String::from_utf8(self.get_bytes(path).await).unwrap()
     }
 
     /// Dates and values of a window of a series.
-    async fn series(&self, code: u32, from: &str, to: &str) -> Vec<(NaiveDate, String)> {
-        rows(&self.text(&window(code, from, to)).await)
+    async fn get_series(&self, code: u32, from: &str, to: &str) -> Vec<(NaiveDate, String)> {
+        parse_sgs_rows(&self.get_text(&sgs_window_path(code, from, to)).await)
     }
 
-    async fn quotes(&self, currency: &str, from: &str, to: &str) -> Vec<Quote> {
-        quotes(&self.text(&period(currency, from, to)).await)
+    async fn get_quotes(&self, currency: &str, from: &str, to: &str) -> Vec<PtaxQuote> {
+        parse_quotes(&self.get_text(&ptax_period_path(currency, from, to)).await)
     }
 
-    async fn archive(&self, set: &str, year: i32) -> BTreeMap<String, String> {
-        members(&self.bytes(&archive(set, year)).await)
+    async fn get_archive(&self, set: &str, year: i32) -> BTreeMap<String, String> {
+        unzip_members(&self.get_bytes(&archive_path(set, year)).await)
     }
 
     /// The rows of a year of filings, each split into its fields.
-    async fn filings(&self, year: i32) -> Vec<Vec<String>> {
-        let members = self.archive("ipe", year).await;
+    async fn get_filings(&self, year: i32) -> Vec<Vec<String>> {
+        let members = self.get_archive("ipe", year).await;
         assert_eq!(members.len(), 1);
-        fields(&members[&format!("ipe_cia_aberta_{year}.csv")])
+        parse_csv_rows(&members[&format!("ipe_cia_aberta_{year}.csv")])
     }
 }
 
-fn window(code: u32, from: &str, to: &str) -> String {
+fn sgs_window_path(code: u32, from: &str, to: &str) -> String {
     format!("/dados/serie/bcdata.sgs.{code}/dados?formato=json&dataInicial={from}&dataFinal={to}")
 }
 
-fn period(currency: &str, from: &str, to: &str) -> String {
+fn ptax_period_path(currency: &str, from: &str, to: &str) -> String {
     format!(
         "/olinda/servico/PTAX/versao/v1/odata/CotacaoMoedaPeriodo(moeda=@moeda,dataInicial=@dataInicial,\
          dataFinalCotacao=@dataFinalCotacao)?@moeda='{currency}'&@dataInicial='{from}'&@dataFinalCotacao='{to}'\
@@ -87,11 +87,11 @@ fn period(currency: &str, from: &str, to: &str) -> String {
     )
 }
 
-fn archive(set: &str, year: i32) -> String {
+fn archive_path(set: &str, year: i32) -> String {
     format!("/dados/CIA_ABERTA/DOC/{}/DADOS/{set}_cia_aberta_{year}.zip", set.to_uppercase())
 }
 
-fn rows(body: &str) -> Vec<(NaiveDate, String)> {
+fn parse_sgs_rows(body: &str) -> Vec<(NaiveDate, String)> {
     let row = |row: &Value| {
         assert_eq!(row.as_object().unwrap().keys().collect::<Vec<_>>(), ["data", "valor"]);
         let date = NaiveDate::parse_from_str(row["data"].as_str().unwrap(), "%d/%m/%Y").unwrap();
@@ -102,24 +102,24 @@ fn rows(body: &str) -> Vec<(NaiveDate, String)> {
 
 /// One bulletin, its numbers as the texts that they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Quote {
+struct PtaxQuote {
     buy: String,
     sell: String,
-    stamp: String,
+    timestamp: String,
     label: String,
 }
 
-impl Quote {
+impl PtaxQuote {
     fn date(&self) -> NaiveDate {
-        self.stamp[..10].parse().unwrap()
+        self.timestamp[..10].parse().unwrap()
     }
 
-    fn fraction(&self) -> &str {
-        self.stamp.rsplit_once('.').unwrap().1
+    fn second_fraction(&self) -> &str {
+        self.timestamp.rsplit_once('.').unwrap().1
     }
 }
 
-fn quotes(body: &str) -> Vec<Quote> {
+fn parse_quotes(body: &str) -> Vec<PtaxQuote> {
     let envelope: Value = serde_json::from_str(body).unwrap();
     assert!(envelope["@odata.context"].as_str().unwrap().contains("odata$metadata#"));
     let (_, value) = body.split_once("\"value\":[").unwrap();
@@ -128,45 +128,45 @@ fn quotes(body: &str) -> Vec<Quote> {
         rest.split([',', '}']).next().unwrap().trim_matches('"').to_owned()
     };
     let rows = value.split_inclusive('}').filter(|row| row.contains("cotacaoCompra"));
-    rows.map(|row| Quote {
+    rows.map(|row| PtaxQuote {
         buy: text(row, "cotacaoCompra"),
         sell: text(row, "cotacaoVenda"),
-        stamp: text(row, "dataHoraCotacao"),
+        timestamp: text(row, "dataHoraCotacao"),
         label: text(row, "tipoBoletim"),
     })
     .collect()
 }
 
 /// By name, from the regulator's encoding.
-fn members(archive: &[u8]) -> BTreeMap<String, String> {
+fn unzip_members(archive: &[u8]) -> BTreeMap<String, String> {
     let mut archive = zip::ZipArchive::new(Cursor::new(archive)).unwrap();
     let mut members = BTreeMap::new();
     for at in 0..archive.len() {
         let mut file = archive.by_index(at).unwrap();
         let mut content = Vec::new();
         file.read_to_end(&mut content).unwrap();
-        members.insert(file.name().unwrap().into_owned(), latin1(&content));
+        members.insert(file.name().unwrap().into_owned(), decode_latin1(&content));
     }
     members
 }
 
-fn latin1(bytes: &[u8]) -> String {
+fn decode_latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-fn fields(csv: &str) -> Vec<Vec<String>> {
+fn parse_csv_rows(csv: &str) -> Vec<Vec<String>> {
     assert!(csv.ends_with("\r\n") && csv.matches('\n').count() == csv.matches("\r\n").count());
     csv.lines().skip(1).map(|line| line.split(';').map(str::to_owned).collect()).collect()
 }
 
-fn number(text: &str) -> f64 {
+fn parse_number(text: &str) -> f64 {
     text.parse().unwrap()
 }
 
-fn day(text: &str) -> NaiveDate {
+fn parse_date(text: &str) -> NaiveDate {
     text.parse().unwrap()
 }
 
-fn header<'a>(answer: &'a Response, name: &str) -> &'a str {
+fn header_text<'a>(answer: &'a Response, name: &str) -> &'a str {
     answer.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }

@@ -3,9 +3,9 @@
 use super::*;
 
 /// A directory of files in the shapes of the real ones, gone with the test.
-struct Files(std::path::PathBuf);
+struct TempFiles(std::path::PathBuf);
 
-impl Files {
+impl TempFiles {
     fn new(files: &[(&str, &[u8])]) -> Self {
         static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -19,46 +19,49 @@ impl Files {
         Self(directory)
     }
 
-    fn client(&self) -> Client {
-        Client::with(UpstreamOptions { data: Some(self.0.clone()), ..UpstreamOptions::default() })
+    fn start_client(&self) -> TestClient {
+        TestClient::with_options(FakeUpstreamOptions {
+            data_dir: Some(self.0.clone()),
+            ..FakeUpstreamOptions::default()
+        })
     }
 }
 
-impl Drop for Files {
+impl Drop for TempFiles {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 #[tokio::test]
-async fn rows_of_real_files_stay_and_the_days_around_them_are_made_up_to_fit() {
-    let files = Files::new(&[
+async fn real_rows_are_kept_and_gaps_are_filled_consistently() {
+    let files = TempFiles::new(&[
         ("sgs/12.json", br#"[{"data":"06/03/2025","valor":"0.0490370"},{"data":"10/03/2025","valor":"0.049"}]"#),
         ("sgs/1.json", br#"[{"data":"06/03/2025","valor":"7.77000"},{"data":"02/06/2025","valor":"7.9900"}]"#),
     ]);
-    let client = files.client();
-    let rows = client.series(12, "05/03/2025", "11/03/2025").await;
+    let client = files.start_client();
+    let rows = client.get_series(12, "05/03/2025", "11/03/2025").await;
     let shown: Vec<(String, &str)> = rows.iter().map(|(date, value)| (date.to_string(), value.as_str())).collect();
     // The seventh is a holiday by this file, for its neighbours are near.
     assert_eq!((shown[1].0.as_str(), shown[1].1), ("2025-03-06", "0.0490370"));
     assert_eq!((shown[2].0.as_str(), shown[2].1), ("2025-03-10", "0.049"));
     assert_eq!((shown.len(), shown[3].0.as_str()), (4, "2025-03-11"));
     // The hole between the two rates is filled at about their height, and buying is cheaper.
-    let sell = client.series(1, "06/03/2025", "02/06/2025").await;
-    let buy = client.series(10813, "06/03/2025", "02/06/2025").await;
+    let sell = client.get_series(1, "06/03/2025", "02/06/2025").await;
+    let buy = client.get_series(10813, "06/03/2025", "02/06/2025").await;
     assert_eq!((sell[0].1.as_str(), sell.last().unwrap().1.as_str()), ("7.77000", "7.9900"));
     assert!(sell.len() > 55 && sell.len() == buy.len());
     for ((_, sell), (_, buy)) in sell.iter().zip(&buy) {
-        assert!((7.3..8.5).contains(&number(sell)) && number(buy) < number(sell), "{buy} {sell}");
+        assert!((7.3..8.5).contains(&parse_number(sell)) && parse_number(buy) < parse_number(sell), "{buy} {sell}");
     }
-    let close = client.quotes("USD", "03-06-2025", "03-06-2025").await.pop().unwrap();
-    assert_eq!((number(&close.buy), number(&close.sell)), (7.7694, 7.77));
+    let close = client.get_quotes("USD", "03-06-2025", "03-06-2025").await.pop().unwrap();
+    assert_eq!((parse_number(&close.buy), parse_number(&close.sell)), (7.7694, 7.77));
 }
 
 #[tokio::test]
-async fn real_registries_are_served_by_their_month_and_real_indexes_up_to_the_day() {
+async fn real_registries_are_served_by_month_and_real_indexes_up_to_the_current_day() {
     let registry = |name: &str| {
-        let header = latin1(&Client::new().upstreams.registry()).lines().next().unwrap().to_owned();
+        let header = decode_latin1(&TestClient::new().upstreams.registry()).lines().next().unwrap().to_owned();
         let mut row = vec![""; 47];
         (row[0], row[1], row[3], row[9]) = ("99.900.001/0001-00", name, "1999-01-04", "2437");
         format!("{header}\r\n{}\r\n", row.join(";"))
@@ -69,44 +72,44 @@ async fn real_registries_are_served_by_their_month_and_real_indexes_up_to_the_da
         format!("99.900.001/0001-00;2025-12-31;{version};NOME;002437;DFP;1{version};{received};http://l\r\n")
     };
     let index = format!("{header}{}{}", line(1, "2026-03-31"), line(2, "2026-12-01"));
-    let files = Files::new(&[
+    let files = TempFiles::new(&[
         ("cvm/cad_cia_aberta_2024-06.csv", old.as_bytes()),
         ("cvm/cad_cia_aberta_2026-05.csv", new.as_bytes()),
         ("cvm/dfp_cia_aberta_2025.csv", index.as_bytes()),
     ]);
-    let client = files.client();
-    assert_eq!(client.text(REGISTRY).await, new);
-    let mine = async || client.archive("dfp", 2025).await["dfp_cia_aberta_2025.csv"].clone();
+    let client = files.start_client();
+    assert_eq!(client.get_text(REGISTRY_PATH).await, new);
+    let mine = async || client.get_archive("dfp", 2025).await["dfp_cia_aberta_2025.csv"].clone();
     assert_eq!(mine().await, format!("{header}{}", line(1, "2026-03-31")));
-    client.upstreams.set_today(day("2026-12-31"));
+    client.upstreams.set_today(parse_date("2026-12-31"));
     assert_eq!(mine().await, index);
-    client.upstreams.set_today(day("2025-01-31"));
-    assert_eq!(client.text(REGISTRY).await, old);
+    client.upstreams.set_today(parse_date("2025-01-31"));
+    assert_eq!(client.get_text(REGISTRY_PATH).await, old);
     // Who files is known from the newest registry, and the rest of the year's rows is of issuers beside it.
-    let filed = client.filings(2024).await;
+    let filed = client.get_filings(2024).await;
     assert!(filed.iter().filter(|row| row[2] == "2437" && row[1] == "NOME NOVO S.A.").count() > 150);
 }
 
 #[tokio::test]
-async fn whole_days_of_real_bulletins_are_served_as_they_are() {
+async fn complete_days_of_real_bulletins_are_served_unchanged() {
     let body = r#"{"CotacaoMoedaDia_AUD_2025-05-14": {"value": [
         {"paridadeCompra":0.7050,"paridadeVenda":0.7053,"cotacaoCompra":3.80010,"cotacaoVenda":3.80160,
          "dataHoraCotacao":"2025-05-14 10:11:20.5","tipoBoletim":"Abertura"},
         {"paridadeCompra":0.7051,"paridadeVenda":0.7052,"cotacaoCompra":3.7771,"cotacaoVenda":3.7780,
          "dataHoraCotacao":"2025-05-14 13:07:02.511","tipoBoletim":"Fechamento PTAX"}]}}"#;
-    let files = Files::new(&[("ptax/ptax_samples.json", body.as_bytes())]);
-    let client = files.client();
-    let quotes = client.quotes("AUD", "05-13-2025", "05-15-2025").await;
-    let of_day: Vec<&Quote> = quotes.iter().filter(|quote| quote.date() == day("2025-05-14")).collect();
+    let files = TempFiles::new(&[("ptax/ptax_samples.json", body.as_bytes())]);
+    let client = files.start_client();
+    let quotes = client.get_quotes("AUD", "05-13-2025", "05-15-2025").await;
+    let of_day: Vec<&PtaxQuote> = quotes.iter().filter(|quote| quote.date() == parse_date("2025-05-14")).collect();
     assert_eq!((quotes.len(), of_day.len()), (12, 2));
-    assert_eq!((of_day[0].buy.as_str(), of_day[0].stamp.as_str()), ("3.80010", "2025-05-14 10:11:20.5"));
+    assert_eq!((of_day[0].buy.as_str(), of_day[0].timestamp.as_str()), ("3.80010", "2025-05-14 10:11:20.5"));
     assert_eq!(of_day[1].label, "Fechamento");
 }
 
 #[test]
-fn a_directory_that_is_not_there_and_an_address_that_is_not_on_loopback_are_refused() {
-    let nowhere = UpstreamOptions { data: Some("/nowhere/at/all".into()), ..UpstreamOptions::default() };
-    assert!(Upstreams::start(nowhere).is_err());
-    let open = UpstreamOptions { listen: "0.0.0.0:0".parse().unwrap(), ..UpstreamOptions::default() };
-    assert!(Upstreams::start(open).is_err());
+fn missing_directories_and_non_loopback_addresses_are_refused() {
+    let nowhere = FakeUpstreamOptions { data_dir: Some("/nowhere/at/all".into()), ..FakeUpstreamOptions::default() };
+    assert!(FakeUpstreams::start(nowhere).is_err());
+    let open = FakeUpstreamOptions { listen: "0.0.0.0:0".parse().unwrap(), ..FakeUpstreamOptions::default() };
+    assert!(FakeUpstreams::start(open).is_err());
 }

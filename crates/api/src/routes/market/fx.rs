@@ -5,25 +5,28 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_deliver::table::{Column, Table};
+use vintem_deliver::table::{Column, OutputTable};
 use vintem_domain::dates::sao_paulo_offset_seconds;
-use vintem_domain::{Currency, Dataset, Pair, Problem, Text};
-use vintem_snapshot::{Bulletin, FxRates, fx_as_of};
+use vintem_domain::{Currency, CurrencyPair, Dataset, LocalizedText, Problem};
+use vintem_snapshot::{FxBulletin, FxRates, fx_as_of};
 
-use super::source::{FX_DECIMALS, FxRateBody, FxSource, RowBody, SeriesBody, Source, fx_source};
-use super::{AppState, CurrentParams, Handlers, ListParams, OriginParams, as_of, current, list, today};
+use super::source::{FX_DECIMALS, FxRateBody, FxSource, RateRowBody, RateSource, SeriesBody, fx_source};
+use super::{
+    AppState, CurrentRateParams, Handlers, HistoryParams, RateListParams, current_rate, format_loaded_at,
+    rate_list_response, today,
+};
 use crate::App;
-use crate::answer::Tag;
+use crate::api_error::ApiError;
 use crate::caller::Caller;
-use crate::csv::Form;
-use crate::number::Number;
-use crate::params::{Query, refuse};
-use crate::problem::Refusal;
-use crate::routes::loaded;
+use crate::csv::ListFormat;
+use crate::json_number::JsonNumber;
+use crate::params::{QueryParams, invalid_param};
+use crate::responses::EtagResponder;
 use crate::routes::provenance::TraceBody;
+use crate::routes::require_loaded;
 
 #[derive(Serialize)]
-struct LatestBody {
+struct LatestFxBody {
     as_of: String,
     stale: bool,
     total: usize,
@@ -44,8 +47,8 @@ struct BulletinBody {
     published_at: String,
     /// Before the real that of its day.
     quote_currency: String,
-    buy: Number,
-    sell: Number,
+    buy: JsonNumber,
+    sell: JsonNumber,
 }
 
 pub fn handlers() -> Handlers {
@@ -57,30 +60,31 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-async fn list_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (pair, params, origin) = (query.pair()?, ListParams::read(&caller, &query)?, OriginParams::read(&query)?);
-    let snapshot = app.snapshot()?;
+async fn list_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    let (pair, params, origin) =
+        (query.currency_pair()?, RateListParams::from_query(&caller, &query)?, HistoryParams::from_query(&query)?);
+    let snapshot = app.current_snapshot()?;
     let served = fx_source(&snapshot, pair)?;
-    let known = rates_as_of(&app, pair, origin.as_of).await?;
-    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair(pair) });
-    Ok(list(&caller, &app, (&params, &origin), &snapshot, &source))
+    let known = load_fx_as_of(&app, pair, origin.as_of).await?;
+    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
+    Ok(rate_list_response(&caller, &app, (&params, &origin), &snapshot, &source))
 }
 
-async fn get_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (pair, asked) = (query.pair()?, CurrentParams::read_as_of(&caller, &query, today(&app))?);
-    let snapshot = app.snapshot()?;
+async fn get_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    let (pair, asked) = (query.currency_pair()?, CurrentRateParams::from_query_as_of(&caller, &query, today(&app))?);
+    let snapshot = app.current_snapshot()?;
     let served = fx_source(&snapshot, pair)?;
-    let served_first = served.nothing_until(today(&app));
-    let known = rates_as_of(&app, pair, asked.as_of).await?;
-    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair(pair) });
+    let served_first = served.no_data_error(today(&app));
+    let known = load_fx_as_of(&app, pair, asked.as_of).await?;
+    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
     // Where nothing was known yet, there is something now.
     let nothing_yet = |refusal| if asked.as_of.is_some() { served_first.clone() } else { refusal };
-    let body = current(&snapshot, &source, &asked, today(&app)).map_err(nothing_yet)?;
-    Ok(Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale)).answer(|| body))
+    let body = current_rate(&snapshot, &source, &asked, today(&app)).map_err(nothing_yet)?;
+    Ok(EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale)).respond_json(|| body))
 }
 
 /// What could be known on a day, where one is asked for: from the store, which alone has every version.
-async fn rates_as_of(app: &App, pair: Pair, as_of: Option<NaiveDate>) -> Result<Option<FxRates>, Refusal> {
+async fn load_fx_as_of(app: &App, pair: CurrencyPair, as_of: Option<NaiveDate>) -> Result<Option<FxRates>, ApiError> {
     match as_of {
         Some(day) => Ok(Some(fx_as_of(&app.store, pair, day).await?)),
         None => Ok(None),
@@ -88,59 +92,60 @@ async fn rates_as_of(app: &App, pair: Pair, as_of: Option<NaiveDate>) -> Result<
 }
 
 /// Every published pair with its newest rate, each with its own day.
-async fn list_latest_fx(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (form, asked) = (Form::read(&caller, &query)?, CurrentParams::read(&caller, &query, today(&app))?);
-    let (snapshot, today) = (app.snapshot()?, today(&app));
-    let sources = Currency::ALL.map(|currency| fx_source(&snapshot, Pair::Published(currency)));
+async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    let (form, asked) =
+        (ListFormat::from_query(&caller, &query)?, CurrentRateParams::from_query(&caller, &query, today(&app))?);
+    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let sources = Currency::ALL.map(|currency| fx_source(&snapshot, CurrencyPair::Published(currency)));
     let mut data = Vec::new();
     let (mut stale, mut loaded_at) = (false, String::new());
     for source in sources {
         let source = source?;
-        data.extend(source.newest(asked.day).and_then(|at| source.row(at, asked.shown(&snapshot))));
+        data.extend(source.latest_row_until(asked.day).and_then(|at| source.row(at, asked.row_options(&snapshot))));
         stale |= source.is_stale(today);
-        loaded_at = as_of(&snapshot, &source);
+        loaded_at = format_loaded_at(&snapshot, &source);
     }
     if data.is_empty() {
-        return Err(fx_source(&snapshot, Pair::DEFAULT)?.nothing_until(today));
+        return Err(fx_source(&snapshot, CurrencyPair::DEFAULT)?.no_data_error(today));
     }
     let days: Vec<NaiveDate> = data.iter().map(|row| row.date).collect();
-    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (days, stale));
-    let body = |data: Vec<FxRateBody>| LatestBody { as_of: loaded_at, stale, total: data.len(), data };
+    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (days, stale));
+    let body = |data: Vec<FxRateBody>| LatestFxBody { as_of: loaded_at, stale, total: data.len(), data };
     let trace = TraceBody::columns(asked.provenance, false);
     let columns = [FxRateBody::columns(FX_DECIMALS), trace].concat();
-    Ok(tag.list(form, data, body, |data| {
-        Table::of("fx-latest", columns, data, |row, cells| {
-            row.write(cells);
-            row.trace().write(cells);
+    Ok(tag.respond_list(form, data, body, |data| {
+        OutputTable::from_rows("fx-latest", columns, data, |row, cells| {
+            row.write_cells(cells);
+            row.trace().write_cells(cells);
         })
     }))
 }
 
 /// Also those of before the real, each in the currency of its day.
-async fn list_bulletins(caller: Caller, State(app): AppState, query: Query) -> Result<Response, Refusal> {
-    let (form, pair) = (Form::read(&caller, &query)?, query.pair()?);
+async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    let (form, pair) = (ListFormat::from_query(&caller, &query)?, query.currency_pair()?);
     let (as_text, today) = (query.numbers_as_text()?, today(&app));
-    let Pair::Published(currency) = pair else {
-        let must = Text::new(
+    let CurrencyPair::Published(currency) = pair else {
+        let must = LocalizedText::new(
             "be a published pair such as USD/BRL: only those have bulletins",
             "ser um par publicado, como USD/BRL: só esses têm boletins",
         );
-        return Ok(refuse("pair", must)?);
+        return Ok(invalid_param("pair", must)?);
     };
-    let asked = query.day("date")?;
-    let snapshot = app.snapshot()?;
-    let rates = loaded(snapshot.fx(), Dataset::Fx)?;
-    let never = Refusal(Problem::NeverLoaded { dataset: Dataset::Fx.id() });
-    let date = asked.or_else(|| rates.last_bulletins_on(currency, today)).ok_or(never)?;
+    let asked = query.date("date")?;
+    let snapshot = app.current_snapshot()?;
+    let rates = require_loaded(snapshot.fx(), Dataset::Fx)?;
+    let never = ApiError(Problem::DatasetNotLoaded { dataset: Dataset::Fx.id() });
+    let date = asked.or_else(|| rates.last_bulletin_date(currency, today)).ok_or(never)?;
     let bulletins = if date > today { &[] } else { rates.bulletins(currency, date) };
-    let tag = Tag::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
+    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
     let source = fx_source(&snapshot, pair)?;
     let data: Vec<BulletinBody> = bulletins.iter().map(|bulletin| bulletin_body(bulletin, as_text)).collect();
     let body =
         |data: Vec<BulletinBody>| BulletinsBody { series: source.describe(caller.lang), date, total: data.len(), data };
-    Ok(tag.list(form, data, body, |data| {
+    Ok(tag.respond_list(form, data, body, |data| {
         let columns = vec![
-            Column::day("date"),
+            Column::date("date"),
             Column::text("pair"),
             Column::text("kind"),
             Column::text("published_at"),
@@ -149,21 +154,21 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: Query) -> R
             Column::decimal("sell", FX_DECIMALS),
         ];
         let pair = pair.to_string();
-        Table::of("fx-bulletins", columns, data, move |row, cells| {
-            cells.day(Some(date));
-            cells.text(&pair);
-            cells.text(row.kind);
-            cells.text(&row.published_at);
-            cells.text(&row.quote_currency);
-            cells.decimal(Some(row.buy.value));
-            cells.decimal(Some(row.sell.value));
+        OutputTable::from_rows("fx-bulletins", columns, data, move |row, cells| {
+            cells.write_date(Some(date));
+            cells.write_text(&pair);
+            cells.write_text(row.kind);
+            cells.write_text(&row.published_at);
+            cells.write_text(&row.quote_currency);
+            cells.write_decimal(Some(row.buy.value));
+            cells.write_decimal(Some(row.sell.value));
         })
     }))
 }
 
-fn bulletin_body(bulletin: &Bulletin, as_text: bool) -> BulletinBody {
+fn bulletin_body(bulletin: &FxBulletin, as_text: bool) -> BulletinBody {
     let hours = sao_paulo_offset_seconds(bulletin.date) / 3600;
-    let number = |value| Number { value, as_text };
+    let number = |value| JsonNumber { value, as_text };
     BulletinBody {
         kind: bulletin.kind.id(),
         published_at: format!("{}{hours:+03}:00", bulletin.published_at.format("%Y-%m-%dT%H:%M:%S%.f")),

@@ -4,20 +4,20 @@ use std::ops::Range;
 
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_deliver::table::{Cells, Column};
+use vintem_deliver::table::{CellWriter, Column};
 use vintem_domain::dates::month_end;
 use vintem_domain::series::{self, Frequency};
-use vintem_domain::{Dataset, DateRange, Lang, Pair, Problem, Series, Text};
+use vintem_domain::{CurrencyPair, Dataset, DateRange, Lang, LocalizedText, Problem, Series};
 use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
-use vintem_store::read::Known;
+use vintem_store::reader::RowProvenance;
 
-use crate::number::Number;
-use crate::problem::Refusal;
-use crate::routes::loaded;
-use crate::routes::provenance::{TraceBody, provenance};
+use crate::api_error::ApiError;
+use crate::json_number::JsonNumber;
+use crate::routes::provenance::{TraceBody, provenance_bodies};
+use crate::routes::require_loaded;
 
 /// The system that all series come from.
-const SGS: &str = "BCB SGS";
+const SGS_SOURCE_NAME: &str = "BCB SGS";
 
 /// Of exchange rates: those that we compute have as many, and published ones no more.
 pub const FX_DECIMALS: u32 = 8;
@@ -49,27 +49,27 @@ impl SeriesBody {
         Column::text("unit"),
         Column::text("basis"),
         Column::text("frequency"),
-        Column::flag("derived"),
+        Column::boolean("derived"),
         Column::text("formula"),
     ];
 
-    pub fn write(&self, cells: &mut dyn Cells) {
-        cells.text(self.id);
-        cells.text(self.source);
-        cells.text(&self.code);
-        cells.text(self.name);
-        cells.text(&self.unit);
-        cells.text(self.basis);
-        cells.text(self.frequency);
-        cells.flag(self.derived.unwrap_or(false));
-        cells.text(self.formula.unwrap_or(""));
+    pub fn write_cells(&self, cells: &mut dyn CellWriter) {
+        cells.write_text(self.id);
+        cells.write_text(self.source);
+        cells.write_text(&self.code);
+        cells.write_text(self.name);
+        cells.write_text(&self.unit);
+        cells.write_text(self.basis);
+        cells.write_text(self.frequency);
+        cells.write_boolean(self.derived.unwrap_or(false));
+        cells.write_text(self.formula.unwrap_or(""));
     }
 }
 
 #[derive(Serialize)]
 pub struct RateBody {
     pub date: NaiveDate,
-    pub value: Number,
+    pub value: JsonNumber,
     /// Only where it is so: computed from daily rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
@@ -81,8 +81,8 @@ pub struct RateBody {
 pub struct FxRateBody {
     pub date: NaiveDate,
     pub pair: String,
-    buy: Number,
-    pub sell: Number,
+    buy: JsonNumber,
+    pub sell: JsonNumber,
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
     #[serde(flatten)]
@@ -90,22 +90,22 @@ pub struct FxRateBody {
 }
 
 /// A row of a list, as JSON and as cells.
-pub trait RowBody: Serialize + Send + 'static {
+pub trait RateRowBody: Serialize + Send + 'static {
     /// In the order of the cells, values with so many decimals.
     fn columns(decimals: u32) -> Vec<Column>;
-    fn write(&self, cells: &mut dyn Cells);
+    fn write_cells(&self, cells: &mut dyn CellWriter);
     fn trace(&self) -> &TraceBody;
 }
 
-impl RowBody for RateBody {
+impl RateRowBody for RateBody {
     fn columns(decimals: u32) -> Vec<Column> {
-        vec![Column::day("date"), Column::decimal("value", decimals), Column::flag("derived")]
+        vec![Column::date("date"), Column::decimal("value", decimals), Column::boolean("derived")]
     }
 
-    fn write(&self, cells: &mut dyn Cells) {
-        cells.day(Some(self.date));
-        cells.decimal(Some(self.value.value));
-        cells.flag(self.derived.unwrap_or(false));
+    fn write_cells(&self, cells: &mut dyn CellWriter) {
+        cells.write_date(Some(self.date));
+        cells.write_decimal(Some(self.value.value));
+        cells.write_boolean(self.derived.unwrap_or(false));
     }
 
     fn trace(&self) -> &TraceBody {
@@ -113,23 +113,23 @@ impl RowBody for RateBody {
     }
 }
 
-impl RowBody for FxRateBody {
+impl RateRowBody for FxRateBody {
     fn columns(decimals: u32) -> Vec<Column> {
         vec![
-            Column::day("date"),
+            Column::date("date"),
             Column::text("pair"),
             Column::decimal("buy", decimals),
             Column::decimal("sell", decimals),
-            Column::flag("derived"),
+            Column::boolean("derived"),
         ]
     }
 
-    fn write(&self, cells: &mut dyn Cells) {
-        cells.day(Some(self.date));
-        cells.text(&self.pair);
-        cells.decimal(Some(self.buy.value));
-        cells.decimal(Some(self.sell.value));
-        cells.flag(self.derived.unwrap_or(false));
+    fn write_cells(&self, cells: &mut dyn CellWriter) {
+        cells.write_date(Some(self.date));
+        cells.write_text(&self.pair);
+        cells.write_decimal(Some(self.buy.value));
+        cells.write_decimal(Some(self.sell.value));
+        cells.write_boolean(self.derived.unwrap_or(false));
     }
 
     fn trace(&self) -> &TraceBody {
@@ -139,58 +139,58 @@ impl RowBody for FxRateBody {
 
 /// How rows are shown.
 #[derive(Clone, Copy)]
-pub struct Shown<'s> {
+pub struct RowOptions<'s> {
     pub as_text: bool,
     /// What knows where they come from, where that is asked for.
     pub provenance: Option<&'s Snapshot>,
     /// Whether they are those of a day, with how we know that they could be known then.
-    pub certainty: bool,
+    pub with_certainty: bool,
 }
 
 /// Rows with a day each.
-pub trait Source {
-    type Row: RowBody;
+pub trait RateSource {
+    type Row: RateRowBody;
 
     /// Those that the rows are made of.
     fn datasets(&self) -> Vec<Dataset>;
     fn frequency(&self) -> Frequency;
 
     /// That of a further dataset from which single rows may follow.
-    fn further_generation(&self, _: &Snapshot) -> i64 {
+    fn base_generation(&self, _: &Snapshot) -> i64 {
         0
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody;
     /// How many decimals its values have at most.
-    fn decimals(&self) -> u32;
+    fn max_decimals(&self) -> u32;
     /// The places of the rows within these days, oldest first.
-    fn range(&self, days: DateRange) -> Range<usize>;
-    fn row(&self, at: usize, shown: Shown<'_>) -> Option<Self::Row>;
+    fn row_range(&self, days: DateRange) -> Range<usize>;
+    fn row(&self, at: usize, shown: RowOptions<'_>) -> Option<Self::Row>;
     /// Since when we know a row.
-    fn known(&self, at: usize) -> Vec<Known>;
-    fn date(&self, at: usize) -> Option<NaiveDate>;
+    fn first_known(&self, at: usize) -> Vec<RowProvenance>;
+    fn row_date(&self, at: usize) -> Option<NaiveDate>;
 
     /// The place of the newest row until a day.
-    fn newest(&self, until: NaiveDate) -> Option<usize> {
-        self.range(DateRange::ALL.until(until)).last()
+    fn latest_row_until(&self, until: NaiveDate) -> Option<usize> {
+        self.row_range(DateRange::ALL.capped_at(until)).last()
     }
 
-    fn is_known_since(&self, at: usize, second: u32) -> bool {
-        self.known(at).iter().any(|known| known.at >= second)
+    fn is_updated_since(&self, at: usize, second: u32) -> bool {
+        self.first_known(at).iter().any(|known| known.known_at_seconds >= second)
     }
 
     /// Whether a newer row is overdue.
     fn is_stale(&self, today: NaiveDate) -> bool {
-        let newest = self.newest(today).and_then(|at| self.date(at));
+        let newest = self.latest_row_until(today).and_then(|at| self.row_date(at));
         newest.is_none_or(|newest| self.frequency().is_stale(newest, today))
     }
 
     /// What is answered where there is no row until a day: when the first one is, if there is any.
-    fn nothing_until(&self, today: NaiveDate) -> Refusal {
-        let first = self.range(DateRange::ALL.until(today)).next().and_then(|at| self.date(at));
-        Refusal(match first {
-            Some(first) => Problem::NothingUntil { first: first.to_string() },
-            None => Problem::NeverLoaded { dataset: self.datasets()[0].id() },
+    fn no_data_error(&self, today: NaiveDate) -> ApiError {
+        let first = self.row_range(DateRange::ALL.capped_at(today)).next().and_then(|at| self.row_date(at));
+        ApiError(match first {
+            Some(first) => Problem::NoValueOnOrBefore { first_date: first.to_string() },
+            None => Problem::DatasetNotLoaded { dataset: self.datasets()[0].id() },
         })
     }
 }
@@ -200,53 +200,53 @@ pub struct SeriesSource<'s> {
     pub values: &'s SeriesValues,
 }
 
-pub fn series_source<'s>(snapshot: &'s Snapshot, id: &str) -> Result<SeriesSource<'s>, Refusal> {
-    let series = series::by_id(id).ok_or(Problem::NoSuchSeries)?;
-    let values = snapshot.series(series).ok_or(Problem::NeverLoaded { dataset: series.id })?;
+pub fn series_source<'s>(snapshot: &'s Snapshot, id: &str) -> Result<SeriesSource<'s>, ApiError> {
+    let series = series::find_series(id).ok_or(Problem::NoSuchSeries)?;
+    let values = snapshot.series(series).ok_or(Problem::DatasetNotLoaded { dataset: series.id })?;
     Ok(SeriesSource { series, values })
 }
 
 /// The datasets that a series is made of.
-pub fn datasets_of(series: &Series) -> Vec<Dataset> {
-    series.made_of().into_iter().map(Dataset::Series).collect()
+pub fn series_datasets(series: &Series) -> Vec<Dataset> {
+    series.source_series().into_iter().map(Dataset::Series).collect()
 }
 
-pub fn describe(series: &'static Series, lang: Lang) -> SeriesBody {
+pub fn series_body(series: &'static Series, lang: Lang) -> SeriesBody {
     SeriesBody {
         id: series.id,
-        source: series.code.map_or("Vintém", |_| Dataset::Series(series).source()),
-        code: series.code.map_or_else(|| series.id.to_owned(), |code| code.to_string()),
+        source: series.sgs_code.map_or("Vintém", |_| Dataset::Series(series).source_name()),
+        code: series.sgs_code.map_or_else(|| series.id.to_owned(), |code| code.to_string()),
         name: series.name.in_lang(lang),
         unit: series.unit.in_lang(lang).to_owned(),
         basis: series.basis.in_lang(lang),
         frequency: series.frequency.id(),
         derived: series.formula.is_some().then_some(true),
-        formula: series.formula.as_ref().map(|formula| formula.text.in_lang(lang)),
+        formula: series.formula.as_ref().map(|formula| formula.description.in_lang(lang)),
     }
 }
 
 impl SeriesSource<'_> {
     /// Of a computed series: the newest values that a month's follows from.
-    fn inputs(&self, snapshot: &Snapshot, month: NaiveDate) -> Option<Vec<Known>> {
+    fn inputs_first_known(&self, snapshot: &Snapshot, month: NaiveDate) -> Option<Vec<RowProvenance>> {
         self.series.formula.as_ref()?;
         let newest = |input: &'static Series| {
             let source = series_source(snapshot, input.id).ok()?;
-            source.newest(month_end(month)).map(|at| source.values.known(at))
+            source.latest_row_until(month_end(month)).map(|at| source.values.provenance(at))
         };
-        Some(self.series.made_of().into_iter().filter_map(newest).collect())
+        Some(self.series.source_series().into_iter().filter_map(newest).collect())
     }
 }
 
-impl Source for SeriesSource<'_> {
+impl RateSource for SeriesSource<'_> {
     type Row = RateBody;
 
-    fn further_generation(&self, snapshot: &Snapshot) -> i64 {
-        let base = self.series.derived_from.and_then(series::by_id);
+    fn base_generation(&self, snapshot: &Snapshot) -> i64 {
+        let base = self.series.gap_fill_series.and_then(series::find_series);
         base.map_or(0, |base| snapshot.generation(Dataset::Series(base)))
     }
 
     fn datasets(&self) -> Vec<Dataset> {
-        datasets_of(self.series)
+        series_datasets(self.series)
     }
 
     fn frequency(&self) -> Frequency {
@@ -254,50 +254,50 @@ impl Source for SeriesSource<'_> {
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody {
-        describe(self.series, lang)
+        series_body(self.series, lang)
     }
 
-    fn decimals(&self) -> u32 {
+    fn max_decimals(&self) -> u32 {
         self.series.decimals
     }
 
-    fn range(&self, days: DateRange) -> Range<usize> {
+    fn row_range(&self, days: DateRange) -> Range<usize> {
         self.values.range(days)
     }
 
-    fn row(&self, at: usize, shown: Shown<'_>) -> Option<RateBody> {
+    fn row(&self, at: usize, shown: RowOptions<'_>) -> Option<RateBody> {
         let (date, value) = self.values.get(at);
         let derived = (self.series.formula.is_some() || self.values.is_derived(at)).then_some(true);
         let provenance = shown.provenance.map(|snapshot| {
             // What is served now may have come later than the day that is asked for.
-            let inputs = if shown.certainty { None } else { self.inputs(snapshot, date) };
-            let known = inputs.unwrap_or_else(|| self.known(at));
-            provenance(snapshot, SGS, &known)
+            let inputs = if shown.with_certainty { None } else { self.inputs_first_known(snapshot, date) };
+            let known = inputs.unwrap_or_else(|| self.first_known(at));
+            provenance_bodies(snapshot, SGS_SOURCE_NAME, &known)
         });
-        let known = shown.certainty.then(|| self.values.certainty(at).id());
+        let known = shown.with_certainty.then(|| self.values.certainty(at).id());
         let trace = TraceBody { provenance, known };
-        Some(RateBody { date, value: Number { value, as_text: shown.as_text }, derived, trace })
+        Some(RateBody { date, value: JsonNumber { value, as_text: shown.as_text }, derived, trace })
     }
 
-    fn known(&self, at: usize) -> Vec<Known> {
-        vec![self.values.known(at)]
+    fn first_known(&self, at: usize) -> Vec<RowProvenance> {
+        vec![self.values.provenance(at)]
     }
 
-    fn date(&self, at: usize) -> Option<NaiveDate> {
+    fn row_date(&self, at: usize) -> Option<NaiveDate> {
         Some(self.values.get(at).0)
     }
 }
 
 pub struct FxSource<'s> {
-    pub pair: Pair,
+    pub pair: CurrencyPair,
     pub rates: PairRates<'s>,
 }
 
-pub fn fx_source(snapshot: &Snapshot, pair: Pair) -> Result<FxSource<'_>, Refusal> {
-    Ok(FxSource { pair, rates: loaded(snapshot.fx(), Dataset::Fx)?.pair(pair) })
+pub fn fx_source(snapshot: &Snapshot, pair: CurrencyPair) -> Result<FxSource<'_>, ApiError> {
+    Ok(FxSource { pair, rates: require_loaded(snapshot.fx(), Dataset::Fx)?.pair_rates(pair) })
 }
 
-impl Source for FxSource<'_> {
+impl RateSource for FxSource<'_> {
     type Row = FxRateBody;
 
     fn datasets(&self) -> Vec<Dataset> {
@@ -311,13 +311,13 @@ impl Source for FxSource<'_> {
     fn describe(&self, lang: Lang) -> SeriesBody {
         let pair = self.pair.to_string();
         let (base, quote) = pair.split_at(3);
-        let per = Text::new("per", "por").in_lang(lang);
+        let per = LocalizedText::new("per", "por").in_lang(lang);
         SeriesBody {
             id: Dataset::Fx.id(),
-            source: Dataset::Fx.source(),
+            source: Dataset::Fx.source_name(),
             unit: format!("{} {per} {base}", &quote[1..]),
             name: Dataset::Fx.name().in_lang(lang),
-            basis: Text::new("closing bulletin", "boletim de fechamento").in_lang(lang),
+            basis: LocalizedText::new("closing bulletin", "boletim de fechamento").in_lang(lang),
             frequency: self.frequency().id(),
             derived: self.pair.is_derived().then_some(true),
             formula: None,
@@ -325,23 +325,24 @@ impl Source for FxSource<'_> {
         }
     }
 
-    fn decimals(&self) -> u32 {
+    fn max_decimals(&self) -> u32 {
         FX_DECIMALS
     }
 
-    fn range(&self, days: DateRange) -> Range<usize> {
+    fn row_range(&self, days: DateRange) -> Range<usize> {
         self.rates.range(days)
     }
 
-    fn known(&self, at: usize) -> Vec<Known> {
-        self.rates.known(at)
+    fn first_known(&self, at: usize) -> Vec<RowProvenance> {
+        self.rates.provenances(at)
     }
 
-    fn row(&self, at: usize, shown: Shown<'_>) -> Option<FxRateBody> {
+    fn row(&self, at: usize, shown: RowOptions<'_>) -> Option<FxRateBody> {
         let (date, quote) = self.rates.get(at)?;
-        let number = |value| Number { value, as_text: shown.as_text };
-        let known = self.rates.known(at);
-        let provenance = shown.provenance.map(|snapshot| provenance(snapshot, Dataset::Fx.source(), &known));
+        let number = |value| JsonNumber { value, as_text: shown.as_text };
+        let known = self.rates.provenances(at);
+        let provenance =
+            shown.provenance.map(|snapshot| provenance_bodies(snapshot, Dataset::Fx.source_name(), &known));
         let derived = self.pair.is_derived().then_some(true);
         Some(FxRateBody {
             date,
@@ -349,11 +350,11 @@ impl Source for FxSource<'_> {
             buy: number(quote.buy),
             sell: number(quote.sell),
             derived,
-            trace: TraceBody { provenance, known: shown.certainty.then(|| self.rates.certainty(at).id()) },
+            trace: TraceBody { provenance, known: shown.with_certainty.then(|| self.rates.certainty(at).id()) },
         })
     }
 
-    fn date(&self, at: usize) -> Option<NaiveDate> {
+    fn row_date(&self, at: usize) -> Option<NaiveDate> {
         self.rates.get(at).map(|(date, _)| date)
     }
 }

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use vintem_domain::{KeyActor, KeyChange, Plan};
-use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, TestReplica, eventually, run_vintem};
+use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase, TestReplica, run_vintem, wait_until};
 
-use super::SELIC;
-use crate::{Outcome, binary, friday};
+use super::SELIC_PATH;
+use crate::{TestResult, friday, vintem_binary};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() -> Outcome {
-    let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(friday()).await?);
-    let mut process = ServedProcess::start(binary(), &database.url(), &redis.url(), &["--log", "trace"])?;
-    let http = vintem_testkit::http_client().build()?;
+async fn erasing_a_person_removes_every_trace_and_ends_their_keys_within_a_second() -> TestResult {
+    let (redis, database) = (DedicatedRedis::start()?, TestDatabase::create_demo(friday()).await?);
+    let mut process = ServerProcess::start(vintem_binary(), &database.url(), &redis.url(), &["--log", "trace"])?;
+    let http = vintem_testkit::http_client_builder().build()?;
     let url = |path: &str| format!("http://{}{path}", process.address);
     let mut keys = Vec::new();
     // The same person in two spellings, and another one.
@@ -26,23 +26,26 @@ async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() 
         let registered: Value = request.send().await?.json().await?;
         keys.push(registered["api_key"].as_str().expect("a key").to_owned());
     }
-    let label = http.patch(url(super::ME)).header("X-API-Key", &keys[0]).json(&json!({"label": "chave da Anastásia"}));
+    let label = http
+        .patch(url(super::OWN_KEY_PATH))
+        .header("X-API-Key", &keys[0])
+        .json(&json!({"label": "chave da Anastásia"}));
     assert_eq!(label.send().await?.status(), 200);
-    let rotated: Value = http.post(url(super::ROTATE)).header("X-API-Key", &keys[0]).send().await?.json().await?;
+    let rotated: Value = http.post(url(super::ROTATE_PATH)).header("X-API-Key", &keys[0]).send().await?.json().await?;
     keys.push(rotated["api_key"].as_str().expect("a key").to_owned());
     for key in &keys {
-        assert_eq!(http.get(url(SELIC)).header("X-API-Key", key).send().await?.status(), 200);
+        assert_eq!(http.get(url(SELIC_PATH)).header("X-API-Key", key).send().await?.status(), 200);
     }
-    let store = database.store()?;
+    let store = database.open_store()?;
     let listed = store.list_keys(i64::MAX, 10).await?;
     let [other, second, first] = listed.as_slice() else { panic!("three keys, not {}", listed.len()) };
     let today = chrono::Utc::now().date_naive();
     let used = async || {
-        let stored = store.usage(first.id, today.pred_opt().expect("a day"), today, &[]).await?;
+        let stored = store.key_usage(first.id, today.pred_opt().expect("a day"), today, &[]).await?;
         anyhow::Ok(stored.rows.iter().map(|row| row.counts.requests).sum::<u64>())
     };
     // A label, a rotation, and a request with either secret.
-    eventually("the usage is stored", Duration::from_secs(10), || async { used().await.is_ok_and(|used| used == 4) })
+    wait_until("the usage is stored", Duration::from_secs(10), || async { used().await.is_ok_and(|used| used == 4) })
         .await;
     let words = ["anast", "quixad", "ANAST"];
     let dump = || -> anyhow::Result<String> {
@@ -56,28 +59,29 @@ async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() 
 
     let erasing = Instant::now();
     let (status, printed, error) =
-        run_vintem(binary(), &database.url(), &["keys", "erase", "--email", "ANASTASIA.quixada@example.com"]).await?;
+        run_vintem(vintem_binary(), &database.url(), &["keys", "erase", "--email", "ANASTASIA.quixada@example.com"])
+            .await?;
     assert!(status.success() && printed == "Keys erased: 2\n", "{printed}{error}");
     let erased = Instant::now();
     let mut still_good = 0;
     for (key, is_first) in [(&keys[0], true), (&keys[1], false), (&keys[3], true)] {
-        while http.get(url(SELIC)).header("X-API-Key", key).send().await?.status() != 401 {
+        while http.get(url(SELIC_PATH)).header("X-API-Key", key).send().await?.status() != 401 {
             still_good += u64::from(is_first);
             assert!(erased.elapsed() < Duration::from_secs(1), "still good");
         }
     }
     println!("refused_after_seconds: {:.2}", erasing.elapsed().as_secs_f64());
-    assert_eq!(http.get(url(SELIC)).header("X-API-Key", &keys[2]).send().await?.status(), 200, "nobody else's");
+    assert_eq!(http.get(url(SELIC_PATH)).header("X-API-Key", &keys[2]).send().await?.status(), 200, "nobody else's");
     let dump = dump()?;
     println!("hits_in_dump: {}", hits(&dump));
     assert_eq!(hits(&dump), 0);
     assert!(dump.contains("beatriz.xavantina@example.com"));
-    eventually("usage stays under the key's number", Duration::from_secs(10), || async {
+    wait_until("usage stays under the key's number", Duration::from_secs(10), || async {
         used().await.is_ok_and(|used| used == 4 + still_good)
     })
     .await;
     for key in [first, second] {
-        let told: Vec<_> = store.key_history(key.id).await?.iter().map(|change| (change.what, change.by)).collect();
+        let told: Vec<_> = store.key_history(key.id).await?.iter().map(|change| (change.kind, change.actor)).collect();
         let (last, before) = (told[told.len() - 1], told[told.len() - 2]);
         assert_eq!(last, (KeyChange::Erased, KeyActor::Operator));
         assert_eq!(before, (KeyChange::Revoked, KeyActor::Operator));
@@ -85,7 +89,7 @@ async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() 
     assert_eq!(store.key_history(other.id).await?.len(), 1);
 
     process.terminate()?;
-    assert!(process.wait(Duration::from_secs(10))?.is_some());
+    assert!(process.wait_timeout(Duration::from_secs(10))?.is_some());
     let log = process.log();
     assert!(log.contains("\"message\":\"request\""), "requests are logged");
     println!("hits_in_log: {}", hits(&log));
@@ -94,15 +98,15 @@ async fn of_an_erased_person_no_name_is_left_and_its_keys_end_within_a_second() 
 }
 
 #[tokio::test]
-async fn erasing_twice_or_somebody_unknown_changes_nothing() -> Outcome {
-    let database = TestDatabase::empty().await?;
+async fn erasing_twice_or_an_unknown_email_changes_nothing() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let store = replica.store()?;
+    let store = replica.open_store()?;
     let (id, _) = replica.create_key(Plan::Gold).await?;
     assert!(store.revoke_key(id).await?);
     let erase = async |email: &str| {
         let command = ["keys", "erase", "--email", email, "--json"];
-        let (status, printed, error) = run_vintem(binary(), &database.url(), &command).await?;
+        let (status, printed, error) = run_vintem(vintem_binary(), &database.url(), &command).await?;
         anyhow::ensure!(status.success(), "{error}");
         Ok(serde_json::from_str::<Value>(&printed)?)
     };
@@ -110,7 +114,7 @@ async fn erasing_twice_or_somebody_unknown_changes_nothing() -> Outcome {
     assert_eq!(erase("Teste@Example.com").await?, json!({"erased": 1, "ids": [id]}));
     assert_eq!(erase("teste@example.com").await?, json!({"erased": 0, "ids": []}));
     assert!(erase("").await.is_err(), "erased keys have no address, and are not found by that");
-    let told: Vec<_> = store.key_history(id).await?.iter().map(|change| change.what).collect();
+    let told: Vec<_> = store.key_history(id).await?.iter().map(|change| change.kind).collect();
     assert_eq!(told, [KeyChange::Created, KeyChange::Revoked, KeyChange::Erased], "revoked once");
     let key = store.key_details(id).await?.expect("the key is still there");
     assert_eq!((key.name.as_str(), key.email.as_str(), key.plan), ("", "", Plan::Gold));

@@ -6,14 +6,14 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use vintem_domain::Plan;
 use vintem_testkit::{
-    OwnRedis, ServedProcess, TestDatabase, TestReplica, TestReplicaOptions, eventually, redis_prefix,
+    DedicatedRedis, ServerProcess, TestDatabase, TestReplica, TestReplicaOptions, random_redis_prefix, wait_until,
 };
 
-use super::{ME, ROTATE, SELIC, create_key};
-use crate::{Outcome, binary, friday};
+use super::{OWN_KEY_PATH, ROTATE_PATH, SELIC_PATH, create_key};
+use crate::{TestResult, friday, vintem_binary};
 
-async fn rotate(replica: &TestReplica, key: &str, body: Option<Value>) -> anyhow::Result<(String, Value)> {
-    let request = replica.http.post(replica.url(ROTATE)).header("X-API-Key", key);
+async fn rotate_key(replica: &TestReplica, key: &str, body: Option<Value>) -> anyhow::Result<(String, Value)> {
+    let request = replica.http.post(replica.url(ROTATE_PATH)).header("X-API-Key", key);
     let request = if let Some(body) = &body { request.json(body) } else { request };
     let answer = replica.send(request).await?;
     anyhow::ensure!(answer.status() == 200, "{}", answer.text().await?);
@@ -21,74 +21,74 @@ async fn rotate(replica: &TestReplica, key: &str, body: Option<Value>) -> anyhow
     Ok((body["api_key"].as_str().expect("a key").to_owned(), body))
 }
 
-async fn remaining(replica: &TestReplica, key: &str) -> anyhow::Result<(u16, String)> {
-    let answer = replica.get_with(SELIC, key).await?;
+async fn get_status_and_remaining(replica: &TestReplica, key: &str) -> anyhow::Result<(u16, String)> {
+    let answer = replica.get_with_key(SELIC_PATH, key).await?;
     Ok((answer.status().as_u16(), answer.headers()["x-ratelimit-remaining"].to_str()?.to_owned()))
 }
 
 #[tokio::test]
-async fn both_secrets_are_one_caller_until_the_grace_ends() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
+async fn both_secrets_share_one_limit_until_the_grace_ends() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, old) = replica.create_key(Plan::Bronze).await?;
-    assert_eq!(remaining(&replica, &old).await?, (200, "99".into()));
+    assert_eq!(get_status_and_remaining(&replica, &old).await?, (200, "99".into()));
     // Without a body the grace is a day.
-    let (new, body) = rotate(&replica, &old, None).await?;
+    let (new, body) = rotate_key(&replica, &old, None).await?;
     assert_ne!(old, new);
     assert_eq!((&body["plan"], &body["rate_limit"]), (&json!("bronze"), &json!(100)));
     assert_eq!(body["previous_key_ends_at"], "2026-11-14T18:00:00Z");
     // One limit for both.
-    assert_eq!(remaining(&replica, &new).await?, (200, "97".into()));
-    assert_eq!(remaining(&replica, &old).await?, (200, "96".into()));
+    assert_eq!(get_status_and_remaining(&replica, &new).await?, (200, "97".into()));
+    assert_eq!(get_status_and_remaining(&replica, &old).await?, (200, "96".into()));
     for secret in [&old, &new] {
-        let shown: Value = replica.get_with(ME, secret).await?.json().await?;
+        let shown: Value = replica.get_with_key(OWN_KEY_PATH, secret).await?.json().await?;
         assert_eq!(shown["key"], format!("{}…", &new[..12]));
         assert_eq!(shown["previous_key"], format!("{}…", &old[..12]));
         assert_eq!(shown["previous_key_ends_at"], "2026-11-14T18:00:00Z");
     }
     replica.clock.set(friday() + TimeDelta::milliseconds(86_399_999));
-    assert_eq!(remaining(&replica, &old).await?.0, 200);
+    assert_eq!(get_status_and_remaining(&replica, &old).await?.0, 200);
     replica.clock.set(friday() + TimeDelta::seconds(86_400));
-    assert_eq!(remaining(&replica, &old).await?.0, 401);
-    assert_eq!(remaining(&replica, &new).await?.0, 200);
-    let shown: Value = replica.get_with(ME, &new).await?.json().await?;
+    assert_eq!(get_status_and_remaining(&replica, &old).await?.0, 401);
+    assert_eq!(get_status_and_remaining(&replica, &new).await?.0, 200);
+    let shown: Value = replica.get_with_key(OWN_KEY_PATH, &new).await?.json().await?;
     assert_eq!((&shown["previous_key"], &shown["previous_key_ends_at"]), (&json!(null), &json!(null)));
     // And one account: nine requests with either secret were answered before, the refused one is its address's.
-    let usage: Value = replica.get_with("/api/v1/plans/usage", &new).await?.json().await?;
+    let usage: Value = replica.get_with_key("/api/v1/plans/usage", &new).await?.json().await?;
     assert_eq!((&usage["total_requests"], &usage["key"]), (&json!(10), &json!(format!("{}…", &new[..12]))));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_second_rotation_ends_the_oldest_secret_at_once_everywhere() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let (first, second) = super::two_replicas(&database).await?;
+async fn a_second_rotation_ends_the_oldest_secret_at_once_everywhere() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let (first, second) = super::start_two_replicas(&database).await?;
     let (id, oldest) = first.create_key(Plan::Gold).await?;
     for replica in [&first, &second] {
-        assert_eq!(replica.get_with(SELIC, &oldest).await?.status(), 200);
+        assert_eq!(replica.get_with_key(SELIC_PATH, &oldest).await?.status(), 200);
     }
-    let (middle, _) = rotate(&first, &oldest, Some(json!({"grace_seconds": 3600}))).await?;
+    let (middle, _) = rotate_key(&first, &oldest, Some(json!({"grace_seconds": 3600}))).await?;
     // The secret before it may be the one that asks.
-    let (newest, _) = rotate(&second, &oldest, Some(json!({}))).await?;
-    assert_eq!(second.get_with(SELIC, &oldest).await?.status(), 401, "at once where it was rotated");
+    let (newest, _) = rotate_key(&second, &oldest, Some(json!({}))).await?;
+    assert_eq!(second.get_with_key(SELIC_PATH, &oldest).await?.status(), 401, "at once where it was rotated");
     for replica in [&first, &second] {
         for (secret, status) in [(&middle, 200), (&newest, 200)] {
-            assert_eq!(replica.get_with(SELIC, secret).await?.status(), status);
+            assert_eq!(replica.get_with_key(SELIC_PATH, secret).await?.status(), status);
         }
     }
-    eventually("the oldest is refused elsewhere", Duration::from_secs(1), || async {
-        first.get_with(SELIC, &oldest).await.is_ok_and(|answer| answer.status() == 401)
+    wait_until("the oldest is refused elsewhere", Duration::from_secs(1), || async {
+        first.get_with_key(SELIC_PATH, &oldest).await.is_ok_and(|answer| answer.status() == 401)
     })
     .await;
     // Who starts later knows of it too.
     let third = TestReplica::start(&database, friday()).await?;
     for (secret, status) in [(&oldest, 401), (&middle, 200), (&newest, 200)] {
-        assert_eq!(third.get_with(SELIC, secret).await?.status(), status);
+        assert_eq!(third.get_with_key(SELIC_PATH, secret).await?.status(), status);
     }
     // A plan is the key's, not the secret's.
-    assert!(first.store()?.set_key_plan(id, Plan::Bronze).await?);
-    eventually("both secrets have the new plan", Duration::from_secs(1), || async {
-        let answers = [first.get_with(SELIC, &middle).await, second.get_with(SELIC, &newest).await];
+    assert!(first.open_store()?.set_key_plan(id, Plan::Bronze).await?);
+    wait_until("both secrets have the new plan", Duration::from_secs(1), || async {
+        let answers = [first.get_with_key(SELIC_PATH, &middle).await, second.get_with_key(SELIC_PATH, &newest).await];
         answers.into_iter().all(|answer| answer.is_ok_and(|answer| answer.headers()["x-plan"] == "bronze"))
     })
     .await;
@@ -96,19 +96,19 @@ async fn a_second_rotation_ends_the_oldest_secret_at_once_everywhere() -> Outcom
 }
 
 #[tokio::test]
-async fn a_new_secret_is_good_on_every_replica_at_once() -> Outcome {
-    let database = TestDatabase::demo(friday()).await?;
-    let prefix = redis_prefix();
+async fn a_new_secret_works_on_every_replica_immediately() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let prefix = random_redis_prefix();
     let mut replicas = Vec::new();
     for _ in 0..3 {
         let options = TestReplicaOptions { redis_prefix: Some(&prefix), flags: &["--limit-gold", "100000"] };
-        replicas.push(TestReplica::start_with(&database, friday(), options).await?);
+        replicas.push(TestReplica::start_with_options(&database, friday(), options).await?);
     }
     let (_, mut key) = replicas[0].create_key(Plan::Gold).await?;
     for turn in 0..60 {
-        key = rotate(&replicas[turn % 3], &key, Some(json!({"grace_seconds": turn % 2}))).await?.0;
+        key = rotate_key(&replicas[turn % 3], &key, Some(json!({"grace_seconds": turn % 2}))).await?.0;
         for replica in &replicas {
-            assert_eq!(replica.get_with(SELIC, &key).await?.status(), 200, "turn {turn}");
+            assert_eq!(replica.get_with_key(SELIC_PATH, &key).await?.status(), 200, "turn {turn}");
         }
     }
     Ok(())
@@ -116,31 +116,31 @@ async fn a_new_secret_is_good_on_every_replica_at_once() -> Outcome {
 
 /// By the clock on the wall, on two processes.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_its_grace_the_old_secret_is_refused_within_a_second_and_both_are_one_account() -> Outcome {
-    let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(friday()).await?);
+async fn after_the_grace_the_old_secret_is_refused_within_a_second_and_usage_is_shared() -> TestResult {
+    let (redis, database) = (DedicatedRedis::start()?, TestDatabase::create_demo(friday()).await?);
     let flags = ["--limit-gold", "1000000"];
-    let first = ServedProcess::start(binary(), &database.url(), &redis.url(), &flags)?;
-    let second = ServedProcess::start(binary(), &database.url(), &redis.url(), &flags)?;
-    let http = vintem_testkit::http_client().build()?;
-    let ask = async |process: &ServedProcess, path: &str, key: &str| {
+    let first = ServerProcess::start(vintem_binary(), &database.url(), &redis.url(), &flags)?;
+    let second = ServerProcess::start(vintem_binary(), &database.url(), &redis.url(), &flags)?;
+    let http = vintem_testkit::http_client_builder().build()?;
+    let ask = async |process: &ServerProcess, path: &str, key: &str| {
         http.get(format!("http://{}{path}", process.address)).header("X-API-Key", key).send().await
     };
     for grace in [0u64, 5] {
-        let (_, old) = create_key(&database.store()?, Plan::Gold).await?;
+        let (_, old) = create_key(&database.open_store()?, Plan::Gold).await?;
         for process in [&first, &second] {
-            assert_eq!(ask(process, SELIC, &old).await?.status(), 200);
+            assert_eq!(ask(process, SELIC_PATH, &old).await?.status(), 200);
         }
-        let request = http.post(format!("http://{}{ROTATE}", first.address)).header("X-API-Key", &old);
+        let request = http.post(format!("http://{}{ROTATE_PATH}", first.address)).header("X-API-Key", &old);
         let body: Value = request.json(&json!({"grace_seconds": grace})).send().await?.json().await?;
         let rotated = Instant::now();
         let new = body["api_key"].as_str().expect("a key").to_owned();
         let mut answered = 3;
         for process in [&second, &first] {
-            assert_eq!(ask(process, SELIC, &new).await?.status(), 200, "the new one at once");
+            assert_eq!(ask(process, SELIC_PATH, &new).await?.status(), 200, "the new one at once");
             answered += 1;
         }
         for (name, process) in [("where_it_was_rotated", &first), ("elsewhere", &second)] {
-            while ask(process, SELIC, &old).await?.status() == 200 {
+            while ask(process, SELIC_PATH, &old).await?.status() == 200 {
                 answered += 1;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

@@ -5,7 +5,7 @@
 //! load generator, Redis and the server under test share the machine's cores, so `throughput_ratio` holds all of them
 //! against generator and bare server alone; `cpu_ratio` is the processor time of the serving processes only.
 
-mod bare;
+mod bare_server;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,27 +13,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use bare::BareProcess;
+use bare_server::BareServerProcess;
 use chrono::Utc;
 use clap::{Parser, Subcommand};
 use vintem_domain::Plan;
-use vintem_testkit::load::{ClosedLoad, WholeAnswer, ask, keyed_get};
-use vintem_testkit::processor::processor_time;
-use vintem_testkit::{OwnRedis, ServedProcess, TestDatabase, create_key};
+use vintem_testkit::closed_loop::{ClosedLoopLoad, KeepAliveResponse, build_keyed_get, send_once};
+use vintem_testkit::cpu_time::process_cpu_time;
+use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase, create_key};
 
-const PATH: &str = "/api/v1/market/selic/current";
+const REQUEST_PATH: &str = "/api/v1/market/selic/current";
 /// The least share of the bare server's throughput, and the most of its processor time.
-const LEAST_THROUGHPUT: f64 = 0.6;
-const MOST_CPU: f64 = 1.4;
+const MIN_THROUGHPUT_RATIO: f64 = 0.6;
+const MAX_CPU_RATIO: f64 = 1.4;
 /// The least admissions that one call to Redis carries.
-const LEAST_ADMISSIONS_A_CALL: f64 = 8.0;
+const MIN_ADMISSIONS_PER_CALL: f64 = 8.0;
 /// Values that differ from answer to answer: of these only the shape is compared.
-const CHANGING: [&str; 5] = ["date", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "x-request-id"];
+const VARYING_HEADERS: [&str; 5] = ["date", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "x-request-id"];
 
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<BenchCommand>,
 
     /// The service's binary
     #[arg(long, default_value = "target/release/vintem")]
@@ -60,7 +60,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum BenchCommand {
     /// Serves the answer that comes on standard input at a path, as the bare server
     #[command(hide = true)]
     Bare { path: String },
@@ -68,37 +68,40 @@ enum Command {
 
 /// What one run came to.
 #[derive(Debug, Clone, Copy)]
-struct Run {
-    requests_a_second: f64,
+struct Measurement {
+    requests_per_second: f64,
     /// Processor time a request, in microseconds: of the serving process, of Redis, of the load generator.
-    server_micros: f64,
-    redis_micros: f64,
-    generator_micros: f64,
+    server_cpu_micros: f64,
+    redis_cpu_micros: f64,
+    generator_cpu_micros: f64,
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Command::Bare { path }) = &arguments.command {
-        return bare::serve(path);
+    if let Some(BenchCommand::Bare { path }) = &arguments.command {
+        return bare_server::serve_response_from_stdin(path);
     }
     // One thread for the load: the cores are for who is measured.
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(compare(&arguments))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run_benchmark(&arguments))
 }
 
-async fn compare(arguments: &Arguments) -> anyhow::Result<()> {
+async fn run_benchmark(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(arguments.keys >= arguments.connections, "every connection needs a key of its own");
-    let (redis, database) = (OwnRedis::start()?, TestDatabase::demo(Utc::now()).await?);
-    let store = database.store()?;
+    let (redis, database) = (DedicatedRedis::start()?, TestDatabase::create_demo(Utc::now()).await?);
+    let store = database.open_store()?;
     let mut requests = Vec::new();
     for _ in 0..arguments.keys {
-        requests.push(keyed_get(PATH, &create_key(&store, Plan::Platinum).await?.1));
+        requests.push(build_keyed_get(REQUEST_PATH, &create_key(&store, Plan::Platinum).await?.1));
     }
-    let service = ServedProcess::start(&arguments.vintem, &database.url(), &redis.url(), &[])?;
+    let service = ServerProcess::start(&arguments.vintem, &database.url(), &redis.url(), &[])?;
     let service_address: SocketAddr = service.address.parse()?;
-    let answer = ask(service_address, &requests[0]).await?;
+    let answer = send_once(service_address, &requests[0]).await?;
     ensure!(answer.status() == Some(200), "the service answers {}", answer.head);
-    let bare = BareProcess::start(PATH, &answer)?;
-    hold_alike(&ask(service_address, &requests[0]).await?, &ask(bare.address, &requests[0]).await?)?;
+    let bare = BareServerProcess::start(REQUEST_PATH, &answer)?;
+    ensure_same_response(
+        &send_once(service_address, &requests[0]).await?,
+        &send_once(bare.address, &requests[0]).await?,
+    )?;
     println!("answer_bytes: {}", answer.head.len() + 4 + answer.body.len());
     if arguments.only_compare {
         return Ok(());
@@ -106,106 +109,110 @@ async fn compare(arguments: &Arguments) -> anyhow::Result<()> {
 
     let (requests, body) = (Arc::new(requests), Arc::new(answer.body));
     let mut redis_commands = redis::Client::open(redis.url())?.get_connection()?;
-    let redis_process = info(&mut redis_commands, "server", "process_id:")?.parse()?;
+    let redis_process = redis_info_field(&mut redis_commands, "server", "process_id:")?.parse()?;
     let (mut ours, mut bares, mut calls, mut admissions) = (Vec::new(), Vec::new(), 0, 0.0);
     for pair in 0..arguments.pairs {
-        let calls_before = script_calls(&mut redis_commands)?;
+        let calls_before = redis_script_calls(&mut redis_commands)?;
         let (run, requested) =
-            measure(arguments, service_address, service.id(), redis_process, &requests, &body).await?;
-        calls += script_calls(&mut redis_commands)? - calls_before;
+            measure_server(arguments, service_address, service.pid(), redis_process, &requests, &body).await?;
+        calls += redis_script_calls(&mut redis_commands)? - calls_before;
         admissions += requested;
-        let (bare, _) = measure(arguments, bare.address, bare.id(), redis_process, &requests, &body).await?;
+        let (bare, _) = measure_server(arguments, bare.address, bare.pid(), redis_process, &requests, &body).await?;
         println!(
             "pair {}: {:.0} beside {:.0} requests a second, {:.1} beside {:.1} us of processor time a request",
             pair + 1,
-            run.requests_a_second,
-            bare.requests_a_second,
-            run.server_micros,
-            bare.server_micros
+            run.requests_per_second,
+            bare.requests_per_second,
+            run.server_cpu_micros,
+            bare.server_cpu_micros
         );
         ours.push(run);
         bares.push(bare);
     }
-    let paired = |of: fn(&Run) -> f64| median(ours.iter().zip(&bares).map(|(our, bare)| of(our) / of(bare)));
-    let (throughput, cpu) = (paired(|run| run.requests_a_second), paired(|run| run.server_micros));
+    let paired = |of: fn(&Measurement) -> f64| median(ours.iter().zip(&bares).map(|(our, bare)| of(our) / of(bare)));
+    let (throughput, cpu) = (paired(|run| run.requests_per_second), paired(|run| run.server_cpu_micros));
     let admissions_a_call = admissions / calls as f64;
-    let middle = |runs: &[Run], of: fn(&Run) -> f64| median(runs.iter().map(of));
-    println!("requests_a_second: {:.0}", middle(&ours, |run| run.requests_a_second));
-    println!("bare_requests_a_second: {:.0}", middle(&bares, |run| run.requests_a_second));
-    println!("cpu_micros_a_request: {:.2}", middle(&ours, |run| run.server_micros));
-    println!("bare_cpu_micros_a_request: {:.2}", middle(&bares, |run| run.server_micros));
-    println!("redis_cpu_micros_a_request: {:.2}", middle(&ours, |run| run.redis_micros));
-    println!("generator_cpu_micros_a_request: {:.2}", middle(&ours, |run| run.generator_micros));
-    println!("bare_generator_cpu_micros_a_request: {:.2}", middle(&bares, |run| run.generator_micros));
+    let middle = |runs: &[Measurement], of: fn(&Measurement) -> f64| median(runs.iter().map(of));
+    println!("requests_a_second: {:.0}", middle(&ours, |run| run.requests_per_second));
+    println!("bare_requests_a_second: {:.0}", middle(&bares, |run| run.requests_per_second));
+    println!("cpu_micros_a_request: {:.2}", middle(&ours, |run| run.server_cpu_micros));
+    println!("bare_cpu_micros_a_request: {:.2}", middle(&bares, |run| run.server_cpu_micros));
+    println!("redis_cpu_micros_a_request: {:.2}", middle(&ours, |run| run.redis_cpu_micros));
+    println!("generator_cpu_micros_a_request: {:.2}", middle(&ours, |run| run.generator_cpu_micros));
+    println!("bare_generator_cpu_micros_a_request: {:.2}", middle(&bares, |run| run.generator_cpu_micros));
     println!("admissions_a_redis_call: {admissions_a_call:.1}");
     println!("cpu_ratio: {cpu:.2}");
     println!("throughput_ratio: {throughput:.2}");
     let mut short = Vec::new();
-    if admissions_a_call < LEAST_ADMISSIONS_A_CALL {
-        short.push(format!("a call to Redis carries less than {LEAST_ADMISSIONS_A_CALL} admissions"));
+    if admissions_a_call < MIN_ADMISSIONS_PER_CALL {
+        short.push(format!("a call to Redis carries less than {MIN_ADMISSIONS_PER_CALL} admissions"));
     }
-    if cpu > MOST_CPU {
-        short.push(format!("more than {MOST_CPU} times the processor time of a bare server"));
+    if cpu > MAX_CPU_RATIO {
+        short.push(format!("more than {MAX_CPU_RATIO} times the processor time of a bare server"));
     }
-    if throughput < LEAST_THROUGHPUT {
-        short.push(format!("less than {LEAST_THROUGHPUT} of the throughput of a bare server"));
+    if throughput < MIN_THROUGHPUT_RATIO {
+        short.push(format!("less than {MIN_THROUGHPUT_RATIO} of the throughput of a bare server"));
     }
     ensure!(short.is_empty(), "{}", short.join("; "));
     Ok(())
 }
 
 /// One run, and how many requests were answered in all of it, warm-up included.
-async fn measure(
+async fn measure_server(
     arguments: &Arguments,
     address: SocketAddr,
     server: u32,
     redis: u32,
     requests: &Arc<Vec<Vec<u8>>>,
     body: &Arc<Vec<u8>>,
-) -> anyhow::Result<(Run, f64)> {
-    let mut load = ClosedLoad::start(address, arguments.connections, requests, body);
-    load.run(Duration::from_secs(1)).await?;
+) -> anyhow::Result<(Measurement, f64)> {
+    let mut load = ClosedLoopLoad::start(address, arguments.connections, requests, body);
+    load.run_for(Duration::from_secs(1)).await?;
     let processes = [server, redis, std::process::id()];
-    let times = || -> anyhow::Result<Vec<Duration>> { processes.into_iter().map(processor_time).collect() };
-    let (began, answered_before, before) = (Instant::now(), load.answered(), times()?);
-    load.run(Duration::from_secs(arguments.seconds)).await?;
-    let (answered, after, time) = ((load.answered() - answered_before) as f64, times()?, began.elapsed());
+    let times = || -> anyhow::Result<Vec<Duration>> { processes.into_iter().map(process_cpu_time).collect() };
+    let (began, answered_before, before) = (Instant::now(), load.response_count(), times()?);
+    load.run_for(Duration::from_secs(arguments.seconds)).await?;
+    let (answered, after, time) = ((load.response_count() - answered_before) as f64, times()?, began.elapsed());
     let micros = |process: usize| (after[process] - before[process]).as_secs_f64() * 1e6 / answered;
-    let run = Run {
-        requests_a_second: answered / time.as_secs_f64(),
-        server_micros: micros(0),
-        redis_micros: micros(1),
-        generator_micros: micros(2),
+    let run = Measurement {
+        requests_per_second: answered / time.as_secs_f64(),
+        server_cpu_micros: micros(0),
+        redis_cpu_micros: micros(1),
+        generator_cpu_micros: micros(2),
     };
-    Ok((run, load.answered() as f64))
+    Ok((run, load.response_count() as f64))
 }
 
 /// Refuses two answers that differ in more than the values that change from one to the next.
-fn hold_alike(ours: &WholeAnswer, bare: &WholeAnswer) -> anyhow::Result<()> {
+fn ensure_same_response(ours: &KeepAliveResponse, bare: &KeepAliveResponse) -> anyhow::Result<()> {
     ensure!(ours.body == bare.body, "the bodies differ");
     let (ours, bare): (Vec<&str>, Vec<&str>) = (ours.head.lines().collect(), bare.head.lines().collect());
     ensure!(ours.len() == bare.len(), "other headers: {ours:?} and {bare:?}");
     for (our, bare) in ours.into_iter().zip(bare) {
         let name = our.split(':').next().unwrap_or_default();
-        let alike = if CHANGING.contains(&name) { shape(our) == shape(bare) } else { our == bare };
+        let alike = if VARYING_HEADERS.contains(&name) {
+            mask_alphanumerics(our) == mask_alphanumerics(bare)
+        } else {
+            our == bare
+        };
         ensure!(alike, "{our:?} is not {bare:?}");
     }
     Ok(())
 }
 
 /// The same for two values of one kind and length.
-fn shape(text: &str) -> String {
+fn mask_alphanumerics(text: &str) -> String {
     text.chars().map(|character| if character.is_ascii_alphanumeric() { 'x' } else { character }).collect()
 }
 
 /// Scripts that Redis has run, by its own count.
-fn script_calls(redis: &mut redis::Connection) -> anyhow::Result<u64> {
-    let Ok(stats) = info(redis, "commandstats", "cmdstat_evalsha:") else { return Ok(0) };
+fn redis_script_calls(redis: &mut redis::Connection) -> anyhow::Result<u64> {
+    let Ok(stats) = redis_info_field(redis, "commandstats", "cmdstat_evalsha:") else { return Ok(0) };
     let calls = stats.split(',').find_map(|field| field.strip_prefix("calls=")).context("no calls in commandstats")?;
     Ok(calls.parse()?)
 }
 
-fn info(redis: &mut redis::Connection, section: &str, field: &str) -> anyhow::Result<String> {
+fn redis_info_field(redis: &mut redis::Connection, section: &str, field: &str) -> anyhow::Result<String> {
     let told: String = redis::cmd("INFO").arg(section).query(redis)?;
     let found =
         told.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("no {field} in INFO"))?;

@@ -1,0 +1,116 @@
+//! From a problem to its answer, once: a handler returns it, the front layer writes it in the caller's language.
+
+use std::any::Any;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use vintem_domain::{Lang, Problem};
+use vintem_snapshot::SnapshotError;
+use vintem_store::StoreError;
+
+/// What a handler answers when it does not answer what was asked.
+#[derive(Debug, Clone)]
+pub struct ApiError(pub Problem);
+
+/// A response without a body; [`write`] gives it one.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status_code(&self.0);
+        response.extensions_mut().insert(self.0);
+        response
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "Postgres is needed and did not answer");
+        Self(Problem::DependencyUnavailable)
+    }
+}
+
+impl From<SnapshotError> for ApiError {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::Store(error) => error.into(),
+            error => {
+                tracing::error!(%error, "searching the snapshot failed");
+                Self(Problem::Internal)
+            }
+        }
+    }
+}
+
+/// For the layer that catches panics: 500 is a bug, told to the log and not to the caller.
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
+pub fn panic_response(panic: Box<dyn Any + Send>) -> Response {
+    let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = said.unwrap_or("without a message"), "a handler panicked");
+    ApiError(Problem::Internal).into_response()
+}
+
+#[derive(Serialize)]
+struct ProblemBody<'a> {
+    error: &'static str,
+    message: String,
+    request_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+    #[serde(flatten)]
+    upgrade: Option<UpgradeBody>,
+}
+
+#[derive(Serialize)]
+struct UpgradeBody {
+    current_plan: &'static str,
+    required_plan: &'static str,
+    upgrade_url: String,
+}
+
+/// The whole answer to a problem, but for the headers that every answer has.
+pub fn problem_response(problem: &Problem, lang: Lang, request_id: &str, public_url: &str) -> Response {
+    let upgrade = match problem {
+        Problem::UpgradeRequired { current, required, .. } => Some(UpgradeBody {
+            current_plan: current.id(),
+            required_plan: required.id(),
+            upgrade_url: format!("{public_url}/pricing"),
+        }),
+        _ => None,
+    };
+    let body = ProblemBody {
+        error: problem.code().id(),
+        message: problem.message(lang),
+        request_id,
+        retry_after: problem.retry_after_seconds(),
+        upgrade,
+    };
+    let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));
+    *response.status_mut() = status_code(problem);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(seconds) = problem.retry_after_seconds() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Problem::RangeNotSatisfiable { file_size: bytes } = problem
+        && let Ok(range) = HeaderValue::from_str(&format!("bytes */{bytes}"))
+    {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+fn status_code(problem: &Problem) -> StatusCode {
+    StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}

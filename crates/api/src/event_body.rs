@@ -1,0 +1,156 @@
+//! What an event says: the resource that it tells of, as the API itself shows it.
+
+use chrono::{DateTime, NaiveDate, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use vintem_domain::CurrencyPair;
+use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::decimal::parse_exact_decimal;
+use vintem_domain::event::{EventKind, WEBHOOK_TEST_EVENT};
+use vintem_domain::webhook::EventAttributes;
+use vintem_snapshot::Snapshot;
+use vintem_store::events::{EventPublication, UnpublishedEvent};
+
+use crate::json_number::JsonNumber;
+use crate::routes::companies::CompanyBody;
+use crate::routes::filings::FilingBody;
+use crate::routes::market::{fx_source, rate_on_day, series_source};
+use crate::routes::status::format_instant;
+
+#[derive(Serialize)]
+struct EventBody<'e> {
+    id: &'e str,
+    r#type: &'e str,
+    timestamp: String,
+    data: Box<RawValue>,
+}
+
+/// What a load noted of it.
+#[derive(Deserialize)]
+struct EventSubject {
+    filing: Option<String>,
+    company: Option<u32>,
+    series: Option<String>,
+    pair: Option<String>,
+    date: Option<NaiveDate>,
+    old: Option<RevisedValue>,
+    new: Option<RevisedValue>,
+}
+
+/// A value, or the two of an exchange rate.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RevisedValue {
+    Value(String),
+    Quote { buy: String, sell: String },
+}
+
+#[derive(Serialize)]
+struct TestEventData<'t> {
+    webhook_id: &'t str,
+}
+
+#[derive(Serialize)]
+struct SeriesRevisedBody {
+    series: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pair: Option<String>,
+    date: NaiveDate,
+    old: RevisedValueBody,
+    new: RevisedValueBody,
+    known_at: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RevisedValueBody {
+    Value(JsonNumber),
+    Quote { buy: JsonNumber, sell: JsonNumber },
+}
+
+impl RevisedValue {
+    fn to_body(&self) -> Option<RevisedValueBody> {
+        let number = |text: &str| parse_exact_decimal(text).map(|value| JsonNumber { value, as_text: false });
+        Some(match self {
+            Self::Value(value) => RevisedValueBody::Value(number(value)?),
+            Self::Quote { buy, sell } => RevisedValueBody::Quote { buy: number(buy)?, sell: number(sell)? },
+        })
+    }
+}
+
+/// The event as callers get it, from a snapshot that has what it tells of.
+pub fn build_publication(snapshot: &Snapshot, event: &UnpublishedEvent) -> EventPublication {
+    let subject: Option<EventSubject> = serde_json::from_str(&event.subject_json).ok();
+    let topic = subject.as_ref().map(|subject| event_topic(snapshot, subject)).unwrap_or_default();
+    let told = subject.and_then(|subject| event_data(snapshot, event, subject));
+    // What is gone again since is told of as it was noted.
+    let noted = || RawValue::from_string(event.subject_json.clone()).ok();
+    let body = EventBody {
+        id: &event.id,
+        r#type: &event.kind,
+        timestamp: format_instant(event.occurred_at),
+        data: told.or_else(noted).unwrap_or_default(),
+    };
+    let body = serde_json::to_string(&body).expect("bodies have text keys only");
+    EventPublication { sequence: event.sequence, body, attributes: topic }
+}
+
+fn event_topic(snapshot: &Snapshot, subject: &EventSubject) -> EventAttributes {
+    let filings = snapshot.filings().zip(subject.filing.as_deref());
+    let filing = filings.and_then(|(filings, id)| Some(filings.get(filings.find_by_id(id)?).filing));
+    let company = subject.company.or_else(|| filing.as_ref().map(|filing| filing.company_id));
+    EventAttributes {
+        company: company.map(|company| company.to_string()),
+        category: filing.map(|filing| filing.category.to_owned()),
+        series: subject.series.clone(),
+        pair: subject.pair.clone(),
+    }
+}
+
+/// What a webhook is sent when its owner tries it.
+pub fn render_test_event(event: &str, webhook: &str, now: DateTime<Utc>) -> String {
+    let body = EventBody {
+        id: event,
+        r#type: WEBHOOK_TEST_EVENT,
+        timestamp: format_instant(now),
+        data: to_raw_json(&TestEventData { webhook_id: webhook }).unwrap_or_default(),
+    };
+    serde_json::to_string(&body).expect("bodies have text keys only")
+}
+
+fn event_data(snapshot: &Snapshot, event: &UnpublishedEvent, subject: EventSubject) -> Option<Box<RawValue>> {
+    let today = sao_paulo_date(event.occurred_at);
+    match EventKind::from_id(&event.kind)? {
+        EventKind::FilingPublished => {
+            let filings = snapshot.filings()?;
+            to_raw_json(&FilingBody::from(filings.get(filings.find_by_id(&subject.filing?)?)))
+        }
+        EventKind::CompanyUpdated => {
+            let companies = snapshot.companies()?;
+            to_raw_json(&CompanyBody::from(companies.get(companies.resolve(&subject.company?.to_string())?)))
+        }
+        EventKind::RatePublished => {
+            to_raw_json(&rate_on_day(&series_source(snapshot, &subject.series?).ok()?, subject.date?, today)?)
+        }
+        EventKind::FxPublished => {
+            let pair = CurrencyPair::parse(&subject.pair?)?;
+            to_raw_json(&rate_on_day(&fx_source(snapshot, pair).ok()?, subject.date?, today)?)
+        }
+        EventKind::SeriesRevised => revision_data(subject, event.occurred_at),
+    }
+}
+
+fn revision_data(subject: EventSubject, known_at: DateTime<Utc>) -> Option<Box<RawValue>> {
+    to_raw_json(&SeriesRevisedBody {
+        series: subject.series?,
+        pair: subject.pair,
+        date: subject.date?,
+        old: subject.old?.to_body()?,
+        new: subject.new?.to_body()?,
+        known_at: format_instant(known_at),
+    })
+}
+
+fn to_raw_json(body: &impl Serialize) -> Option<Box<RawValue>> {
+    to_raw_value(body).ok()
+}

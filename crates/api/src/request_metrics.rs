@@ -1,0 +1,58 @@
+//! What an operator sees of requests: how many by route, plan and status, and how long they took.
+//!
+//! Looking a counter up by its labels costs more than the whole judgement of a request, so each is looked up once.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, OnceLock};
+use std::time::Instant;
+
+use http::StatusCode;
+use metrics::{Counter, Histogram};
+use vintem_domain::Plan;
+use vintem_domain::route::ROUTES;
+
+/// What stands for the operation where no route takes a request, and where it was shed before anybody looked.
+pub const UNMATCHED_OPERATION: &str = "none";
+pub const SHED_OPERATION: &str = "shed";
+
+/// Every status that we answer; another one is counted too, only not as fast.
+const KNOWN_STATUSES: [u16; 15] = [200, 201, 204, 206, 304, 400, 401, 403, 404, 405, 410, 416, 429, 500, 503];
+
+/// What is recorded of one route. Made at the first request: then whoever collects is there.
+pub struct RouteMetrics {
+    operation: &'static str,
+    duration_seconds: OnceLock<Histogram>,
+    requests: [[OnceLock<Counter>; KNOWN_STATUSES.len()]; Plan::ALL.len()],
+}
+
+static METRICS_BY_OPERATION: LazyLock<HashMap<&'static str, RouteMetrics>> = LazyLock::new(|| {
+    let operations = ROUTES.iter().map(|route| route.operation).chain([UNMATCHED_OPERATION, SHED_OPERATION]);
+    let metrics =
+        |operation| RouteMetrics { operation, duration_seconds: OnceLock::new(), requests: Default::default() };
+    operations.map(|operation| (operation, metrics(operation))).collect()
+});
+
+impl RouteMetrics {
+    pub fn for_operation(operation: &'static str) -> &'static Self {
+        &METRICS_BY_OPERATION[operation]
+    }
+
+    /// Notes a request that was answered.
+    pub fn record_request(&self, plan: Plan, status: StatusCode, started: Instant) {
+        let operation = self.operation;
+        let seconds =
+            self.duration_seconds.get_or_init(|| metrics::histogram!("vintem_request_seconds", "route" => operation));
+        seconds.record(started.elapsed().as_secs_f64());
+        match KNOWN_STATUSES.iter().position(|known| *known == status.as_u16()) {
+            Some(place) => {
+                self.requests[plan.rank()][place].get_or_init(|| request_counter(operation, plan, status)).increment(1);
+            }
+            None => request_counter(operation, plan, status).increment(1),
+        }
+    }
+}
+
+fn request_counter(operation: &'static str, plan: Plan, status: StatusCode) -> Counter {
+    let status = status.as_str().to_owned();
+    metrics::counter!("vintem_requests_total", "route" => operation, "plan" => plan.id(), "status" => status)
+}

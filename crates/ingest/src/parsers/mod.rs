@@ -1,0 +1,159 @@
+//! Readers: from the bytes of an upstream to typed rows. They fetch nothing, store nothing and know no clock.
+//!
+//! What comes in is judged in three ways. A file that is not what it should be is [`Refused`] whole, so that it can
+//! never take the place of a good one. A single row that makes no sense is set aside as a [`BadRow`] with its reason,
+//! and the rest is read. What is odd but harmless, such as a further column, is an [`Alert`].
+//!
+//! How many bad rows are too many for a load is for the caller to say: [`Read::total`] is what shares are taken of.
+
+pub mod company_registry;
+pub mod csv;
+pub mod dates;
+pub mod decimal;
+pub mod fca_securities;
+mod filing_rows;
+pub mod ipe;
+mod json;
+pub mod ptax;
+pub mod sgs;
+pub mod structured_filings;
+mod text;
+pub mod zip;
+
+use std::fmt;
+
+/// A file is set aside long before this: so many bad rows are kept only so that memory has a bound.
+pub const MAX_COLLECTED_BAD_ROWS: usize = 1_000;
+
+/// Enough to recognise a row in the upstream's file.
+const MAX_BAD_ROW_CHARS: usize = 500;
+
+/// What a file held. `total` is the sum of `rows`, `bad`, `merged` and `passed_over`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParsedRows<T> {
+    pub rows: Vec<T>,
+    pub bad_rows: Vec<BadRow>,
+    pub alerts: Vec<FormatAlert>,
+    /// All rows of the file.
+    pub total: u64,
+    /// Rows that went into another one: exact repetitions and, in the registry, further markets of a company.
+    pub merged: u64,
+    /// Rows that are fine but of no interest, such as a security without a ticker.
+    pub skipped: u64,
+}
+
+/// A row that is set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRow {
+    /// The line of a file, its header being the first, or the place in an array, from 1.
+    pub line: u64,
+    /// The row as text, cut to 500 characters. Never anything about a natural person.
+    pub text: String,
+    pub reason: String,
+}
+
+/// Something that an operator should look at, although the file is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FormatAlert {
+    ReorderedColumns,
+    AdditionalColumns(Vec<String>),
+}
+
+/// Why nothing of a file is taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    #[error("nothing was received: it is empty")]
+    Empty,
+    #[error("it should be {expected}, but {found}")]
+    UnexpectedFormat { expected: &'static str, found: String },
+    #[error("it is larger than the {max_bytes} bytes that are read")]
+    TooLarge { max_bytes: usize },
+    #[error("it is not in ISO-8859-1: {0}")]
+    WrongEncoding(&'static str),
+    #[error("its header has no semicolon: {0:?}")]
+    WrongSeparator(String),
+    #[error("it lacks the columns {}", .0.join(", "))]
+    MissingColumns(Vec<&'static str>),
+    #[error("it has the column {0} more than once")]
+    DuplicateColumn(&'static str),
+    #[error("more than {MAX_COLLECTED_BAD_ROWS} of its rows are bad, the first in line {line}: {reason}")]
+    TooManyBadRows { line: u64, reason: String },
+    #[error("the archive is damaged: {0}")]
+    CorruptArchive(String),
+    #[error("the archive holds a member whose name leads out of it: {0:?}")]
+    UnsafeMemberName(String),
+    #[error("the archive has no member {0}")]
+    MissingMember(String),
+    #[error("the member {name} inflates to more than {max_bytes} bytes")]
+    MemberTooLarge { name: String, max_bytes: u64 },
+    #[error("the member {name} inflates to more than {max_ratio} times its size")]
+    CompressionRatioTooHigh { name: String, max_ratio: u64 },
+}
+
+impl<T> ParsedRows<T> {
+    fn new(alerts: Vec<FormatAlert>) -> Self {
+        Self { rows: Vec::new(), bad_rows: Vec::new(), alerts, total: 0, merged: 0, skipped: 0 }
+    }
+
+    /// Sets a row aside.
+    fn push_bad_row(&mut self, bad: BadRow) -> Result<(), FormatError> {
+        self.bad_rows.push(bad);
+        match self.bad_rows.first() {
+            Some(first) if self.bad_rows.len() > MAX_COLLECTED_BAD_ROWS => {
+                Err(FormatError::TooManyBadRows { line: first.line, reason: first.reason.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl BadRow {
+    fn new(line: u64, text: &str, reason: impl Into<String>) -> Self {
+        Self { line, text: text.chars().take(MAX_BAD_ROW_CHARS).collect(), reason: reason.into() }
+    }
+
+    /// Of a line of a table, of which no more is decoded than is kept.
+    fn from_line(line: u64, bytes: &[u8], reason: impl Into<String>) -> Self {
+        let text = text::decode_latin1(&bytes[..bytes.len().min(MAX_BAD_ROW_CHARS)]);
+        Self { line, text: text.into_owned(), reason: reason.into() }
+    }
+}
+
+impl fmt::Display for FormatAlert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReorderedColumns => f.write_str("the columns stand in another order than before"),
+            Self::AdditionalColumns(names) => write!(f, "there are additional columns: {}", names.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_row_keeps_no_more_than_five_hundred_characters() {
+        let long = "é".repeat(2_000);
+        assert_eq!(BadRow::new(1, &long, "long").text, "é".repeat(500));
+        assert_eq!(BadRow::from_line(1, &[0xE9; 2_000], "long").text, "é".repeat(500));
+    }
+
+    #[test]
+    fn too_many_bad_rows_reject_the_file_and_name_the_first() {
+        let mut parsed: ParsedRows<()> = ParsedRows::new(Vec::new());
+        for line in 1..=1_000 {
+            parsed.push_bad_row(BadRow::new(line, "x", format!("reason {line}"))).unwrap();
+        }
+        let refused = parsed.push_bad_row(BadRow::new(1_001, "x", "one more")).unwrap_err();
+        assert_eq!(refused.to_string(), "more than 1000 of its rows are bad, the first in line 1: reason 1");
+    }
+
+    #[test]
+    fn format_errors_read_as_sentences() {
+        let missing = FormatError::MissingColumns(vec!["CD_CVM", "SIT"]);
+        assert_eq!(missing.to_string(), "it lacks the columns CD_CVM, SIT");
+        let page = FormatError::UnexpectedFormat { expected: "a table", found: "it is a page".to_owned() };
+        assert_eq!(page.to_string(), "it should be a table, but it is a page");
+    }
+}

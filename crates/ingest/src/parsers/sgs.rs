@@ -1,0 +1,312 @@
+//! The central bank's time series (SGS): what an answer means, and the observations in it.
+//!
+//! Neither its status nor its content type can be trusted. Data may come labelled as HTML, a page of HTML may come
+//! with status 200, and a window without observations is a 404. So only a JSON array is data, only one particular 404
+//! is emptiness, and all else is somebody's trouble and never a value.
+
+use chrono::NaiveDate;
+use serde_json::value::RawValue;
+use vintem_domain::Decimal;
+use vintem_domain::dates::{MAX_DATE, MIN_DATE};
+use vintem_store::load::Observation;
+
+use super::dates::parse_brazilian_date;
+use super::decimal::parse_exact_decimal;
+use super::json::{JsonObject, checked_body_text, parse_array};
+use super::text::{collapse_whitespace, decode_latin1, quote_truncated};
+use super::{BadRow, FormatAlert, FormatError, ParsedRows};
+
+/// The whole history of a daily series is a tenth of this.
+const MAX_BODY_BYTES: usize = 4 << 20;
+
+const KNOWN_KEYS: [&str; 2] = ["data", "valor"];
+
+/// What an answer says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SgsResponse {
+    /// Oldest first, each day once.
+    Rows(ParsedRows<Observation>),
+    /// There is no observation in the window, which is quite normal.
+    Empty,
+    /// Of a daily series no more than ten years are given at once: ask for less.
+    WindowTooWide,
+}
+
+/// What an answer that says nothing asks of us.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SgsError {
+    /// Trouble on the other side that tends to pass.
+    #[error("{0}; worth another try")]
+    Retry(String),
+    /// The same question would get the same answer.
+    #[error("{0}; asking again would not help")]
+    GiveUp(String),
+}
+
+/// Judges an answer by its status and body.
+pub fn parse_response(status: u16, body: &[u8]) -> Result<SgsResponse, SgsError> {
+    match status {
+        404 if contains_text(body, "Value(s) not found") => Ok(SgsResponse::Empty),
+        406 => Ok(SgsResponse::WindowTooWide),
+        // This refusal comes with status 200 at times.
+        200 if is_json_object(body) && contains_text(body, "\"error\"") && contains_text(body, "10 anos") => {
+            Ok(SgsResponse::WindowTooWide)
+        }
+        200 => parse_body(body).map(SgsResponse::Rows),
+        400 => Err(SgsError::GiveUp(format!("the request was refused as wrong: {}", body_excerpt(body)))),
+        _ => Err(SgsError::Retry(format!("the answer has status {status}: {}", body_excerpt(body)))),
+    }
+}
+
+fn parse_body(body: &[u8]) -> Result<ParsedRows<Observation>, SgsError> {
+    let text = checked_body_text(body, "a JSON array", MAX_BODY_BYTES).map_err(|refused| match refused {
+        FormatError::TooLarge { .. } => SgsError::GiveUp(refused.to_string()),
+        _ => SgsError::Retry(refused.to_string()),
+    })?;
+    if !text.starts_with('[') {
+        return Err(SgsError::Retry(format!("the answer is not a JSON array: {}", body_excerpt(body))));
+    }
+    let elements = parse_array(text).map_err(SgsError::Retry)?;
+    parse_observations(&elements).map_err(|refused| SgsError::GiveUp(refused.to_string()))
+}
+
+fn parse_observations(elements: &[&RawValue]) -> Result<ParsedRows<Observation>, FormatError> {
+    let mut parsed = ParsedRows::new(Vec::new());
+    parsed.total = elements.len() as u64;
+    let mut observed: Vec<(u64, &str, Observation)> = Vec::with_capacity(elements.len());
+    for (line, element) in (1u64..).zip(elements) {
+        match parse_observation(element.get(), &mut parsed.alerts) {
+            Ok(observation) => observed.push((line, element.get(), observation)),
+            Err(reason) => parsed.push_bad_row(BadRow::new(line, element.get(), reason))?,
+        }
+    }
+    // Stable, so that of equal rows the first in the answer stays.
+    observed.sort_by_key(|(_, _, observation)| observation.date);
+    for of_one_day in observed.chunk_by(|(_, _, one), (_, _, other)| one.date == other.date) {
+        let (_, _, first) = of_one_day[0];
+        if of_one_day.iter().all(|(_, _, other)| is_same_decimal_text(first.value, other.value)) {
+            parsed.rows.push(first);
+            parsed.merged += of_one_day.len() as u64 - 1;
+            continue;
+        }
+        for (line, text, _) in of_one_day {
+            parsed.push_bad_row(BadRow::new(*line, text, format!("{} has more than one value", first.date)))?;
+        }
+    }
+    parsed.bad_rows.sort_by_key(|bad| bad.line);
+    Ok(parsed)
+}
+
+fn parse_observation(element: &str, alerts: &mut Vec<FormatAlert>) -> Result<Observation, String> {
+    let fields = JsonObject::parse(element)?;
+    let date = parse_date(&fields.string_value("data")?)?;
+    // A number instead of a string is refused although it could be read: whoever writes 15 for "15.00" would have us
+    // store a revision of every value.
+    let valor = fields.string_value("valor")?;
+    let value = parse_exact_decimal(&valor).map_err(|error| format!("valor {} {error}", quote_truncated(&valor)))?;
+    let additional: Vec<String> = fields.keys().filter(|key| !KNOWN_KEYS.contains(key)).map(quote_truncated).collect();
+    // The first row speaks for all.
+    if !additional.is_empty() && alerts.is_empty() {
+        alerts.push(FormatAlert::AdditionalColumns(additional));
+    }
+    Ok(Observation { date, value })
+}
+
+fn parse_date(text: &str) -> Result<NaiveDate, String> {
+    let date =
+        parse_brazilian_date(text).ok_or_else(|| format!("data {} is no day as dd/MM/yyyy", quote_truncated(text)))?;
+    if !(MIN_DATE..=MAX_DATE).contains(&date) {
+        return Err(format!("data {text:?} is a day that nobody can ask for"));
+    }
+    Ok(date)
+}
+
+/// Equal in value and in scale: 15.0 and 15.00 are served differently.
+fn is_same_decimal_text(one: Decimal, other: Decimal) -> bool {
+    one == other && one.scale() == other.scale()
+}
+
+fn is_json_object(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    body.trim_ascii_start().starts_with(b"{")
+}
+
+/// In the bytes, because the encoding of an error is anybody's guess.
+fn contains_text(body: &[u8], text: &str) -> bool {
+    body.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+fn body_excerpt(body: &[u8]) -> String {
+    let beginning = &body[..body.len().min(300)];
+    match std::str::from_utf8(beginning) {
+        _ if beginning.is_empty() => "without a body".to_owned(),
+        Ok(text) => quote_truncated(&collapse_whitespace(text)),
+        Err(_) => quote_truncated(&collapse_whitespace(&decode_latin1(beginning))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOT_FOUND_BODY: &[u8] =
+        br#"{"erro":{"statusCode":404,"detail":"br.gov.bcb.SGSNegocioException: Value(s) not found"}}"#;
+    const WINDOW_TOO_WIDE_BODY: &str =
+        r#"{"error":"O sistema aceita uma janela de, no máximo, 10 anos","message":"x","syntax":"y"}"#;
+    const HTML_PAGE: &str =
+        r#"<?xml version="1.0" encoding="pt-br"?> <!DOCTYPE html><html><title>Requisição inválida!</title></html>"#;
+
+    fn parse_ok(body: &str) -> ParsedRows<Observation> {
+        match parse_response(200, body.as_bytes()).unwrap() {
+            SgsResponse::Rows(parsed) => parsed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// An array of these days and values.
+    fn json_array(rows: &[(&str, &str)]) -> String {
+        let rows: Vec<String> =
+            rows.iter().map(|(data, valor)| format!(r#"{{"data":"{data}","valor":"{valor}"}}"#)).collect();
+        format!("[{}]", rows.join(","))
+    }
+
+    fn format_rows(parsed: &ParsedRows<Observation>) -> Vec<String> {
+        parsed.rows.iter().map(|row| format!("{} {}", row.date, row.value)).collect()
+    }
+
+    #[test]
+    fn values_keep_their_exact_digits() {
+        let parsed =
+            parse_ok(&json_array(&[("01/06/2025", "15.00"), ("02/06/2025", "0.053400"), ("03/06/2025", "-0.23")]));
+        assert_eq!(format_rows(&parsed), ["2025-06-01 15.00", "2025-06-02 0.053400", "2025-06-03 -0.23"]);
+        assert!(parsed.bad_rows.is_empty() && parsed.alerts.is_empty() && parsed.total == 3);
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_white_space_are_ignored() {
+        let parsed = parse_ok("\u{feff} \n[{\"data\":\"01/06/2025\",\"valor\":\"14.75\"}]\r\n");
+        assert_eq!(format_rows(&parsed), ["2025-06-01 14.75"]);
+    }
+
+    #[test]
+    fn only_the_known_404_body_means_no_data() {
+        assert_eq!(parse_response(404, NOT_FOUND_BODY), Ok(SgsResponse::Empty));
+        for body in [&b""[..], br#"{"message":"endpoint not found!"}"#, HTML_PAGE.as_bytes()] {
+            assert!(matches!(parse_response(404, body), Err(SgsError::Retry(_))));
+        }
+        // The words alone, with another status, say nothing.
+        assert!(matches!(parse_response(200, NOT_FOUND_BODY), Err(SgsError::Retry(_))));
+        assert!(matches!(parse_response(500, NOT_FOUND_BODY), Err(SgsError::Retry(_))));
+    }
+
+    #[test]
+    fn a_window_too_wide_is_not_a_server_error() {
+        assert_eq!(parse_response(406, WINDOW_TOO_WIDE_BODY.as_bytes()), Ok(SgsResponse::WindowTooWide));
+        assert_eq!(parse_response(406, b""), Ok(SgsResponse::WindowTooWide));
+        assert_eq!(parse_response(200, WINDOW_TOO_WIDE_BODY.as_bytes()), Ok(SgsResponse::WindowTooWide));
+        let latin_1: Vec<u8> = WINDOW_TOO_WIDE_BODY.chars().map(|character| u8::try_from(character).unwrap()).collect();
+        assert_eq!(parse_response(200, &latin_1), Ok(SgsResponse::WindowTooWide));
+        assert!(matches!(parse_response(200, br#"{"error":"another one"}"#), Err(SgsError::Retry(_))));
+        // Even these words within data are data.
+        let parsed = parse_ok(r#"[{"data":"01/06/2025","valor":"1","error":"10 anos"}]"#);
+        assert_eq!(format_rows(&parsed), ["2025-06-01 1"]);
+    }
+
+    #[test]
+    fn server_errors_are_retried_and_bad_requests_are_not() {
+        let error = parse_response(200, HTML_PAGE.as_bytes()).unwrap_err();
+        assert!(error.to_string().starts_with("it should be a JSON array, but it is a page: \"<?xml"), "{error}");
+        assert!(matches!(error, SgsError::Retry(_)));
+        for status in [301, 403, 429, 500, 502, 503, 504] {
+            assert!(matches!(parse_response(status, HTML_PAGE.as_bytes()), Err(SgsError::Retry(_))), "{status}");
+        }
+        for body in ["", "   ", "null", "{}", "14.75", "[", r#"[{"data":"01/06/2025","valor":"14.75"}"#] {
+            assert!(matches!(parse_response(200, body.as_bytes()), Err(SgsError::Retry(_))), "{body}");
+        }
+        let wrong = br#"{"erro":{"statusCode":400,"detail":"SGSNegocioException: Invalid initial date"}}"#;
+        assert!(matches!(parse_response(400, wrong), Err(SgsError::GiveUp(_))));
+        let large = vec![b' '; MAX_BODY_BYTES + 1];
+        assert!(matches!(parse_response(200, &large), Err(SgsError::GiveUp(_))));
+    }
+
+    #[test]
+    fn an_empty_array_has_no_rows() {
+        assert_eq!(parse_ok("[]").total, 0);
+    }
+
+    #[test]
+    fn rows_are_sorted_and_duplicates_are_merged() {
+        let parsed = parse_ok(&json_array(&[("03/06/2025", "1.0"), ("01/06/2025", "2.0"), ("03/06/2025", "1.0")]));
+        assert_eq!(format_rows(&parsed), ["2025-06-01 2.0", "2025-06-03 1.0"]);
+        assert_eq!((parsed.total, parsed.merged, parsed.bad_rows.len()), (3, 1, 0));
+    }
+
+    #[test]
+    fn a_day_with_conflicting_values_is_rejected() {
+        let parsed = parse_ok(&json_array(&[("01/06/2025", "1.0"), ("02/06/2025", "2.0"), ("01/06/2025", "1.00")]));
+        assert_eq!(format_rows(&parsed), ["2025-06-02 2.0"]);
+        let bad: Vec<(u64, &str)> = parsed.bad_rows.iter().map(|bad| (bad.line, bad.reason.as_str())).collect();
+        assert_eq!(bad, [(1, "2025-06-01 has more than one value"), (3, "2025-06-01 has more than one value")]);
+        assert_eq!(parsed.bad_rows[0].text, r#"{"data":"01/06/2025","valor":"1.0"}"#);
+    }
+
+    #[test]
+    fn one_bad_row_does_not_affect_the_others() {
+        for (row, reason) in [
+            (r#"{"data":"02/06/2025","valor":null}"#, "valor is \"null\", not a string"),
+            (r#"{"data":"02/06/2025","valor":""}"#, "valor \"\" is empty"),
+            (r#"{"data":"02/06/2025","valor":14.75}"#, "valor is \"14.75\", not a string"),
+            (r#"{"data":"02/06/2025","valor":"14,75"}"#, "valor \"14,75\" is not a plain decimal number with a point"),
+            (r#"{"data":"02/06/2025","valor":"NaN"}"#, "valor \"NaN\" is not a plain decimal number with a point"),
+            (r#"{"data":"02/06/2025","valor":"1e308"}"#, "valor \"1e308\" is not a plain decimal number with a point"),
+            (
+                r#"{"data":"02/06/2025","valor":"1.1234567890123"}"#,
+                "valor \"1.1234567890123\" has more than 12 decimals",
+            ),
+            (r#"{"data":"2025-06-02","valor":"1"}"#, "data \"2025-06-02\" is no day as dd/MM/yyyy"),
+            (r#"{"data":"31/02/2025","valor":"1"}"#, "data \"31/02/2025\" is no day as dd/MM/yyyy"),
+            (r#"{"data":"31/12/1899","valor":"1"}"#, "data \"31/12/1899\" is a day that nobody can ask for"),
+            (r#"{"valor":"1"}"#, "it has no data"),
+            (r#"{"data":"02/06/2025"}"#, "it has no valor"),
+            (r#"{"data":"02/06/2025","valor":"1","valor":"2"}"#, "it has valor twice"),
+        ] {
+            let parsed = parse_ok(&format!(r#"[{{"data":"01/06/2025","valor":"1"}},{row}]"#));
+            assert_eq!(format_rows(&parsed), ["2025-06-01 1"]);
+            assert_eq!(parsed.bad_rows, [BadRow { line: 2, text: row.to_owned(), reason: reason.to_owned() }]);
+        }
+        assert_eq!(parse_ok("[7,[],null]").bad_rows.len(), 3);
+    }
+
+    #[test]
+    fn an_unknown_key_is_reported_once() {
+        let parsed = parse_ok(
+            r#"[{"data":"01/06/2025","valor":"1","datafim":"x"},{"data":"02/06/2025","valor":"1","datafim":"x"}]"#,
+        );
+        assert_eq!(parsed.alerts, [FormatAlert::AdditionalColumns(vec!["\"datafim\"".to_owned()])]);
+        assert_eq!(parsed.rows.len(), 2);
+    }
+
+    #[test]
+    fn an_array_without_valid_rows_is_not_retried() {
+        let body = format!("[{}0]", "0,".repeat(2_000));
+        assert!(matches!(parse_response(200, body.as_bytes()), Err(SgsError::GiveUp(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(status in 0u16..600, body in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_response(status, &body);
+        }
+
+        #[test]
+        fn every_row_is_accounted_for(
+            rows in proptest::collection::vec(("(0[1-3]/01/2020|x)", "([1-2]\\.0|)"), 0..12),
+        ) {
+            let rows: Vec<(&str, &str)> = rows.iter().map(|(data, valor)| (data.as_str(), valor.as_str())).collect();
+            let parsed = parse_ok(&json_array(&rows));
+            prop_assert_eq!(parsed.total, parsed.rows.len() as u64 + parsed.bad_rows.len() as u64 + parsed.merged);
+            prop_assert!(parsed.rows.is_sorted_by(|a, b| a.date < b.date));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The regulator's archives, opened in memory and without trust: what an archive says of itself is checked before a
+//! byte is inflated, and again while it is.
+
+use std::io::{Cursor, Read as _};
+
+use zip::ZipArchive;
+
+use super::FormatError;
+use super::text::{decode_latin1, quote_truncated};
+
+/// Twice the largest archive that the regulator publishes.
+pub const MAX_ARCHIVE_BYTES: usize = 64 << 20;
+
+/// The largest member that we read has some 25 MB. Whatever inflates beyond this is a trap or somebody's accident.
+pub const MAX_MEMBER_BYTES: u64 = 200_000_000;
+
+/// Tables of text shrink to a tenth; only repetition without content shrinks to a hundredth.
+pub const MAX_COMPRESSION_RATIO: u64 = 100;
+
+/// The largest archive has 36.
+const MAX_MEMBERS: usize = 1_000;
+
+#[derive(Debug)]
+pub struct CheckedZipArchive<'a> {
+    inner: ZipArchive<Cursor<&'a [u8]>>,
+}
+
+impl<'a> CheckedZipArchive<'a> {
+    pub fn open(bytes: &'a [u8]) -> Result<Self, FormatError> {
+        if bytes.is_empty() {
+            return Err(FormatError::Empty);
+        }
+        if bytes.len() > MAX_ARCHIVE_BYTES {
+            return Err(FormatError::TooLarge { max_bytes: MAX_ARCHIVE_BYTES });
+        }
+        if !bytes.starts_with(b"PK") {
+            let beginning = quote_truncated(&decode_latin1(&bytes[..bytes.len().min(100)]));
+            let found = format!("it begins with {beginning}");
+            return Err(FormatError::UnexpectedFormat { expected: "a ZIP archive", found });
+        }
+        let archive = ZipArchive::new(Cursor::new(bytes)).map_err(corrupt_archive)?;
+        if archive.len() > MAX_MEMBERS {
+            return Err(FormatError::CorruptArchive(format!("it lists {} members", archive.len())));
+        }
+        if archive.has_duplicate_names() {
+            return Err(FormatError::CorruptArchive("it has two members of the same name".to_owned()));
+        }
+        for name in archive.file_names_raw() {
+            if is_unsafe_path(name) {
+                return Err(FormatError::UnsafeMemberName(decode_latin1(&name[..name.len().min(200)]).into_owned()));
+            }
+        }
+        Ok(Self { inner: archive })
+    }
+
+    /// All of the member with exactly this name.
+    pub fn read_member(&mut self, name: &str) -> Result<Vec<u8>, FormatError> {
+        let Some(at) = self.inner.index_for_name(name) else {
+            return Err(FormatError::MissingMember(name.to_owned()));
+        };
+        let file = self.inner.by_index(at).map_err(corrupt_archive)?;
+        let declared_bytes = file.size();
+        if declared_bytes > MAX_MEMBER_BYTES {
+            return Err(FormatError::MemberTooLarge { name: name.to_owned(), max_bytes: MAX_MEMBER_BYTES });
+        }
+        if declared_bytes > file.compressed_size().saturating_mul(MAX_COMPRESSION_RATIO) {
+            return Err(FormatError::CompressionRatioTooHigh {
+                name: name.to_owned(),
+                max_ratio: MAX_COMPRESSION_RATIO,
+            });
+        }
+        // One byte beyond what is declared shows that the declaration was a lie, and is all that is read of it.
+        let mut bytes = Vec::new();
+        let read = file.take(declared_bytes + 1).read_to_end(&mut bytes);
+        read.map_err(|error| FormatError::CorruptArchive(format!("{name}: {error}")))?;
+        if bytes.len() as u64 != declared_bytes {
+            let mismatch = format!("{name} should have {declared_bytes} bytes, but has more or fewer");
+            return Err(FormatError::CorruptArchive(mismatch));
+        }
+        Ok(bytes)
+    }
+}
+
+/// Nothing is ever written to a disk under such a name; but an archive that holds one was not made by the regulator.
+fn is_unsafe_path(name: &[u8]) -> bool {
+    let is_absolute = name.starts_with(b"/") || name.starts_with(b"\\") || name.contains(&b':');
+    let has_parent = name.split(|byte| matches!(byte, b'/' | b'\\')).any(|part| part == b"..");
+    is_absolute || has_parent || name.contains(&0)
+}
+
+fn corrupt_archive(error: impl std::fmt::Display) -> FormatError {
+    FormatError::CorruptArchive(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    use super::*;
+
+    const MEMBER_NAME: &str = "ipe_cia_aberta_2026.csv";
+
+    fn build_archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in members {
+            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+            writer.write_all(content).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    /// Lines that differ, so that they shrink as real ones do.
+    fn sample_content() -> Vec<u8> {
+        (0..2_000u32)
+            .flat_map(|number| format!("{};{:x}\r\n", number, number.wrapping_mul(2_654_435_761)).into_bytes())
+            .collect()
+    }
+
+    fn open_and_read_member(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
+        CheckedZipArchive::open(bytes)?.read_member(MEMBER_NAME)
+    }
+
+    /// The archive with another declared size, wherever it stands: in the local header and in the directory.
+    fn with_declared_size(mut bytes: Vec<u8>, size: u32) -> Vec<u8> {
+        let true_size = u32::try_from(sample_content().len()).unwrap().to_le_bytes();
+        let places: Vec<usize> =
+            bytes.windows(4).enumerate().filter(|(_, four)| *four == true_size).map(|(at, _)| at).collect();
+        assert_eq!(places.len(), 2);
+        for at in places {
+            bytes[at..at + 4].copy_from_slice(&size.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_member_is_found_by_its_exact_name() {
+        let bytes = build_archive(&[("other.csv", b"no"), (MEMBER_NAME, &sample_content())]);
+        assert_eq!(open_and_read_member(&bytes).unwrap(), sample_content());
+        let mut archive = CheckedZipArchive::open(&bytes).unwrap();
+        assert_eq!(archive.read_member("other.csv").unwrap(), b"no");
+        for name in ["IPE_CIA_ABERTA_2026.csv", "ipe_cia_aberta_2025.csv", ""] {
+            assert_eq!(archive.read_member(name), Err(FormatError::MissingMember(name.to_owned())));
+        }
+    }
+
+    #[test]
+    fn an_empty_member_is_empty() {
+        assert_eq!(open_and_read_member(&build_archive(&[(MEMBER_NAME, b"")])).unwrap(), b"");
+    }
+
+    #[test]
+    fn non_archives_are_rejected() {
+        assert_eq!(open_and_read_member(b""), Err(FormatError::Empty));
+        let page = open_and_read_member(b"<html>404 Not Found</html>").unwrap_err();
+        assert_eq!(page.to_string(), "it should be a ZIP archive, but it begins with \"<html>404 Not Found</html>\"");
+        assert!(matches!(open_and_read_member(b"PK"), Err(FormatError::CorruptArchive(_))));
+        assert_eq!(
+            open_and_read_member(&vec![b'P'; MAX_ARCHIVE_BYTES + 1]),
+            Err(FormatError::TooLarge { max_bytes: MAX_ARCHIVE_BYTES })
+        );
+    }
+
+    #[test]
+    fn a_truncated_archive_is_rejected() {
+        let bytes = build_archive(&[(MEMBER_NAME, &sample_content())]);
+        for tenth in 0..10 {
+            assert!(open_and_read_member(&bytes[..bytes.len() * tenth / 10]).is_err(), "{tenth}");
+        }
+        assert!(open_and_read_member(&bytes[..bytes.len() - 1]).is_err());
+    }
+
+    #[test]
+    fn unsafe_member_names_are_rejected() {
+        for name in
+            ["../evil.csv", "a/../../evil.csv", "/etc/evil.csv", "..\\evil.csv", "C:\\evil.csv", "\\\\host\\evil"]
+        {
+            let bytes = build_archive(&[(MEMBER_NAME, &sample_content()), (name, b"x")]);
+            assert!(matches!(open_and_read_member(&bytes), Err(FormatError::UnsafeMemberName(_))), "{name}");
+        }
+        assert!(
+            open_and_read_member(&build_archive(&[(MEMBER_NAME, &sample_content()), ("notes..txt", b"x")])).is_ok()
+        );
+    }
+
+    #[test]
+    fn a_zip_bomb_is_rejected_before_decompression() {
+        let bomb = build_archive(&[(MEMBER_NAME, &vec![b'0'; 1 << 20])]);
+        assert_eq!(
+            open_and_read_member(&bomb),
+            Err(FormatError::CompressionRatioTooHigh {
+                name: MEMBER_NAME.to_owned(),
+                max_ratio: MAX_COMPRESSION_RATIO
+            })
+        );
+        let huge = with_declared_size(build_archive(&[(MEMBER_NAME, &sample_content())]), 200_000_001);
+        assert_eq!(
+            open_and_read_member(&huge),
+            Err(FormatError::MemberTooLarge { name: MEMBER_NAME.to_owned(), max_bytes: MAX_MEMBER_BYTES })
+        );
+    }
+
+    #[test]
+    fn a_wrong_declared_size_is_rejected() {
+        for size in [0, 10, 40_000] {
+            let lying = with_declared_size(build_archive(&[(MEMBER_NAME, &sample_content())]), size);
+            assert!(matches!(open_and_read_member(&lying), Err(FormatError::CorruptArchive(_))), "{size}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_corrupt_byte_is_detected_or_harmless(at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+            let mut bytes = build_archive(&[(MEMBER_NAME, &sample_content())]);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            if let Ok(read) = open_and_read_member(&bytes) {
+                prop_assert_eq!(read, sample_content());
+            }
+        }
+
+        #[test]
+        fn parsing_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = open_and_read_member(&[b"PK\x03\x04", bytes.as_slice()].concat());
+        }
+    }
+}

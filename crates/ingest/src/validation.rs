@@ -1,0 +1,140 @@
+//! The gate: which answers are believed. What is refused here never touches what is served.
+
+use chrono::NaiveDate;
+use vintem_domain::{Decimal, Series};
+use vintem_store::load::{BulletinKind, BulletinRow, Observation, QuarantinedRow};
+
+use crate::parsers::{BadRow, ParsedRows};
+
+/// So many bad rows are somebody's typing; more are another format.
+const MAX_BAD_ROWS: usize = 50;
+const ALWAYS_TOLERATED_BAD_ROWS: usize = 3;
+/// A file that has fewer rows than this share of the last good one has lost some.
+const MIN_ROW_COUNT_PERCENT: u64 = 90;
+/// From one day to the next no rate has ever moved so far since the real.
+const MAX_JUMP_FACTOR: i64 = 10;
+const JUMP_CHECK_SINCE: NaiveDate = NaiveDate::from_ymd_opt(1995, 1, 1).expect("a day of the calendar");
+
+/// Why an answer is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ValidationError {
+    #[error("{bad} of its {total} rows are bad, the first in line {line}: {reason}")]
+    TooManyBadRows { bad: usize, total: u64, line: u64, reason: String },
+    #[error("it has {rows} rows where the last good one had {before}")]
+    RowCountShrunk { rows: u64, before: u64 },
+    #[error("{date}: {value} is beyond what {series} can be")]
+    ValueOutOfRange { series: &'static str, date: NaiveDate, value: Decimal },
+    #[error("{date}: {value} is more than ten times the value before it, {before}, or less than a tenth")]
+    ValueJump { date: NaiveDate, value: Decimal, before: Decimal },
+}
+
+/// More than 1 % or 50 bad rows are too many. Of a short answer 1 % is less than a row: there a few may be bad.
+pub fn validate_bad_row_count<T>(parsed: &ParsedRows<T>) -> Result<(), ValidationError> {
+    let (bad, total) = (parsed.bad_rows.len(), parsed.total);
+    let share_is_small = bad as u64 * 100 <= total || bad <= ALWAYS_TOLERATED_BAD_ROWS;
+    match parsed.bad_rows.first() {
+        Some(first) if bad > MAX_BAD_ROWS || !share_is_small => {
+            Err(ValidationError::TooManyBadRows { bad, total, line: first.line, reason: first.reason.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn validate_row_count(rows: u64, before: u64) -> Result<(), ValidationError> {
+    if rows * 100 < before * MIN_ROW_COUNT_PERCENT {
+        Err(ValidationError::RowCountShrunk { rows, before })
+    } else {
+        Ok(())
+    }
+}
+
+/// Within the bounds of its series, and no leap. Changes, such as inflation's, may leap: they are near zero at times.
+pub fn validate_observations(series: &'static Series, rows: &[Observation]) -> Result<(), ValidationError> {
+    let (lowest, highest) = (Decimal::from(series.plausible_range.0), Decimal::from(series.plausible_range.1));
+    for row in rows {
+        if row.value < lowest || row.value > highest {
+            return Err(ValidationError::ValueOutOfRange { series: series.id, date: row.date, value: row.value });
+        }
+    }
+    if lowest < Decimal::ZERO {
+        return Ok(());
+    }
+    validate_no_jumps(rows.iter().map(|row| (row.date, row.value)))
+}
+
+pub fn validate_bulletins(rows: &[BulletinRow]) -> Result<(), ValidationError> {
+    for row in rows {
+        if row.buy <= Decimal::ZERO || row.sell <= Decimal::ZERO {
+            return Err(ValidationError::ValueOutOfRange {
+                series: "fx",
+                date: row.date,
+                value: row.buy.min(row.sell),
+            });
+        }
+    }
+    validate_no_jumps(rows.iter().filter(|row| row.kind == BulletinKind::Closing).map(|row| (row.date, row.sell)))
+}
+
+fn validate_no_jumps(rows: impl Iterator<Item = (NaiveDate, Decimal)>) -> Result<(), ValidationError> {
+    let mut before: Option<Decimal> = None;
+    for (date, value) in rows.filter(|(date, _)| *date >= JUMP_CHECK_SINCE) {
+        if let Some(before) = before.filter(|before| !before.is_zero()) {
+            let factor = Decimal::from(MAX_JUMP_FACTOR);
+            if value > before * factor || value * factor < before {
+                return Err(ValidationError::ValueJump { date, value, before });
+            }
+        }
+        before = Some(value);
+    }
+    Ok(())
+}
+
+pub fn to_quarantined_rows(bad: &[BadRow]) -> Vec<QuarantinedRow> {
+    bad.iter()
+        .map(|row| QuarantinedRow { line: row.line, reason: row.reason.clone(), content: row.text.clone() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vintem_domain::series;
+
+    fn observations(values: &[(&str, &str)]) -> Vec<Observation> {
+        values
+            .iter()
+            .map(|(date, value)| Observation { date: date.parse().unwrap(), value: value.parse().unwrap() })
+            .collect()
+    }
+
+    #[test]
+    fn hyperinflation_passes_and_a_misplaced_decimal_point_is_rejected() {
+        let cdi = series::find_series("cdi").unwrap();
+        assert_eq!(
+            validate_observations(cdi, &observations(&[("1990-02-19", "438898.12"), ("1990-03-20", "120.00")])),
+            Ok(())
+        );
+        assert!(matches!(
+            validate_observations(cdi, &observations(&[("2026-01-02", "-1")])),
+            Err(ValidationError::ValueOutOfRange { .. })
+        ));
+        let slipped = observations(&[("2026-01-02", "14.90"), ("2026-01-05", "1490")]);
+        assert!(matches!(validate_observations(cdi, &slipped), Err(ValidationError::ValueJump { .. })));
+        let lost = observations(&[("2026-01-02", "14.90"), ("2026-01-05", "0.149")]);
+        assert!(matches!(validate_observations(cdi, &lost), Err(ValidationError::ValueJump { .. })));
+    }
+
+    #[test]
+    fn inflation_may_be_near_zero_or_below() {
+        let ipca = series::find_series("ipca").unwrap();
+        let months = observations(&[("2025-08-01", "-0.11"), ("2025-09-01", "0.48"), ("2025-10-01", "0.01")]);
+        assert_eq!(validate_observations(ipca, &months), Ok(()));
+    }
+
+    #[test]
+    fn at_most_a_tenth_of_the_rows_may_disappear() {
+        assert_eq!(validate_row_count(90, 100), Ok(()));
+        assert_eq!(validate_row_count(89, 100), Err(ValidationError::RowCountShrunk { rows: 89, before: 100 }));
+        assert_eq!(validate_row_count(0, 0), Ok(()));
+    }
+}

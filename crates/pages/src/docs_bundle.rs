@@ -1,0 +1,182 @@
+//! `/docs/scalar.js`: the API reference of Scalar (MIT), 4.9 MB of script that the crate carries.
+//!
+//! It is compressed at the first demand and kept so: about a megabyte to send instead of five.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Write};
+use std::sync::LazyLock;
+
+use axum::body::Bytes;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode, header};
+use tokio::sync::OnceCell;
+
+use crate::assets::JAVASCRIPT_MIME;
+
+/// Higher takes several times as long to save a few per cent more, and the first reader waits for it.
+const BROTLI_QUALITY: u32 = 9;
+/// Brotli's usual window, 4 MB.
+const BROTLI_WINDOW_BITS: u32 = 22;
+const BROTLI_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Its address carries the version, so what a browser has under that address never changes.
+const CACHE_IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+static BUNDLE_HASH: LazyLock<String> = LazyLock::new(|| {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&scalar_script());
+    format!("{:016x}", hasher.finish())
+});
+
+static PLAIN_SCRIPT: OnceCell<Bytes> = OnceCell::const_new();
+static BROTLI_SCRIPT: OnceCell<Bytes> = OnceCell::const_new();
+static GZIP_SCRIPT: OnceCell<Bytes> = OnceCell::const_new();
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ContentEncoding {
+    Brotli,
+    Gzip,
+    Identity,
+}
+
+/// A fingerprint of the script: another bundle has another address, even within one version of ours.
+pub(crate) fn bundle_hash() -> &'static str {
+    &BUNDLE_HASH
+}
+
+pub(crate) async fn get_docs_bundle(headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let coding = negotiate_encoding(accepted);
+    let Some(body) = encoded_script(coding).await else {
+        return (StatusCode::INTERNAL_SERVER_ERROR, "The script could not be prepared.\n").into_response();
+    };
+    let common = [
+        (header::CONTENT_TYPE, JAVASCRIPT_MIME),
+        (header::CACHE_CONTROL, CACHE_IMMUTABLE),
+        (header::VARY, "accept-encoding"),
+    ];
+    match coding {
+        ContentEncoding::Brotli => (common, [(header::CONTENT_ENCODING, "br")], body).into_response(),
+        ContentEncoding::Gzip => (common, [(header::CONTENT_ENCODING, "gzip")], body).into_response(),
+        ContentEncoding::Identity => (common, body).into_response(),
+    }
+}
+
+/// The script in this coding. Concurrent first readers wait for one compression; a failed one is tried again.
+async fn encoded_script(coding: ContentEncoding) -> Option<Bytes> {
+    let cell = match coding {
+        ContentEncoding::Brotli => &BROTLI_SCRIPT,
+        ContentEncoding::Gzip => &GZIP_SCRIPT,
+        ContentEncoding::Identity => &PLAIN_SCRIPT,
+    };
+    let prepare = async || {
+        // A second of work at full load: not on a thread that serves other requests.
+        let encoding = tokio::task::spawn_blocking(move || compress_script(scalar_script(), coding)).await;
+        encoding.ok().and_then(Result::ok).map(Bytes::from).ok_or(())
+    };
+    cell.get_or_try_init(prepare).await.ok().cloned()
+}
+
+fn compress_script(script: Vec<u8>, coding: ContentEncoding) -> io::Result<Vec<u8>> {
+    match coding {
+        ContentEncoding::Brotli => compress_brotli(&script),
+        ContentEncoding::Gzip => compress_gzip(&script),
+        ContentEncoding::Identity => Ok(script),
+    }
+}
+
+fn scalar_script() -> Vec<u8> {
+    scalar_api_reference::get_asset("scalar.js").unwrap_or_default()
+}
+
+fn compress_brotli(script: &[u8]) -> io::Result<Vec<u8>> {
+    let mut writer = brotli::CompressorWriter::new(
+        Vec::with_capacity(script.len() / 4),
+        BROTLI_BUFFER_BYTES,
+        BROTLI_QUALITY,
+        BROTLI_WINDOW_BITS,
+    );
+    writer.write_all(script)?;
+    Ok(writer.into_inner())
+}
+
+fn compress_gzip(script: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::with_capacity(script.len() / 3), flate2::Compression::best());
+    encoder.write_all(script)?;
+    encoder.finish()
+}
+
+/// The smallest that the reader takes. Weights only say no (`q=0`): whoever takes both is served the smaller.
+fn negotiate_encoding<'a>(accepted: impl Iterator<Item = &'a str>) -> ContentEncoding {
+    let (mut brotli, mut gzip) = (false, false);
+    for range in accepted.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next().unwrap_or("").to_ascii_lowercase();
+        let refused = parts.any(|part| is_zero_weight(&part.to_ascii_lowercase()));
+        match name.as_str() {
+            "br" => brotli = !refused,
+            "gzip" | "x-gzip" => gzip = !refused,
+            _ => {}
+        }
+    }
+    match (brotli, gzip) {
+        (true, _) => ContentEncoding::Brotli,
+        (false, true) => ContentEncoding::Gzip,
+        (false, false) => ContentEncoding::Identity,
+    }
+}
+
+/// `q=0`, `q=0.0`, `q=0.000`.
+fn is_zero_weight(part: &str) -> bool {
+    part.strip_prefix("q=").is_some_and(|weight| weight.trim().bytes().all(|byte| matches!(byte, b'0' | b'.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn smallest_accepted_encoding_is_chosen() {
+        for (accepted, coding) in [
+            ("", ContentEncoding::Identity),
+            ("gzip, deflate, br, zstd", ContentEncoding::Brotli),
+            ("gzip;q=1.0, br;q=0.5", ContentEncoding::Brotli),
+            ("br;q=0, gzip", ContentEncoding::Gzip),
+            ("GZIP", ContentEncoding::Gzip),
+            ("br; q=0.000, gzip;q=0", ContentEncoding::Identity),
+            ("identity", ContentEncoding::Identity),
+        ] {
+            assert_eq!(negotiate_encoding([accepted].into_iter()), coding, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn compressed_script_decompresses_to_the_original() {
+        let text = "createApiReference ".repeat(5000);
+        let mut back = String::new();
+        brotli::Decompressor::new(&compress_brotli(text.as_bytes()).unwrap()[..], 4096)
+            .read_to_string(&mut back)
+            .unwrap();
+        assert_eq!(back, text);
+        back.clear();
+        flate2::read::GzDecoder::new(&compress_gzip(text.as_bytes()).unwrap()[..]).read_to_string(&mut back).unwrap();
+        assert_eq!(back, text);
+    }
+
+    #[test]
+    fn bundle_exports_create_api_reference() {
+        let script = String::from_utf8(scalar_script()).unwrap();
+        assert!(script.contains("window.Scalar={createApiReference:"));
+    }
+
+    #[tokio::test]
+    async fn bundle_is_cached_forever_and_varies_by_encoding() {
+        let response = get_docs_bundle(HeaderMap::new()).await;
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/javascript; charset=utf-8");
+        assert_eq!(response.headers()[header::CACHE_CONTROL], CACHE_IMMUTABLE);
+        assert_eq!(response.headers()[header::VARY], "accept-encoding");
+        assert!(!response.headers().contains_key(header::CONTENT_ENCODING));
+    }
+}

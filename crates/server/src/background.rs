@@ -1,0 +1,180 @@
+//! What goes on beside answering: a process follows the store's generations and keys, and drains the usage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use vintem_api::App;
+use vintem_meter::UsageSource;
+use vintem_snapshot::LiveSnapshot;
+use vintem_store::Store;
+use vintem_store::listener::StoreNotification;
+
+/// Keys are polled as well, so that a revocation holds everywhere within a second whatever befalls the channel.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Live counts move to Postgres this often; the usage endpoint adds what is still live. While Redis is away, it is what
+/// a replica that dies takes with it.
+const DRAIN_INTERVAL: Duration = Duration::from_secs(1);
+/// Old usage is forgotten this often, a little at a time.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
+/// From one snapshot to the next: a burst of loads leads to few of them, and each load is seen soon enough.
+const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_millis(1_100);
+/// Between two looks at whether layers of filings should become one.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two looks at whether the copy on disk is behind; what is newer than it comes from Postgres at a start.
+const COPY_INTERVAL: Duration = Duration::from_secs(5);
+/// A full disk is not written to the brim again and again.
+const COPY_RETRY_DELAY: Duration = Duration::from_secs(300);
+/// Between tries while Postgres is away.
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub struct Notifications {
+    keys: Notify,
+    generations: Notify,
+    events: Notify,
+    pub deliveries: Notify,
+}
+
+/// Rings when Postgres notifies.
+pub async fn listen_for_notifications(store: Store, notifications: Arc<Notifications>) {
+    loop {
+        match store.listen().await {
+            Ok(mut listener) => loop {
+                match listener.next_notification().await {
+                    Ok(StoreNotification::KeysChanged) => notifications.keys.notify_one(),
+                    Ok(StoreNotification::DatasetsChanged) => notifications.generations.notify_one(),
+                    Ok(StoreNotification::EventsPublished) => notifications.events.notify_one(),
+                    Ok(StoreNotification::DeliveriesQueued) => notifications.deliveries.notify_one(),
+                    Ok(StoreNotification::Reconnected) => {
+                        notifications.keys.notify_one();
+                        notifications.generations.notify_one();
+                        notifications.events.notify_one();
+                        notifications.deliveries.notify_one();
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the channel to Postgres was cut");
+                        break;
+                    }
+                }
+            },
+            Err(error) => tracing::warn!(%error, "Postgres cannot be listened to"),
+        }
+        sleep(RECONNECT_DELAY).await;
+    }
+}
+
+pub async fn refresh_keys(app: Arc<App>, notifications: Arc<Notifications>) {
+    loop {
+        let refreshed = app.keyring.refresh().await;
+        app.set_store_up(refreshed.is_ok());
+        if let Err(error) = refreshed {
+            tracing::warn!(%error, "keys cannot be followed; those in memory rule");
+        }
+        tokio::select! {
+            () = notifications.keys.notified() => {}
+            () = sleep(POLL_INTERVAL) => {}
+        }
+    }
+}
+
+pub async fn refresh_snapshot(store: Store, snapshot: Arc<LiveSnapshot>, notifications: Arc<Notifications>) {
+    loop {
+        let began = Instant::now();
+        let mut is_new = false;
+        match snapshot.refresh(&store).await {
+            Ok(true) => {
+                is_new = true;
+                metrics::counter!("vintem_snapshots_total").increment(1);
+                tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "a new snapshot is served");
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "no new snapshot could be built; the last one is served on"),
+        }
+        if let Err(error) = snapshot.refresh_sources(&store).await {
+            tracing::warn!(%error, "how the sources stand is not known");
+        }
+        if is_new {
+            sleep(MIN_SNAPSHOT_INTERVAL.saturating_sub(began.elapsed())).await;
+        }
+        tokio::select! {
+            () = notifications.generations.notified() => {}
+            () = sleep(POLL_INTERVAL) => {}
+        }
+    }
+}
+
+/// Reads events as they are published.
+pub async fn refresh_events(app: Arc<App>, notifications: Arc<Notifications>) {
+    loop {
+        if let Err(error) = app.event_feed.refresh(&app.store).await {
+            tracing::warn!(%error, "events cannot be followed");
+        }
+        tokio::select! {
+            () = notifications.events.notified() => {}
+            () = sleep(POLL_INTERVAL) => {}
+        }
+    }
+}
+
+/// Makes few layers of many, aside.
+pub async fn compact_layers(snapshot: Arc<LiveSnapshot>) {
+    loop {
+        match snapshot.compact_filings().await {
+            Ok(true) => tracing::info!("layers of filings became one"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "layers of filings could not be made one"),
+        }
+        sleep(COMPACTION_INTERVAL).await;
+    }
+}
+
+/// Keeps the copy on disk near what is served.
+pub async fn save_snapshot_copy(snapshot: Arc<LiveSnapshot>) {
+    loop {
+        let began = Instant::now();
+        match snapshot.save_disk_cache().await {
+            Ok(true) => tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "the copy on disk is new"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the copy on disk could not be written");
+                sleep(COPY_RETRY_DELAY).await;
+            }
+        }
+        sleep(COPY_INTERVAL).await;
+    }
+}
+
+pub async fn drain_usage(app: Arc<App>) {
+    let mut ticks = interval(DRAIN_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pruned_at = Instant::now();
+    loop {
+        ticks.tick().await;
+        if pruned_at.elapsed() > PRUNE_INTERVAL {
+            pruned_at = Instant::now();
+            if let Err(error) = app.store.prune_usage().await {
+                tracing::warn!(%error, "old usage waits to be forgotten");
+            }
+            if let Err(error) = app.store.prune_events().await {
+                tracing::warn!(%error, "old events wait to be forgotten");
+            }
+        }
+        for source in app.meter.usage_sources() {
+            if let Err(error) = drain_usage_source(&app, source).await {
+                tracing::warn!(%error, "usage waits to be drained");
+            }
+        }
+    }
+}
+
+pub async fn drain_usage_source(app: &App, source: UsageSource) -> anyhow::Result<()> {
+    // A batch that was left by a drainer that died comes first, then the current one.
+    for _ in 0..2 {
+        let Some(batch) = app.meter.next_usage_batch(source).await? else { break };
+        app.store.record_usage_batch(&batch.id, &batch.rows).await?;
+        app.meter.drop_usage_batch(&batch).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! Heads in which two readers could see two different requests, made unreadable before the parser sees them.
+//!
+//! hyper takes lines that end in a bare LF, a length given twice and a length beside chunks. A proxy before us may read
+//! the same bytes otherwise, and then what is a body to the one is a request to the other. So the byte at which such a
+//! head shows itself is replaced by NUL, which no head may hold: the parser answers 400 and closes the connection.
+
+use std::io::{IoSlice, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub struct SmugglingGuard<S> {
+    stream: S,
+    max_head_bytes: usize,
+    state: HeadParserState,
+    /// What has come of a head; kept from one to the next, so that it grows once.
+    head: Vec<u8>,
+}
+
+/// What the next byte belongs to.
+#[derive(Debug, PartialEq)]
+enum HeadParserState {
+    InHead,
+    /// A body of which this much is still to come.
+    InBody {
+        remaining: u64,
+    },
+    /// The last request of this connection: what comes is its body, or is never read.
+    Passthrough,
+}
+
+impl<S> SmugglingGuard<S> {
+    pub fn new(stream: S, max_head_bytes: usize) -> Self {
+        Self { stream, max_head_bytes, state: HeadParserState::InHead, head: Vec::new() }
+    }
+
+    fn inspect_bytes(&mut self, bytes: &mut [u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            at = match &mut self.state {
+                HeadParserState::Passthrough => return,
+                HeadParserState::InBody { remaining: left } => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len() - at);
+                    *left -= here as u64;
+                    if *left == 0 {
+                        self.state = HeadParserState::InHead;
+                    }
+                    at + here
+                }
+                HeadParserState::InHead => {
+                    let line_end = bytes[at..].iter().position(|byte| *byte == b'\n').map(|found| at + found);
+                    let next = line_end.map_or(bytes.len(), |end| end + 1);
+                    self.head.extend_from_slice(&bytes[at..next]);
+                    if self.head.len() > self.max_head_bytes {
+                        // The parser has its own answer to that.
+                        self.state = HeadParserState::Passthrough;
+                        return;
+                    }
+                    let Some(line_end) = line_end else { return };
+                    match state_after_line(&self.head) {
+                        Some(Some(part)) => {
+                            self.head.clear();
+                            self.state = part;
+                        }
+                        Some(None) => {}
+                        None => {
+                            bytes[line_end] = 0;
+                            self.state = HeadParserState::Passthrough;
+                        }
+                    }
+                    next
+                }
+            };
+        }
+    }
+}
+
+/// What follows a head of which a line has just ended: `Some(None)` where it goes on, `None` where it is not to be read.
+fn state_after_line(head: &[u8]) -> Option<Option<HeadParserState>> {
+    if !head.ends_with(b"\r\n") {
+        return None;
+    }
+    match head.strip_suffix(b"\r\n\r\n") {
+        Some(lines) => state_after_head(lines).map(Some),
+        // Empty lines before a request are let pass, as the parser does.
+        None if head == b"\r\n" => Some(Some(HeadParserState::InHead)),
+        None => Some(None),
+    }
+}
+
+fn state_after_head(lines: &[u8]) -> Option<HeadParserState> {
+    let mut lines = lines.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let request_line = lines.next().unwrap_or_default();
+    let (mut hosts, mut lengths, mut is_chunked) = (0, Vec::new(), false);
+    for line in lines {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = (line[..colon].trim_ascii(), line.get(colon + 1..).unwrap_or_default());
+        if name.eq_ignore_ascii_case(b"host") {
+            hosts += 1;
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            lengths.push(std::str::from_utf8(value.trim_ascii()).ok()?.parse().ok()?);
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            is_chunked = true;
+        }
+    }
+    let hosts_are_right = hosts == 1 || (hosts == 0 && !request_line.ends_with(b"HTTP/1.1"));
+    match lengths.as_slice() {
+        _ if !hosts_are_right => None,
+        [] if is_chunked => Some(HeadParserState::Passthrough),
+        [] | [0] if !is_chunked => Some(HeadParserState::InHead),
+        [left] if !is_chunked => Some(HeadParserState::InBody { remaining: *left }),
+        _ => None,
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for SmugglingGuard<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        self.inspect_bytes(&mut buffer.filled_mut()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for SmugglingGuard<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the parser gets to see of these bytes when they come in pieces of this size.
+    fn pass_in_chunks(bytes: &[u8], chunk_size: usize) -> Vec<u8> {
+        let mut stream = SmugglingGuard::new((), 1024);
+        let mut seen = bytes.to_vec();
+        seen.chunks_mut(chunk_size).for_each(|piece| stream.inspect_bytes(piece));
+        seen
+    }
+
+    #[test]
+    fn valid_requests_pass_unchanged_in_any_chunking() {
+        let requests = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n\
+            POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n\n\nb\nc\
+            GET / HTTP/1.0\r\n\r\n\
+            POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n0\r\n\r\n";
+        for piece in 1..requests.len() {
+            assert_eq!(pass_in_chunks(requests, piece), requests, "{piece}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_requests_get_a_nul_byte_in_any_chunking() {
+        for request in [
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n\n",
+            "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\ncontent-length: 5\r\n\r\nabcde",
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\nabcde",
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\nabcde",
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTRANSFER-ENCODING: chunked\r\n\r\n0\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        ] {
+            for piece in 1..request.len() {
+                assert_eq!(
+                    pass_in_chunks(request.as_bytes(), piece).iter().filter(|byte| **byte == 0).count(),
+                    1,
+                    "{request:?}"
+                );
+            }
+        }
+    }
+}

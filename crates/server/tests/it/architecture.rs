@@ -1,0 +1,99 @@
+//! That the house stays as it was laid out: the direction of dependencies, and that files and tables agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use vintem_domain::problem::ErrorCode;
+use vintem_domain::route::{ROUTES, RateLimitKind};
+
+use crate::TestResult;
+
+fn workspace_root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Which crates each may know. What is not listed may not be used.
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
+    ("domain", &[]),
+    ("store", &["domain"]),
+    ("meter", &["domain"]),
+    ("ingest", &["domain", "store"]),
+    ("snapshot", &["domain", "store"]),
+    ("deliver", &["domain", "store"]),
+    ("api", &["domain", "store", "meter", "snapshot", "deliver"]),
+    ("pages", &["domain", "snapshot"]),
+    ("server", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "pages"]),
+    ("testkit", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "server"]),
+];
+
+#[test]
+fn crate_dependencies_point_one_way() -> TestResult {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED_DEPENDENCIES.into();
+    let mut crates = BTreeSet::new();
+    for entry in std::fs::read_dir(workspace_root().join("crates"))? {
+        let folder = entry?.file_name().into_string().expect("names of crates are plain");
+        let manifest = std::fs::read_to_string(workspace_root().join("crates").join(&folder).join("Cargo.toml"))?;
+        let dependencies = manifest.split("\n[").find(|section| section.starts_with("dependencies]")).unwrap_or("");
+        for line in dependencies.lines() {
+            let Some(used) = line.strip_prefix("vintem-").and_then(|line| line.split(['.', ' ', '=']).next()) else {
+                continue;
+            };
+            assert!(
+                allowed.get(folder.as_str()).is_some_and(|list| list.contains(&used)),
+                "{folder} may not use {used}"
+            );
+        }
+        crates.insert(folder);
+    }
+    assert_eq!(crates, allowed.keys().map(|name| (*name).to_owned()).collect());
+    Ok(())
+}
+
+#[test]
+fn only_api_routes_are_charged_to_the_quota() {
+    for route in ROUTES {
+        assert_eq!(route.rate_limit == RateLimitKind::Quota, route.path.starts_with("/api/v1/"), "{}", route.path);
+    }
+}
+
+#[tokio::test]
+async fn env_example_lists_every_setting() -> TestResult {
+    let example = std::fs::read_to_string(workspace_root().join(".env.example"))?;
+    let (_, help, _) = vintem_testkit::run_vintem(crate::vintem_binary(), "", &["up", "--help"]).await?;
+    let settings: BTreeSet<&str> = help
+        .split(|character: char| !character.is_ascii_uppercase() && character != '_')
+        .filter(|word| word.starts_with("VINTEM_"))
+        .collect();
+    let named: BTreeSet<&str> = example
+        .split(|character: char| !character.is_ascii_uppercase() && character != '_')
+        .filter(|word| word.starts_with("VINTEM_"))
+        .collect();
+    assert!(settings.len() > 10);
+    assert_eq!(settings, named);
+    Ok(())
+}
+
+/// Lists that documents repeat from the code. With `VINTEM_WRITE_DOCUMENTS` set they are written instead of compared.
+#[test]
+fn documents_list_every_error_code() -> TestResult {
+    let description: String = ErrorCode::ALL.iter().map(|code| format!("            - {}\n", code.id())).collect();
+    let mut design = "\n| status | `error` | when |\n|---|---|---|\n".to_owned();
+    for code in ErrorCode::ALL {
+        design.push_str(&format!("| {} | `{}` | {} |\n", code.status(), code.id(), code.description()));
+    }
+    design.push('\n');
+    for (file, list) in [("openapi.yaml", description), ("docs/api-design.md", design)] {
+        let path = workspace_root().join(file);
+        let text = std::fs::read_to_string(&path)?;
+        let (begin, end) = ("from crates/domain/src/problem.rs: codes.", "The end of: codes.");
+        let opened = text.find(begin).and_then(|at| text[at..].find('\n').map(|line| at + line + 1));
+        let closed = text.find(end).and_then(|at| text[..at].rfind('\n').map(|line| line + 1));
+        let (Some(opened), Some(closed)) = (opened, closed) else { anyhow::bail!("{file} has no place for the codes") };
+        if std::env::var_os("VINTEM_WRITE_DOCUMENTS").is_some() {
+            std::fs::write(&path, format!("{}{list}{}", &text[..opened], &text[closed..]))?;
+        } else {
+            assert_eq!(&text[opened..closed], list, "{file}: run `just documents`");
+        }
+    }
+    Ok(())
+}

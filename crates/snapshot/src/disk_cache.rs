@@ -1,0 +1,207 @@
+//! The copy on disk, from which a replica starts sooner than from Postgres.
+//!
+//! Each layer of filings is a file that is written once; a small file names the layers that are served, at which
+//! generation, and what happened to their rows. A file ends with a checksum of all before it, and is believed only where
+//! that is right. Whatever else is wrong with a copy, the worst that follows is a start without it.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crc32fast::Hasher;
+
+/// To be raised with every change of what is written, and of how texts become words. A file of another number is none.
+const FORMAT_VERSION: u64 = 2;
+const MAGIC: &[u8; 8] = b"vintem\x1a\n";
+const CHECKSUM_BYTES: u64 = 4;
+const BUFFER_BYTES: usize = 1 << 20;
+/// Files under way, which nobody reads.
+const TEMPORARY_FILE_NAME: &str = "unfinished";
+
+#[derive(Debug, thiserror::Error)]
+pub enum DiskCacheError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Damaged(&'static str),
+}
+
+type Result<T> = std::result::Result<T, DiskCacheError>;
+
+/// Writes a file that appears whole or not at all.
+pub struct DiskCacheWriter {
+    file: BufWriter<File>,
+    checksum: Hasher,
+    temporary_path: PathBuf,
+}
+
+/// Reads a file whose checksum was found right.
+pub struct DiskCacheReader {
+    file: BufReader<File>,
+    remaining_bytes: u64,
+}
+
+impl DiskCacheWriter {
+    pub fn create(directory: &Path) -> Result<Self> {
+        let unfinished = directory.join(TEMPORARY_FILE_NAME);
+        let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(&unfinished)?);
+        let mut writer = Self { file, checksum: Hasher::new(), temporary_path: unfinished };
+        writer.write_raw(MAGIC)?;
+        writer.write_u64(FORMAT_VERSION)?;
+        Ok(writer)
+    }
+
+    /// The file under a name that its checksum may be part of.
+    pub fn finish(mut self, file_name: impl FnOnce(u32) -> String) -> Result<String> {
+        let checksum = self.checksum.clone().finalize();
+        self.file.write_all(&checksum.to_le_bytes())?;
+        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        let name = file_name(checksum);
+        fs::rename(&self.temporary_path, self.temporary_path.with_file_name(&name))?;
+        Ok(name)
+    }
+
+    fn write_raw(&mut self, bytes: &[u8]) -> Result<()> {
+        self.checksum.update(bytes);
+        self.file.write_all(bytes)?;
+        Ok(())
+    }
+
+    pub fn write_u64(&mut self, number: u64) -> Result<()> {
+        self.write_raw(&number.to_le_bytes())
+    }
+
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write_u64(bytes.len() as u64)?;
+        self.write_raw(bytes)
+    }
+
+    pub fn write_numbers<T: FixedWidthInteger>(&mut self, numbers: &[T]) -> Result<()> {
+        self.write_u64((numbers.len() * T::BYTES) as u64)?;
+        let mut piece = Vec::with_capacity(BUFFER_BYTES);
+        for some in numbers.chunks(BUFFER_BYTES / T::BYTES) {
+            piece.clear();
+            for number in some {
+                number.write(&mut piece);
+            }
+            self.write_raw(&piece)?;
+        }
+        Ok(())
+    }
+
+    pub fn write_strings(&mut self, texts: &[String]) -> Result<()> {
+        self.write_u64(texts.len() as u64)?;
+        texts.iter().try_for_each(|text| self.write_bytes(text.as_bytes()))
+    }
+}
+
+impl DiskCacheReader {
+    /// Reads all of the file once to see that it is what was written.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
+        let size = file.get_ref().metadata()?.len();
+        let left = size.checked_sub(CHECKSUM_BYTES).ok_or(DiskCacheError::Damaged("it is too short"))?;
+        let mut checksum = Hasher::new();
+        let mut piece = vec![0; BUFFER_BYTES];
+        let mut unread = left;
+        while unread > 0 {
+            let count = piece.len().min(usize::try_from(unread).unwrap_or(usize::MAX));
+            file.read_exact(&mut piece[..count])?;
+            checksum.update(&piece[..count]);
+            unread -= count as u64;
+        }
+        let mut expected = [0; 4];
+        file.read_exact(&mut expected)?;
+        if checksum.finalize() != u32::from_le_bytes(expected) {
+            return Err(DiskCacheError::Damaged("its checksum is wrong"));
+        }
+        file.rewind()?;
+        let mut reader = Self { file, remaining_bytes: left };
+        let mut magic = [0; MAGIC.len()];
+        reader.read_raw(&mut magic)?;
+        if magic != *MAGIC || reader.read_u64()? != FORMAT_VERSION {
+            return Err(DiskCacheError::Damaged("it was written by another version"));
+        }
+        Ok(reader)
+    }
+
+    fn read_raw(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.remaining_bytes =
+            self.remaining_bytes.checked_sub(bytes.len() as u64).ok_or(DiskCacheError::Damaged("it ends too soon"))?;
+        self.file.read_exact(bytes)?;
+        Ok(())
+    }
+
+    pub fn read_u64(&mut self) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.read_raw(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub fn read_bytes(&mut self) -> Result<Vec<u8>> {
+        let length = self.read_u64()?;
+        if length > self.remaining_bytes {
+            return Err(DiskCacheError::Damaged("it ends too soon"));
+        }
+        let mut bytes = vec![0; usize::try_from(length).map_err(|_| DiskCacheError::Damaged("it is too large"))?];
+        self.read_raw(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub fn read_numbers<T: FixedWidthInteger>(&mut self) -> Result<Vec<T>> {
+        let bytes = self.read_bytes()?;
+        if bytes.len() % T::BYTES != 0 {
+            return Err(DiskCacheError::Damaged("a column ends within a number"));
+        }
+        Ok(bytes.chunks_exact(T::BYTES).map(T::read).collect())
+    }
+
+    pub fn read_string(&mut self) -> Result<String> {
+        String::from_utf8(self.read_bytes()?).map_err(|_| DiskCacheError::Damaged("a text is no UTF-8"))
+    }
+
+    pub fn read_strings(&mut self) -> Result<Vec<String>> {
+        let count = self.read_u64()?;
+        (0..count).map(|_| self.read_string()).collect()
+    }
+}
+
+/// A number of a fixed width, its lowest byte first.
+pub trait FixedWidthInteger: Sized {
+    const BYTES: usize;
+    fn write(&self, bytes: &mut Vec<u8>);
+    fn read(bytes: &[u8]) -> Self;
+}
+
+macro_rules! impl_fixed_width_integer {
+    ($($type:ty),*) => {$(
+        impl FixedWidthInteger for $type {
+            const BYTES: usize = size_of::<$type>();
+
+            fn write(&self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn read(bytes: &[u8]) -> Self {
+                let mut own = [0; size_of::<$type>()];
+                own.copy_from_slice(bytes);
+                Self::from_le_bytes(own)
+            }
+        }
+    )*};
+}
+
+impl_fixed_width_integer!(u8, u16, u32, i32);
+
+/// Takes the files away whose names begin so and are not among those named.
+pub fn remove_unlisted_files(directory: &Path, name_prefix: &str, listed: &[String]) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_other = |name: &str| name.starts_with(name_prefix) && !listed.iter().any(|named| named == name);
+        if entry.file_name().to_str().is_some_and(is_other) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Sets of rows, a bit each: what is asked of many rows at once costs next to nothing a row.
+
+/// Rows of a part, by their number within it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowSet(Vec<u64>);
+
+const BLOCK_BITS: u32 = u64::BITS;
+
+impl RowSet {
+    pub fn empty(row_count: u32) -> Self {
+        Self(vec![0; row_count.div_ceil(BLOCK_BITS) as usize])
+    }
+
+    pub fn insert_all(&mut self, rows: &[u32]) {
+        for row in rows {
+            self.0[(row / BLOCK_BITS) as usize] |= 1 << (row % BLOCK_BITS);
+        }
+    }
+
+    pub fn remove(&mut self, row: u32) {
+        if let Some(block) = self.0.get_mut((row / BLOCK_BITS) as usize) {
+            *block &= !(1 << (row % BLOCK_BITS));
+        }
+    }
+
+    pub fn remove_before(&mut self, row: u32) {
+        let whole = ((row / BLOCK_BITS) as usize).min(self.0.len());
+        self.0[..whole].fill(0);
+        if let Some(block) = self.0.get_mut(whole) {
+            *block &= u64::MAX << (row % BLOCK_BITS);
+        }
+    }
+
+    pub fn union_with(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(block, other)| *block |= other);
+    }
+
+    pub fn intersect_with(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(block, other)| *block &= other);
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|block| block.count_ones() as usize).sum()
+    }
+
+    /// The blocks that hold any row: the place of each, and its rows.
+    pub fn non_empty_blocks(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.0.iter().copied().enumerate().filter(|(_, rows)| *rows != 0)
+    }
+
+    /// The rows at this place.
+    pub fn block_bits(&self, block_index: usize) -> u64 {
+        self.0[block_index]
+    }
+}
+
+/// The numbers of the rows of a block, in order.
+pub fn rows_in_block(block_index: usize, mut block_bits: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let lowest = (block_bits != 0).then(|| block_bits.trailing_zeros())?;
+        block_bits &= block_bits - 1;
+        Some(block_index as u32 * BLOCK_BITS + lowest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collect_rows(bits: &RowSet) -> Vec<u32> {
+        bits.non_empty_blocks().flat_map(|(at, rows)| rows_in_block(at, rows)).collect()
+    }
+
+    #[test]
+    fn row_sets_support_union_intersection_and_removal() {
+        let mut bits = RowSet::empty(200);
+        bits.insert_all(&[0, 5, 63, 64, 130, 199]);
+        assert_eq!((bits.count(), collect_rows(&bits)), (6, vec![0, 5, 63, 64, 130, 199]));
+        let mut other = RowSet::empty(200);
+        other.insert_all(&[5, 64, 100]);
+        let (mut both, mut either) = (bits.clone(), bits.clone());
+        both.intersect_with(&other);
+        either.union_with(&other);
+        assert_eq!((collect_rows(&both), either.count()), (vec![5, 64], 7));
+        bits.remove(63);
+        bits.remove(1_000);
+        assert_eq!(collect_rows(&bits), [0, 5, 64, 130, 199]);
+        for (from, left) in [(0, 5), (5, 4), (6, 3), (64, 3), (65, 2), (131, 1), (200, 0), (5_000, 0)] {
+            let mut later = bits.clone();
+            later.remove_before(from);
+            assert_eq!(later.count(), left, "{from}");
+        }
+    }
+}
