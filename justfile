@@ -10,16 +10,16 @@ ci:
 
 # The tests, with a PostgreSQL and a Redis of their own
 test *ARGS:
-    checks/lib/with-engines cargo nextest run --cargo-profile ci {{ARGS}}
+    checks/lib/with-engines cargo nextest run --workspace --cargo-profile ci {{ARGS}}
 
 # The tests where nothing but loopback can be reached, as CI runs them (as root)
 test-offline *ARGS:
-    cargo nextest run --cargo-profile ci --no-run
-    checks/lib/offline checks/lib/with-engines cargo --offline nextest run --cargo-profile ci {{ARGS}}
+    cargo nextest run --workspace --cargo-profile ci --no-run
+    checks/lib/offline checks/lib/with-engines cargo --offline nextest run --workspace --cargo-profile ci {{ARGS}}
 
 # Hold a served demo to the contract
 contract FILINGS="50000":
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/lib/with-engines checks/contract/served-demo target/ci/vintem {{FILINGS}}
 
 # The contract at the size of the whole country; prints times and memory
@@ -34,8 +34,8 @@ read-model FILINGS="5000000":
 
 # 200 loads in a minute into 1.5 million filings, at 500 requests a second
 loads FILINGS="1500000" *ARGUMENTS:
-    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin under-load
-    checks/lib/with-engines checks/scale/loads-under-traffic target/release/vintem target/release/under-load {{FILINGS}} --most-p99-ratio 2 {{ARGUMENTS}}
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin loads-under-traffic
+    checks/lib/with-engines checks/scale/loads-under-traffic target/release/vintem target/release/loads-under-traffic {{FILINGS}} --max-p99-ratio 2 {{ARGUMENTS}}
 
 # A replica with very many keys: memory a key, how long it follows them, and how soon changes are in force
 million-keys KEYS="1000000":
@@ -81,13 +81,13 @@ description:
 # Generate clients with two generators that are not ours, compile them, and let one read a served demo
 clients:
     checks/contract/clients --install
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/lib/with-engines checks/contract/clients target/ci/vintem
 
 # Let Schemathesis make up requests out of openapi.yaml and hold a served demo to it, with a Platinum key and with none
 schemathesis CASES="20000":
     checks/contract/schemathesis --install
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/lib/with-engines checks/contract/schemathesis target/ci/vintem {{CASES}}
 
 # Write the lists that documents repeat from the code; a test says when that is due
@@ -101,32 +101,32 @@ full-fill DIR="":
 
 # How fast filings enter the store, beside a bare COPY of the same rows
 bench-ingest:
-    cargo build --release -p vintem-testkit --bin bench-ingest
+    cargo build --release -p vintem-bench --bin bench-ingest
     checks/lib/with-engines target/release/bench-ingest
 
 # What a search costs, beside a bare Tantivy and Postgres' full text over the same rows
 bench-search *ARGUMENTS:
-    cargo build --release -p vintem-testkit --bin bench-search
+    cargo build --release -p vintem-bench --bin bench-search
     checks/lib/with-engines target/release/bench-search {{ARGUMENTS}}
 
 # A million filings as CSV through HTTP, beside a bare COPY of the same rows
 bench-export *ARGUMENTS:
-    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-export
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-export
     checks/lib/with-engines checks/scale/bench-export target/release/vintem target/release/bench-export 1100000 {{ARGUMENTS}}
 
 # Open every file of the bulk export by readers that are not ours, cut and resume downloads of them
 exports FILINGS="300000":
-    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-export
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-export
     checks/lib/with-engines checks/contract/exports target/release/vintem {{FILINGS}}
 
 # One new filing for very many webhooks, by one worker to loopback receivers; also beside a receiver that is dead
 fan-out SUBSCRIPTIONS="10000":
-    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin webhook-trials
-    checks/lib/with-engines target/release/webhook-trials fan-out --vintem target/release/vintem --subscriptions {{SUBSCRIPTIONS}} --most-p99-ratio 1.1
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin webhook-trials
+    checks/lib/with-engines target/release/webhook-trials fan-out --vintem target/release/vintem --subscriptions {{SUBSCRIPTIONS}} --max-p99-ratio 1.1
 
 # Loads killed at random moments: never a value without its event, nor an event without its value
 outbox TRIALS="1000":
-    cargo build --release -p vintem-testkit --bin webhook-trials
+    cargo build --release -p vintem-bench --bin webhook-trials
     checks/lib/with-engines target/release/webhook-trials outbox --trials {{TRIALS}}
 
 # 5,000 events for 20 webhooks while workers are killed 50 times and PostgreSQL four times: none lost
@@ -135,24 +135,24 @@ deliveries KILLS="50":
 
 # Where webhooks may lead, in a network of its own in which every address arrives at a canary (as root)
 address-guard:
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/contract/address-guard target/ci/vintem
 
 # Run the examples of the guides
 guides:
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/docs/guides --install
     checks/lib/with-engines checks/docs/guides target/ci/vintem
 
 # Run the snippets of the API reference
 samples:
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/docs/samples --install
     checks/lib/with-engines checks/docs/samples target/ci/vintem
 
 # The pages in a browser: journeys, accessibility, nothing from another host
 pages:
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/pages/browser --install
     checks/lib/with-engines checks/pages/browser target/ci/vintem
 
@@ -163,28 +163,28 @@ page-times FILINGS="1100000":
 
 # The pictures of docs/screenshots, drawn anew
 screenshots:
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/pages/browser --install
     SCREENSHOTS=few checks/lib/with-engines checks/pages/screenshots target/ci/vintem docs/screenshots
 
 # Open CSV for Brazilian spreadsheets in LibreOffice and look at the cells
 spreadsheet:
-    cargo nextest run --cargo-profile ci --no-run
+    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/lib/with-engines checks/contract/spreadsheet target/ci/vintem
 
 # What a request costs through the whole service, beside a bare axum server that sends the same bytes
 bench-request *ARGUMENTS:
-    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin bench-request
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-request
     checks/lib/with-engines target/release/bench-request {{ARGUMENTS}}
 
 # Three times as many requests as the service can answer, for a minute; the service has the first core for itself
 overload *ARGUMENTS:
-    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin overload
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin overload
     taskset --cpu-list 1-$(($(nproc) - 1)) checks/lib/with-engines target/release/overload {{ARGUMENTS}}
 
 # What callers take of Redis' memory: a Platinum and a Free key at their limit, and 100,000 active keys
 redis-memory *ARGUMENTS:
-    cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin redis-memory
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin redis-memory
     checks/lib/with-engines target/release/redis-memory {{ARGUMENTS}}
 
 # Let libFuzzer make up what comes from outside, MINUTES for each reader and parser
@@ -193,7 +193,7 @@ fuzz MINUTES *TARGETS:
 
 # Hold what is served to the real files of the publishers in DIR
 real-data DIR:
-    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/lib/with-engines cargo nextest run --cargo-profile ci --test real_data --no-capture
+    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/lib/with-engines cargo nextest run -p vintem-server --cargo-profile ci --test real_data --no-capture
 
 # Follow the recipes of CONTRIBUTING in a copy of the project: a pretend series, endpoint and error code
 recipes:

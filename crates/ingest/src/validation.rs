@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use vintem_domain::{Decimal, Series};
-use vintem_store::load::{BulletinKind, BulletinRow, Observation, QuarantinedRow};
+use vintem_store::load::{BulletinKind, NewBulletin, Observation, QuarantinedRow};
 
 use crate::parsers::{BadRow, ParsedRows};
 
@@ -62,7 +62,7 @@ pub fn validate_observations(series: &'static Series, rows: &[Observation]) -> R
     validate_no_jumps(rows.iter().map(|row| (row.date, row.value)))
 }
 
-pub fn validate_bulletins(rows: &[BulletinRow]) -> Result<(), ValidationError> {
+pub fn validate_bulletins(rows: &[NewBulletin]) -> Result<(), ValidationError> {
     for row in rows {
         if row.buy <= Decimal::ZERO || row.sell <= Decimal::ZERO {
             return Err(ValidationError::ValueOutOfRange {

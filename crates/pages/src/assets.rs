@@ -27,33 +27,29 @@ struct Asset {
     bytes: &'static [u8],
 }
 
-macro_rules! local_asset {
+macro_rules! asset {
     ($name:literal, $content_type:expr) => {
-        Asset { name: $name, content_type: $content_type, bytes: include_bytes!(concat!("../assets/", $name)) }
+        asset!($name, $content_type, $name)
     };
-}
-
-/// From npm, fetched when this is built.
-macro_rules! npm_asset {
-    ($name:literal, $content_type:expr) => {
-        Asset { name: $name, content_type: $content_type, bytes: include_bytes!(concat!(env!("OUT_DIR"), "/", $name)) }
+    ($name:literal, $content_type:expr, $file:literal) => {
+        Asset { name: $name, content_type: $content_type, bytes: include_bytes!(concat!("../assets/", $file)) }
     };
 }
 
 static ASSETS: [Asset; 13] = [
-    local_asset!("vintem.css", CSS_MIME),
-    local_asset!("site.js", JAVASCRIPT_MIME),
-    local_asset!("try.js", JAVASCRIPT_MIME),
-    local_asset!("key.js", JAVASCRIPT_MIME),
-    local_asset!("pricing.js", JAVASCRIPT_MIME),
-    local_asset!("docs.js", JAVASCRIPT_MIME),
-    local_asset!("samples.js", JAVASCRIPT_MIME),
-    local_asset!("dashboard.js", JAVASCRIPT_MIME),
-    local_asset!("series.js", JAVASCRIPT_MIME),
-    local_asset!("icon.svg", SVG_MIME),
-    local_asset!("card.png", PNG_MIME),
-    npm_asset!("uplot.js", JAVASCRIPT_MIME),
-    npm_asset!("uplot.css", CSS_MIME),
+    asset!("vintem.css", CSS_MIME),
+    asset!("site.js", JAVASCRIPT_MIME),
+    asset!("try.js", JAVASCRIPT_MIME),
+    asset!("key.js", JAVASCRIPT_MIME),
+    asset!("pricing.js", JAVASCRIPT_MIME),
+    asset!("docs.js", JAVASCRIPT_MIME),
+    asset!("samples.js", JAVASCRIPT_MIME),
+    asset!("dashboard.js", JAVASCRIPT_MIME),
+    asset!("series.js", JAVASCRIPT_MIME),
+    asset!("icon.svg", SVG_MIME),
+    asset!("card.png", PNG_MIME),
+    asset!("uplot.js", JAVASCRIPT_MIME, "uplot/uPlot.iife.min.js"),
+    asset!("uplot.css", CSS_MIME, "uplot/uPlot.min.css"),
 ];
 
 static ASSETS_HASH: LazyLock<String> = LazyLock::new(|| {

@@ -89,7 +89,7 @@ pub struct Observation {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BulletinRow {
+pub struct NewBulletin {
     pub currency: Currency,
     pub date: NaiveDate,
     pub kind: BulletinKind,
@@ -278,7 +278,7 @@ impl LoadTransaction {
         self.drop_staging_table(appended.rows_affected()).await
     }
 
-    pub async fn append_bulletins(&mut self, rows: &[BulletinRow]) -> Result<()> {
+    pub async fn append_bulletins(&mut self, rows: &[NewBulletin]) -> Result<()> {
         self.create_staging_table(
             "currency text, ref_date date, bulletin text, published_at timestamp, quote_currency text, buy numeric, sell numeric",
         )

@@ -2,12 +2,9 @@
 //! nobody else has, a clock that the test holds. Real PostgreSQL, real Redis, real HTTP; never a product dependency.
 
 pub mod background_load;
-pub mod closed_loop;
 pub mod cpu_stalls;
-pub mod cpu_time;
 mod database;
 mod dedicated_redis;
-pub mod open_loop;
 mod openapi_spec;
 mod process;
 pub mod rate_limit_check;
@@ -23,7 +20,7 @@ pub use database::TestDatabase;
 pub use dedicated_redis::DedicatedRedis;
 pub use openapi_spec::{ObservedResponse, OpenApiSpec, SpecOperation};
 pub use process::{ServerProcess, WorkerProcess, create_key_by_cli, run_vintem};
-pub use raw_http::{RawResponse, send_raw_request};
+pub use raw_http::{RawResponse, build_keyed_get, send_raw_request};
 pub use replica::{
     DEFAULT_POSTGRES_BUDGET_FLAGS, HIGH_LIMIT_FLAGS, TEST_PEPPER, TEST_SECRET_KEY, TestReplica, TestReplicaOptions,
     create_key, parse_serve_settings, random_redis_prefix,

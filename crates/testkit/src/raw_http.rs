@@ -53,3 +53,8 @@ async fn send_and_read_to_end(address: SocketAddr, request: &[u8]) -> anyhow::Re
     let body = received[head.len() + 4..].to_vec();
     Ok(RawResponse { status, head: head.to_lowercase(), body })
 }
+
+/// A request for a path with a key, as bytes.
+pub fn build_keyed_get(path: &str, key: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: vintem.example\r\nX-API-Key: {key}\r\n\r\n").into_bytes()
+}

@@ -9,7 +9,7 @@ use rust_decimal::Decimal;
 use vintem_domain::fx::BRL_START_DATE;
 use vintem_domain::series::Frequency;
 use vintem_domain::{Calendar, Currency, Series, series};
-use vintem_store::load::{BulletinKind, BulletinRow, Observation};
+use vintem_store::load::{BulletinKind, NewBulletin, Observation};
 
 use super::rng::DemoRng;
 
@@ -243,7 +243,7 @@ const DOLLAR_CURVE: [CurvePoint; 17] = [
 const EURO_FIRST_DATE: NaiveDate = ymd(1999, 1, 4);
 
 /// Closing bulletins of all ten currencies on every business day since the real, by day.
-pub fn generate_bulletins(until: NaiveDate) -> Vec<BulletinRow> {
+pub fn generate_bulletins(until: NaiveDate) -> Vec<NewBulletin> {
     let mut dollar = MeanRevertingWalk::new("USD", interpolate_curve(&DOLLAR_CURVE, BRL_START_DATE));
     let mut crosses =
         Currency::ALL.map(|currency| MeanRevertingWalk::new(currency.code(), long_run_dollar_billionths(currency)));
@@ -265,7 +265,7 @@ pub fn generate_bulletins(until: NaiveDate) -> Vec<BulletinRow> {
             let decimals = if currency == Currency::Jpy { 5 } else { 4 };
             let buy = dollar * cross / 10_i64.pow(6 + 9 - decimals);
             let sell = buy + (buy * spread_ten_thousandths / 10_000).max(1);
-            rows.push(BulletinRow {
+            rows.push(NewBulletin {
                 currency,
                 date,
                 kind: BulletinKind::Closing,
@@ -408,7 +408,7 @@ mod tests {
     fn all_currencies_are_quoted_on_the_last_business_day() {
         // A Sunday that is a holiday, after a Saturday.
         let rows = generate_bulletins(ymd(2026, 11, 15));
-        let last: Vec<&BulletinRow> = rows.iter().filter(|row| row.date == UNTIL).collect();
+        let last: Vec<&NewBulletin> = rows.iter().filter(|row| row.date == UNTIL).collect();
         assert_eq!(last.iter().map(|row| row.currency).collect::<Vec<_>>(), Currency::ALL);
         assert!(rows.iter().all(|row| row.date <= UNTIL && row.buy < row.sell && row.buy > Decimal::ZERO));
         for row in last {

@@ -6,7 +6,7 @@
 
 use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::{Currency, Decimal};
-use vintem_store::load::{BulletinKind, BulletinRow};
+use vintem_store::load::{BulletinKind, NewBulletin};
 
 use super::dates::parse_timestamp;
 use super::decimal::parse_exact_decimal;
@@ -59,7 +59,7 @@ pub fn parse_bulletins(
     currency: Currency,
     body: &[u8],
     today: NaiveDate,
-) -> Result<ParsedRows<BulletinRow>, FormatError> {
+) -> Result<ParsedRows<NewBulletin>, FormatError> {
     let text = checked_body_text(body, EXPECTED_FORMAT, MAX_BODY_BYTES)?;
     let envelope = JsonObject::parse(text).map_err(unexpected_format)?;
     // Rows that stand on a further page would be missing, and nothing in the ones at hand would say so.
@@ -69,7 +69,7 @@ pub fn parse_bulletins(
     let elements = parse_array(envelope.raw_value("value").map_err(unexpected_format)?).map_err(unexpected_format)?;
     let mut parsed = ParsedRows::new(Vec::new());
     parsed.total = elements.len() as u64;
-    let mut bulletins: Vec<(u64, &str, BulletinRow)> = Vec::with_capacity(elements.len());
+    let mut bulletins: Vec<(u64, &str, NewBulletin)> = Vec::with_capacity(elements.len());
     for (line, element) in (1u64..).zip(elements) {
         match parse_bulletin(currency, element.get(), today, &mut parsed.alerts) {
             Ok(bulletin) => bulletins.push((line, element.get(), bulletin)),
@@ -99,7 +99,7 @@ fn parse_bulletin(
     element: &str,
     today: NaiveDate,
     alerts: &mut Vec<FormatAlert>,
-) -> Result<BulletinRow, String> {
+) -> Result<NewBulletin, String> {
     let fields = JsonObject::parse(element)?;
     let label = fields.string_value("tipoBoletim")?;
     let kind = BULLETIN_LABELS.iter().find(|(known, _)| *known == label).map(|(_, kind)| *kind);
@@ -119,7 +119,7 @@ fn parse_bulletin(
         alerts.push(FormatAlert::AdditionalColumns(additional));
     }
     let quote_currency = brazilian_currency_on(date).to_owned();
-    Ok(BulletinRow { currency, date, kind, published_at, quote_currency, buy, sell })
+    Ok(NewBulletin { currency, date, kind, published_at, quote_currency, buy, sell })
 }
 
 /// A JSON number, read from its own characters.
@@ -143,14 +143,14 @@ fn brazilian_currency_on(date: NaiveDate) -> &'static str {
     current.map_or("BRB", |(_, code)| code)
 }
 
-fn bulletin_key(bulletin: &BulletinRow) -> (NaiveDate, NaiveDateTime, BulletinKind) {
+fn bulletin_key(bulletin: &NewBulletin) -> (NaiveDate, NaiveDateTime, BulletinKind) {
     (bulletin.date, bulletin.published_at, bulletin.kind)
 }
 
 /// Equal in value and in scale: 5.9 and 5.90 are served differently.
-fn has_same_rates(one: &BulletinRow, other: &BulletinRow) -> bool {
+fn has_same_rates(one: &NewBulletin, other: &NewBulletin) -> bool {
     let characters =
-        |bulletin: &BulletinRow| (bulletin.buy, bulletin.buy.scale(), bulletin.sell, bulletin.sell.scale());
+        |bulletin: &NewBulletin| (bulletin.buy, bulletin.buy.scale(), bulletin.sell, bulletin.sell.scale());
     characters(one) == characters(other)
 }
 
@@ -183,12 +183,12 @@ mod tests {
         format!(r#"{{"paridadeCompra":1,"paridadeVenda":1,{rates},{moment_and_label}}}"#)
     }
 
-    fn parse_rows(currency: Currency, rows: &[String]) -> ParsedRows<BulletinRow> {
+    fn parse_rows(currency: Currency, rows: &[String]) -> ParsedRows<NewBulletin> {
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         parse_bulletins(currency, json_envelope(&rows).as_bytes(), TODAY).unwrap()
     }
 
-    fn parse_one(published: &str, label: &str) -> ParsedRows<BulletinRow> {
+    fn parse_one(published: &str, label: &str) -> ParsedRows<NewBulletin> {
         parse_rows(Currency::Usd, &[json_row(("5.1000", "5.2000"), published, label)])
     }
 

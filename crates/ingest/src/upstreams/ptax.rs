@@ -2,7 +2,7 @@
 
 use chrono::{Datelike, Days, NaiveDate};
 use vintem_domain::{Currency, DataOrigin, Dataset};
-use vintem_store::load::BulletinRow;
+use vintem_store::load::NewBulletin;
 use vintem_store::sources::SourcePartState;
 
 use super::{LoadContext, PartError, PartReport, RejectionError, record_success};
@@ -115,7 +115,7 @@ async fn load_window(
     Ok(())
 }
 
-fn validate_rows(parsed: &ParsedRows<BulletinRow>, before: u64) -> Result<(), RejectionError> {
+fn validate_rows(parsed: &ParsedRows<NewBulletin>, before: u64) -> Result<(), RejectionError> {
     validate_bad_row_count(parsed)?;
     validate_row_count(parsed.rows.len() as u64, before)?;
     validate_bulletins(&parsed.rows)?;

@@ -45,10 +45,7 @@ async fn every_operation_matches_openapi_and_openapi_is_complete() -> TestResult
     // The judge itself: whatever is taken away from the file, it notices.
     let mut copies = 0;
     for (what, copy) in documents_with_one_removal(&description)? {
-        assert!(
-            !find_differences(&OpenApiSpec::new(copy)?, &evidence)?.is_empty(),
-            "not noticed: {what} taken away"
-        );
+        assert!(!find_differences(&OpenApiSpec::new(copy)?, &evidence)?.is_empty(), "not noticed: {what} taken away");
         copies += 1;
     }
     println!("poorer_copies_noticed: {copies}");

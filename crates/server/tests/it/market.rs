@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use vintem_domain::{Currency, DataOrigin, Dataset, series};
-use vintem_store::load::{BulletinKind, BulletinRow, NewFetch, Observation};
+use vintem_store::load::{BulletinKind, NewBulletin, NewFetch, Observation};
 use vintem_testkit::{TestDatabase, TestReplica};
 
 use crate::{TestResult, friday};
@@ -30,9 +30,9 @@ async fn database_with_bulletins(
     let database = TestDatabase::create_empty().await?;
     let fetch = NewFetch::without_response("test:fx".into(), friday(), [1; 32]);
     let rows =
-        rows.iter().map(|(currency, published_at, kind, quote_currency, buy, sell)| -> anyhow::Result<BulletinRow> {
+        rows.iter().map(|(currency, published_at, kind, quote_currency, buy, sell)| -> anyhow::Result<NewBulletin> {
             let published_at: chrono::NaiveDateTime = published_at.parse()?;
-            Ok(BulletinRow {
+            Ok(NewBulletin {
                 currency: *currency,
                 date: published_at.date(),
                 kind: *kind,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use vintem_domain::Plan;
-use vintem_testkit::closed_loop::build_keyed_get;
+use vintem_testkit::build_keyed_get;
 use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase, TestReplica};
 
 use crate::{TestResult, friday, vintem_binary};

@@ -42,7 +42,7 @@ struct Arguments {
     rate: u32,
     /// How much slower the slowest of a hundred may be while filings are loaded; not judged where it is not given
     #[arg(long)]
-    most_p99_ratio: Option<f64>,
+    max_p99_ratio: Option<f64>,
 }
 
 #[tokio::main]
@@ -84,7 +84,7 @@ async fn main() -> anyhow::Result<()> {
     // A swap a second at most, and a third of that at least.
     let (min_swaps, max_swaps) = (arguments.seconds / 3, arguments.seconds);
     ensure!((min_swaps..=max_swaps).contains(&swaps), "{swaps} swaps are not between {min_swaps} and {max_swaps}");
-    if let Some(max_ratio) = arguments.most_p99_ratio {
+    if let Some(max_ratio) = arguments.max_p99_ratio {
         ensure!(ratio <= max_ratio, "the slowest of a hundred take {ratio:.2} times as long");
     }
     Ok(())

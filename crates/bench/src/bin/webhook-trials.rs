@@ -12,12 +12,12 @@ use anyhow::{Context, ensure};
 use chrono::{Days, NaiveDate, Utc};
 use clap::{Parser, Subcommand};
 use sqlx::{Connection, PgConnection};
+use vintem_bench::cpu_time::process_cpu_time;
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::series::find_series;
 use vintem_domain::{CvmDataset, DataOrigin, Dataset, Decimal, Filing, Plan};
 use vintem_store::load::{NewFetch, Observation};
 use vintem_store::{Store, Timeouts};
-use vintem_testkit::cpu_time::process_cpu_time;
 use vintem_testkit::timed_requests::percentile;
 use vintem_testkit::webhook_receiver::{ReceivedRequest, ReceiverBehavior, WebhookReceiver};
 use vintem_testkit::webhooks::insert_webhooks;
@@ -54,10 +54,10 @@ enum TrialCommand {
         subscriptions: usize,
         /// All first attempts must be made within that
         #[arg(long, default_value_t = 30.0)]
-        most_seconds: f64,
+        max_seconds: f64,
         /// How much later others may get theirs beside a receiver that is dead; not judged where it is not given
         #[arg(long)]
-        most_p99_ratio: Option<f64>,
+        max_p99_ratio: Option<f64>,
     },
 }
 
@@ -66,8 +66,8 @@ async fn main() -> anyhow::Result<()> {
     match Arguments::parse().trial {
         TrialCommand::Outbox { trials } => run_outbox_trials(trials).await,
         TrialCommand::Load { database_url } => load_values_until_killed(&database_url).await,
-        TrialCommand::FanOut { vintem, subscriptions, most_seconds, most_p99_ratio } => {
-            run_fan_out(&vintem, subscriptions, most_seconds, most_p99_ratio).await
+        TrialCommand::FanOut { vintem, subscriptions, max_seconds, max_p99_ratio } => {
+            run_fan_out(&vintem, subscriptions, max_seconds, max_p99_ratio).await
         }
     }
 }

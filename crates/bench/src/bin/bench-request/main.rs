@@ -16,9 +16,10 @@ use anyhow::{Context, ensure};
 use bare_server::BareServerProcess;
 use chrono::Utc;
 use clap::{Parser, Subcommand};
+use vintem_bench::closed_loop::{ClosedLoopLoad, KeepAliveResponse, send_once};
+use vintem_bench::cpu_time::process_cpu_time;
 use vintem_domain::Plan;
-use vintem_testkit::closed_loop::{ClosedLoopLoad, KeepAliveResponse, build_keyed_get, send_once};
-use vintem_testkit::cpu_time::process_cpu_time;
+use vintem_testkit::build_keyed_get;
 use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase, create_key};
 
 const REQUEST_PATH: &str = "/api/v1/market/selic/current";

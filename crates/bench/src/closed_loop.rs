@@ -39,11 +39,6 @@ impl KeepAliveResponse {
     }
 }
 
-/// A request for a path with a key, as bytes.
-pub fn build_keyed_get(path: &str, key: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: vintem.example\r\nX-API-Key: {key}\r\n\r\n").into_bytes()
-}
-
 /// Asks once.
 pub async fn send_once(address: SocketAddr, request: &[u8]) -> anyhow::Result<KeepAliveResponse> {
     KeepAliveConnection::open(address).await?.send(request).await

@@ -12,10 +12,11 @@ use anyhow::ensure;
 use chrono::Utc;
 use clap::Parser;
 use tokio::task::JoinSet;
+use vintem_bench::closed_loop::send_once;
 use vintem_domain::Plan;
 use vintem_domain::usage::RouteGroup;
 use vintem_meter::{AdmissionCharge, AdmissionRequest, Meter, MeterSettings, QuotaOwner};
-use vintem_testkit::closed_loop::{build_keyed_get, send_once};
+use vintem_testkit::build_keyed_get;
 use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase, create_key};
 
 const REQUEST_PATH: &str = "/api/v1/market/selic/current";

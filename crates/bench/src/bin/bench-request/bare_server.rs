@@ -13,7 +13,7 @@ use axum::serve::ListenerExt;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::net::{TcpListener, TcpStream};
-use vintem_testkit::closed_loop::KeepAliveResponse;
+use vintem_bench::closed_loop::KeepAliveResponse;
 
 /// What the first line on standard output begins with.
 const LISTENING_PREFIX: &str = "listening: ";

@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use chrono::Utc;
 use clap::Parser;
+use vintem_bench::cpu_time::process_cpu_time;
+use vintem_bench::open_loop::{LoadSample, measure_closed_loop_goodput, run_open_loop};
 use vintem_domain::Plan;
-use vintem_testkit::closed_loop::build_keyed_get;
-use vintem_testkit::cpu_time::process_cpu_time;
-use vintem_testkit::open_loop::{LoadSample, measure_closed_loop_goodput, run_open_loop};
+use vintem_testkit::build_keyed_get;
 use vintem_testkit::timed_requests::percentile;
 use vintem_testkit::{DEFAULT_POSTGRES_BUDGET_FLAGS, DedicatedRedis, ServerProcess, TestDatabase, create_key};
 
