@@ -10,6 +10,7 @@ use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, header};
 use vintem_deliver::table::OutputTable;
 use vintem_deliver::table::csv::{self, CsvChunks};
+use vintem_domain::quality_list::{Preference, parse_quality_list};
 use vintem_domain::{LocalizedText, Problem};
 
 use crate::caller::Caller;
@@ -64,19 +65,14 @@ impl ListFormat {
 
 /// Whether `Accept` names CSV and puts it before JSON.
 pub fn prefers_csv(headers: &HeaderMap) -> bool {
-    let mut said = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
-    if said.peek().is_none() {
-        return false;
-    }
-    let (mut csv, mut json, mut json_exactness) = (0.0, 0.0, 0);
-    for range in said.flat_map(|value| value.split(',')) {
-        let mut parts = range.split(';').map(str::trim);
-        let name = parts.next().unwrap_or("").to_ascii_lowercase();
-        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-        let quality = quality.map_or(1.0, |text| text.parse::<f32>().unwrap_or(0.0));
-        let exactness = match name.as_str() {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut csv_quality = 0;
+    let mut json_quality = 0;
+    let mut json_exactness = 0;
+    for Preference { range, quality } in accepted.flat_map(parse_quality_list) {
+        let exactness = match range.as_str() {
             "text/csv" => {
-                csv = quality;
+                csv_quality = quality;
                 continue;
             }
             "application/json" => 3,
@@ -85,10 +81,12 @@ pub fn prefers_csv(headers: &HeaderMap) -> bool {
             _ => 0,
         };
         if exactness > json_exactness {
-            (json, json_exactness) = (quality, exactness);
+            json_quality = quality;
+            json_exactness = exactness;
         }
     }
-    csv > json
+
+    csv_quality > json_quality
 }
 
 /// The table, written while it is sent.

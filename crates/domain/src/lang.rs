@@ -1,5 +1,7 @@
 //! The two languages in which we speak to people.
 
+use crate::quality_list::{Preference, parse_quality_list};
+
 /// English unless the reader asks for Portuguese.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Lang {
@@ -29,36 +31,24 @@ impl LocalizedText {
 }
 
 impl Lang {
-    /// The better of the two for an `Accept-Language` header: the highest weight wins, the first of equals.
+    /// The language for an `Accept-Language` header: the highest quality wins, the first of equals.
     pub fn from_accept_language(header: &str) -> Self {
-        let mut best = (Lang::En, 0);
-        for range in header.split(',').take(20) {
-            let mut parts = range.split(';');
-            let tag = parts.next().unwrap_or("").trim().to_ascii_lowercase();
-            let weight = parts.find_map(|part| part.trim().strip_prefix("q=")).map_or(1000, parse_quality_thousandths);
-            let primary = tag.split('-').next().unwrap_or("");
-            let lang = match primary {
-                "pt" => Lang::Pt,
-                "en" | "*" => Lang::En,
+        let mut best = Lang::En;
+        let mut best_quality = 0;
+        for Preference { range, quality } in parse_quality_list(header) {
+            let lang = match range.split('-').next() {
+                Some("pt") => Lang::Pt,
+                Some("en" | "*") => Lang::En,
                 _ => continue,
             };
-            if weight > best.1 {
-                best = (lang, weight);
+            if quality > best_quality {
+                best = lang;
+                best_quality = quality;
             }
         }
-        best.0
-    }
-}
 
-/// `0.85` → 850. What is no weight counts as none.
-fn parse_quality_thousandths(text: &str) -> u32 {
-    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
-    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(3);
-    let mut value = whole.parse::<u32>().map_or(0, |whole| whole.min(1));
-    for digit in digits {
-        value = value * 10 + u32::from(digit.is_ascii_digit()) * u32::from(digit.wrapping_sub(b'0') % 10);
+        best
     }
-    value.min(1000)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod lang;
 pub mod plan;
 pub mod point_in_time;
 pub mod problem;
+pub mod quality_list;
 pub mod route;
 pub mod series;
 pub mod text;

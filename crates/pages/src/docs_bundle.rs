@@ -10,6 +10,7 @@ use axum::body::Bytes;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use tokio::sync::OnceCell;
+use vintem_domain::quality_list::{Preference, parse_quality_list};
 
 use crate::assets::JAVASCRIPT_MIME;
 
@@ -106,29 +107,24 @@ fn compress_gzip(script: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// The smallest that the reader takes. Weights only say no (`q=0`): whoever takes both is served the smaller.
+/// The smallest encoding that the client accepts. Qualities matter only where they are 0: a client that accepts both gets
+/// the smaller.
 fn negotiate_encoding<'a>(accepted: impl Iterator<Item = &'a str>) -> ContentEncoding {
-    let (mut brotli, mut gzip) = (false, false);
-    for range in accepted.flat_map(|value| value.split(',')) {
-        let mut parts = range.split(';').map(str::trim);
-        let name = parts.next().unwrap_or("").to_ascii_lowercase();
-        let refused = parts.any(|part| is_zero_weight(&part.to_ascii_lowercase()));
-        match name.as_str() {
-            "br" => brotli = !refused,
-            "gzip" | "x-gzip" => gzip = !refused,
+    let mut accepts_brotli = false;
+    let mut accepts_gzip = false;
+    for Preference { range, quality } in accepted.flat_map(parse_quality_list) {
+        match range.as_str() {
+            "br" => accepts_brotli = quality > 0,
+            "gzip" | "x-gzip" => accepts_gzip = quality > 0,
             _ => {}
         }
     }
-    match (brotli, gzip) {
+
+    match (accepts_brotli, accepts_gzip) {
         (true, _) => ContentEncoding::Brotli,
         (false, true) => ContentEncoding::Gzip,
         (false, false) => ContentEncoding::Identity,
     }
-}
-
-/// `q=0`, `q=0.0`, `q=0.000`.
-fn is_zero_weight(part: &str) -> bool {
-    part.strip_prefix("q=").is_some_and(|weight| weight.trim().bytes().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
 #[cfg(test)]
