@@ -80,9 +80,8 @@ pub enum KeyVerdict {
 /// An absent key is not asked for again for so long.
 const ABSENT_KEY_TTL: Duration = Duration::from_secs(10);
 const MAX_ABSENT_KEYS: u64 = 100_000;
-/// Look-ups of keys that are not in memory, at once; and how long one may take, the wait for its turn included.
+/// Concurrent look-ups of keys that are not in memory.
 const MAX_CONCURRENT_LOOKUPS: usize = 4;
-const LOOKUP_TIMEOUT: Duration = Duration::from_millis(500);
 /// Keys that are read in one go.
 const REFRESH_PAGE_SIZE: i64 = 10_000;
 /// Keys that are taken in before other tasks have their turn.
@@ -155,7 +154,8 @@ impl Keyring {
             return KeyVerdict::Invalid;
         }
         // A bounded number at once: keys that are guessed must not take the connections from all else.
-        let looked_up = tokio::time::timeout(LOOKUP_TIMEOUT, async {
+        // Waiting for a permit takes its time from the same budget.
+        let looked_up = tokio::time::timeout(self.store.query_timeout(), async {
             let _place = self.lookup_permits.acquire().await;
             self.store.find_key_by_hmac(&hmac).await
         });

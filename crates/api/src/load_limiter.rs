@@ -176,8 +176,8 @@ mod tests {
         record_requests(&doorway, 100, Duration::from_micros(50));
         let mut place = doorway.acquire_unlimited();
         assert!(place.poll_timed(|| Poll::<()>::Pending).is_pending());
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(200));
         assert!(place.poll_timed(|| Poll::Ready(())).is_ready());
-        assert!(place.busy_time < Duration::from_millis(20));
+        assert!(place.busy_time < Duration::from_millis(200));
     }
 }

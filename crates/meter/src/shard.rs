@@ -304,7 +304,8 @@ impl ShardWorker {
         // Alike beside each other; the sort is stable, so callers keep their turn.
         checks.sort_by_key(|(ask, _)| (ask.limit, ask.consumes));
         let (asks, answers): (Vec<LimitCheck>, Vec<_>) = checks.into_iter().unzip();
-        let budget = if self.was_connected { self.shard.shared.redis_timeout } else { PROBE_TIMEOUT };
+        let redis_timeout = self.shard.shared.redis_timeout;
+        let budget = if self.was_connected { redis_timeout } else { redis_timeout.max(PROBE_TIMEOUT) };
         match self.call_redis(&asks, outcomes.clone(), is_heartbeat, budget).await {
             Ok(answer) => {
                 for (send, standing) in answers.into_iter().zip(answer.statuses) {

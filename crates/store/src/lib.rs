@@ -96,6 +96,11 @@ impl Store {
         Ok(Self { pool, timeouts })
     }
 
+    /// How long a query for a row or two may take.
+    pub fn query_timeout(&self) -> Duration {
+        self.timeouts.query
+    }
+
     /// Brings the schema up to this version; a second run does nothing.
     pub async fn migrate(&self) -> Result<()> {
         let mut connection = self.pool.acquire().await?;

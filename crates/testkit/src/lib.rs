@@ -7,6 +7,7 @@ mod database;
 mod dedicated_redis;
 mod openapi_spec;
 mod process;
+mod quiet_clock;
 pub mod rate_limit_check;
 mod raw_http;
 mod replica;
@@ -20,6 +21,7 @@ pub use database::TestDatabase;
 pub use dedicated_redis::DedicatedRedis;
 pub use openapi_spec::{ObservedResponse, OpenApiSpec, SpecOperation};
 pub use process::{ServerProcess, WorkerProcess, create_key_by_cli, run_vintem};
+pub use quiet_clock::QuietClock;
 pub use raw_http::{RawResponse, build_keyed_get, send_raw_request};
 pub use replica::{
     DEFAULT_POSTGRES_BUDGET_FLAGS, HIGH_LIMIT_FLAGS, TEST_PEPPER, TEST_SECRET_KEY, TestReplica, TestReplicaOptions,
@@ -27,7 +29,7 @@ pub use replica::{
 };
 pub use test_servers::{DedicatedPostgres, TcpProxy, find_free_port, postgres_url, redis_url};
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A client for tests.
 pub fn http_client_builder() -> reqwest::ClientBuilder {
@@ -48,15 +50,11 @@ pub fn parse_env_var<T: std::str::FromStr>(variable: &str) -> Option<T> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} cannot be read: {value}")))
 }
 
-/// Waits until something holds, looking often; panics with `what` when it has not held after `at_most`.
-pub async fn wait_until<F: Future<Output = bool>>(
-    description: &str,
-    timeout: Duration,
-    mut condition: impl FnMut() -> F,
-) {
-    let began = Instant::now();
+/// Waits until a condition holds, checking often. Panics with `what` if it doesn't within `at_most` of a [`QuietClock`].
+pub async fn wait_until<F: Future<Output = bool>>(what: &str, at_most: Duration, mut condition: impl FnMut() -> F) {
+    let clock = QuietClock::start();
     while !condition().await {
-        assert!(began.elapsed() < timeout, "still not after {timeout:?}: {description}");
+        assert!(clock.elapsed() < at_most, "still not after {at_most:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

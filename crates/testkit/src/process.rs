@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use crate::quiet_clock::QuietClock;
 use crate::replica::{TEST_BUDGET_MS, TEST_PEPPER, TEST_SECRET_KEY};
 use crate::test_servers::send_signal;
 
@@ -169,8 +170,8 @@ impl ServerProcess {
 
     /// How it ended, if it did within this time.
     pub fn wait_timeout(&mut self, timeout: Duration) -> anyhow::Result<Option<ExitStatus>> {
-        let began = Instant::now();
-        while began.elapsed() < timeout {
+        let clock = QuietClock::start();
+        while clock.elapsed() < timeout {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }

@@ -1,13 +1,13 @@
 //! What goes on when an engine is away, and what is said of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use vintem_domain::usage::UsageCounts;
 use vintem_testkit::timed_requests::{TimedRequest, get_at_rate, percentile};
 use vintem_testkit::{
-    DEFAULT_POSTGRES_BUDGET_FLAGS, DedicatedPostgres, DedicatedRedis, ServerProcess, TcpProxy, TestDatabase,
-    run_vintem, wait_until,
+    DEFAULT_POSTGRES_BUDGET_FLAGS, DedicatedPostgres, DedicatedRedis, QuietClock, ServerProcess, TcpProxy,
+    TestDatabase, run_vintem, wait_until,
 };
 
 use crate::{TestResult, friday, vintem_binary};
@@ -48,7 +48,7 @@ async fn without_redis_requests_are_still_served_limited_and_counted() -> TestRe
     let store = database.open_store()?;
     let id = created["id"].as_i64().expect("an id");
     let today = chrono::Utc::now().date_naive();
-    let counted = Instant::now();
+    let counted = QuietClock::start();
     loop {
         let stored = store.key_usage(id, today - chrono::Days::new(1), today, &[]).await?;
         let mut counts = UsageCounts::default();
@@ -99,7 +99,7 @@ async fn without_postgres_reads_continue_and_registrations_fail_fast() -> TestRe
     let process = ServerProcess::start(vintem_binary(), &through_wire, &redis.url(), &flags)?;
     let http = vintem_testkit::http_client_builder().build()?;
     let registers = || async {
-        let asked = Instant::now();
+        let asked = QuietClock::start();
         let body = serde_json::json!({"name": "Bia", "email": "bia@example.com"});
         let request = http.post(format!("http://{}/api/v1/plans/register", process.address)).json(&body);
         anyhow::Ok((request.send().await?.status().as_u16(), asked.elapsed()))
@@ -146,7 +146,7 @@ async fn without_postgres_reads_continue_and_registrations_fail_fast() -> TestRe
         } else {
             postgres.launch()?;
         }
-        let back = Instant::now();
+        let back = QuietClock::start();
         while registers().await?.0 != 201 {
             assert!(back.elapsed() < Duration::from_secs(20), "{way}: registrations never came back");
             tokio::time::sleep(Duration::from_millis(20)).await;

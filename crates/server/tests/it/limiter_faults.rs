@@ -14,8 +14,8 @@ use vintem_testkit::cpu_stalls::{CpuStalls, StallMonitor};
 use vintem_testkit::rate_limit_check::{ObservedDecision, check_rate_limit};
 use vintem_testkit::timed_requests::percentile;
 use vintem_testkit::{
-    DedicatedRedis, ServerProcess, TcpProxy, TestDatabase, create_key_by_cli, http_client_builder, parse_env_var,
-    wait_until,
+    DedicatedRedis, QuietClock, ServerProcess, TcpProxy, TestDatabase, create_key_by_cli, http_client_builder,
+    parse_env_var, wait_until,
 };
 
 use crate::{TestResult, friday, vintem_binary};
@@ -163,11 +163,13 @@ impl OutageHarness {
         replicas_share_counts(&self.http, &self.processes, &random_caller_address()).await.unwrap_or(false)
     }
 
-    /// What the usage of each key says, less the asking itself.
-    async fn usage_by_key(&self) -> anyhow::Result<Vec<u64>> {
+    /// The usage of each key, without the requests that ask for it; `polls` counts those from one call to the next.
+    async fn usage_without_polls(&self, polls: &mut [u64]) -> anyhow::Result<Vec<u64>> {
         let mut counts = Vec::new();
-        for key in &self.keys {
-            counts.push(fetch_usage_excluding_polls(&self.http, &self.processes[0], key).await?);
+        for (key, polls) in self.keys.iter().zip(polls) {
+            let (total, attempts) = fetch_usage(&self.http, &self.processes[0], key).await?;
+            *polls += attempts;
+            counts.push(total - *polls);
         }
         Ok(counts)
     }
@@ -202,20 +204,16 @@ async fn replicas_share_counts(
     Ok(remaining.iter().enumerate().all(|(turn, remaining)| *remaining == BRONZE_LIMIT - 1 - turn))
 }
 
-/// Asks until the limit lets it through; what was refused counts as well, and is taken off as the asking itself is.
-async fn fetch_usage_excluding_polls(
-    http: &reqwest::Client,
-    process: &ServerProcess,
-    key: &str,
-) -> anyhow::Result<u64> {
-    let began = Instant::now();
-    for asked in 1.. {
+/// The usage of a key, and how many requests it took to get it past the limit, which are counted too.
+async fn fetch_usage(http: &reqwest::Client, process: &ServerProcess, key: &str) -> anyhow::Result<(u64, u64)> {
+    let clock = QuietClock::start();
+    for attempts in 1.. {
         let answer = http.get(process.url("/api/v1/plans/usage")).header("X-API-Key", key).send().await?;
         if answer.status() == 200 {
             let body: Value = answer.json().await?;
-            return Ok(body["total_requests"].as_u64().unwrap_or_default() - asked);
+            return Ok((body["total_requests"].as_u64().unwrap_or_default(), attempts));
         }
-        anyhow::ensure!(began.elapsed() < Duration::from_secs(30), "{} for the usage", answer.status());
+        anyhow::ensure!(clock.elapsed() < Duration::from_secs(30), "{} for the usage", answer.status());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     unreachable!("the loop has no end of its own")
@@ -276,10 +274,11 @@ async fn run_outage(
     let back_us = unix_time_us();
     bring_back(&scene)?;
     let back = Instant::now();
+    let recovery = QuietClock::start();
     wait_until("all say that they count together", Duration::from_secs(10), || scene.all_report_shared(1.0)).await;
-    let told_after = back.elapsed();
+    let told_after = recovery.elapsed();
     wait_until("all count together", Duration::from_secs(10), || scene.counts_are_shared()).await;
-    let together_after = back.elapsed();
+    let together_after = recovery.elapsed();
     tokio::time::sleep(scene.config.calm_duration).await;
     let entries = load.stop().await?;
     let latencies = UndisturbedLatencies::new(&entries, &stillness.stop()?);
@@ -368,9 +367,14 @@ async fn assert_usage_counted_once(
         all_metrics_equal(&scene.http, &scene.processes, "vintem_usage_kept", 0.0)
     })
     .await;
-    // The last outcomes are on their way, and a drain may be.
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
-    let counted = scene.usage_by_key().await?;
+    // The last outcomes and a drain may still be on their way.
+    let drained = QuietClock::start();
+    let mut polls = vec![0; scene.keys.len()];
+    let mut counted = scene.usage_without_polls(&mut polls).await?;
+    while counted != answered && drained.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        counted = scene.usage_without_polls(&mut polls).await?;
+    }
     let (mut lost, mut doubled) = (0, 0);
     for (answered, counted) in answered.iter().zip(&counted) {
         lost += u64::saturating_sub(*answered, *counted);
@@ -456,7 +460,7 @@ async fn without_redis_a_request_to_one_replica_is_in_the_usage_of_another_withi
     for _ in 0..10 {
         assert_eq!(http.get(first.url(SELIC_PATH)).header("X-API-Key", &key).send().await?.status(), 200);
         sent += 1;
-        let answered = Instant::now();
+        let answered = QuietClock::start();
         loop {
             let answer = http.get(second.url("/api/v1/plans/usage")).header("X-API-Key", &key).send().await?;
             assert_eq!(answer.status(), 200);
@@ -518,14 +522,15 @@ async fn killing_one_of_two_redis_servers_does_not_affect_callers_of_the_other()
     tokio::time::sleep(measure.outage_duration).await;
     servers[1].launch()?;
     let back = Instant::now();
+    let recovery = QuietClock::start();
     let anew = || async { replicas_share_counts(&http, &processes, &random_caller_address()).await.unwrap_or(false) };
     // Six new callers in a row are counted together: not all of them by the server that stayed.
     let mut in_a_row = 0;
     while in_a_row < 6 {
         in_a_row = if anew().await { in_a_row + 1 } else { 0 };
-        assert!(back.elapsed() < Duration::from_secs(10), "never counted together again");
+        assert!(recovery.elapsed() < Duration::from_secs(10), "never counted together again");
     }
-    let together_after = back.elapsed();
+    let together_after = recovery.elapsed();
     let (entries, standstills) = (load.stop().await?, stillness.stop()?);
 
     let of = |callers: std::ops::Range<usize>| entries.iter().filter(move |entry| callers.contains(&entry.caller));

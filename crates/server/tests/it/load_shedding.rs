@@ -10,7 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vintem_domain::Plan;
 use vintem_testkit::{
-    DEFAULT_POSTGRES_BUDGET_FLAGS, HIGH_LIMIT_FLAGS, TestDatabase, TestReplica, TestReplicaOptions, wait_until,
+    DEFAULT_POSTGRES_BUDGET_FLAGS, HIGH_LIMIT_FLAGS, QuietClock, TestDatabase, TestReplica, TestReplicaOptions,
+    wait_until,
 };
 
 use crate::{TestResult, friday};
@@ -175,7 +176,7 @@ async fn while_a_table_is_locked_requests_fail_fast_and_no_connection_is_lost() 
                         .header("X-API-Key", vintem_api::generate_key().reveal()),
                     _ => replica.http.get(replica.url("/api/v1/plans/usage")).header("X-API-Key", key),
                 };
-                let asked = Instant::now();
+                let asked = QuietClock::start();
                 let answer = replica.send(request).await?;
                 ensure!(answer.status() == 503, "{turn}: {}", answer.status());
                 ensure!(answer.headers().contains_key("retry-after"), "{turn}");

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 use vintem_domain::Plan;
-use vintem_testkit::{TestDatabase, TestReplica};
+use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
 use crate::{TestResult, friday};
 
@@ -108,7 +108,8 @@ async fn preflights_use_no_quota_and_allow_both_key_headers() -> TestResult {
 #[tokio::test]
 async fn pages_have_their_own_limit() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    let replica = TestReplica::start(&database, friday()).await?;
+    let options = TestReplicaOptions { flags: &["--limit-window-seconds=3600"], redis_prefix: None };
+    let replica = TestReplica::start_with_options(&database, friday(), options).await?;
     for turn in 0..600 {
         assert_eq!(replica.get("/health").await?.status(), 200, "turn {turn}");
     }
