@@ -35,7 +35,7 @@ read-model FILINGS="5000000":
 # 200 loads in a minute into 1.5 million filings, at 500 requests a second
 loads FILINGS="1500000" *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin loads-under-traffic
-    checks/lib/with-engines checks/scale/loads-under-traffic target/release/vintem target/release/loads-under-traffic {{FILINGS}} --max-p99-ratio 2 {{ARGUMENTS}}
+    VINTEM_WALL_CLOCK=1 checks/lib/with-engines checks/scale/loads-under-traffic target/release/vintem target/release/loads-under-traffic {{FILINGS}} --max-p99-ratio 2 {{ARGUMENTS}}
 
 # A replica with very many keys: memory a key, how long it follows them, and how soon changes are in force
 million-keys KEYS="1000000":
@@ -44,30 +44,30 @@ million-keys KEYS="1000000":
 
 # PostgreSQL stopped, killed and cut off, each for so long, at 300 requests a second
 postgres-away SECONDS="60":
-    VINTEM_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
+    VINTEM_WALL_CLOCK=1 VINTEM_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
 
 # Three processes at the plans' own limits and full minutes admit exactly the limit in any window; also with wrong clocks
 exactness SECONDS="130":
-    VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limit_exactness::
+    VINTEM_WALL_CLOCK=1 VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limit_exactness::
 
 # What callers are told and who they are, at length: 1,000 refusals, 10,000 answers, forged addresses, pairs of keys
 limits:
-    VINTEM_REFUSALS=1000 VINTEM_HEADERS_WINDOW=60 VINTEM_HEADERS_ANSWERS=10000 VINTEM_FORGED=10000 VINTEM_PAIRS=1000 \
+    VINTEM_WALL_CLOCK=1 VINTEM_REFUSALS=1000 VINTEM_HEADERS_WINDOW=60 VINTEM_HEADERS_ANSWERS=10000 VINTEM_FORGED=10000 VINTEM_PAIRS=1000 \
         checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture \
         retry_after:: limit_headers:: caller_identity:: a_key_sees_its_own_usage_alone
 
 # What keys cost that are not good: malformed ones no statement, and all refusals the same time
 bad-keys KEYS="100000" SAMPLES="20000":
-    VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
+    VINTEM_WALL_CLOCK=1 VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
         checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture bad_keys::
 
 # Redis hung, killed, cut off and emptied, each for so long, at 500 requests a second; one of two Redis servers killed
 redis-away SECONDS="30":
-    VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limiter_faults::
+    VINTEM_WALL_CLOCK=1 VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limiter_faults::
 
 # Replicas, Redis and PostgreSQL killed, hung and cut off at 1,500 requests a second: no usage lost, none doubled
 chaos MINUTES="10":
-    VINTEM_CHAOS_MINUTES={{MINUTES}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture chaos::
+    VINTEM_WALL_CLOCK=1 VINTEM_CHAOS_MINUTES={{MINUTES}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture chaos::
 
 # Hold accumulated rates to a second implementation, in Python, and print what forty years of them cost
 accumulated REQUESTS="2000":
@@ -131,7 +131,7 @@ outbox TRIALS="1000":
 
 # 5,000 events for 20 webhooks while workers are killed 50 times and PostgreSQL four times: none lost
 deliveries KILLS="50":
-    VINTEM_DELIVERY_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture delivery_faults::
+    VINTEM_WALL_CLOCK=1 VINTEM_DELIVERY_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture delivery_faults::
 
 # Where webhooks may lead, in a network of its own in which every address arrives at a canary (as root)
 address-guard:

@@ -19,6 +19,8 @@ const MAX_ACTIONS = 6;
 const MAX_SECONDS = 60;
 const MAX_SHIFT = 0.02;
 const MAX_FIRST_PAINT_MS = 1000;
+/** On a slow machine a page may take this many times as long as an empty one. */
+const MAX_FIRST_PAINT_RATIO = 5;
 const NARROWEST = { width: 360, height: 700 };
 const SIZES = { wide: { width: 1280, height: 800 }, narrow: { width: 390, height: 844 } };
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
@@ -697,6 +699,25 @@ const PROVOKED = ["/plans/register", "/keys/me", "/accumulated", "/search?q=aaa"
 // ---- Every page ----
 
 const measured = { shift: [0], firstPaint: [0] };
+let emptyFirstPaint = 0;
+
+/** The first paint of a page with a single word, as a control for the speed of the machine. */
+async function measureEmptyPage() {
+  const server = createServer((_, response) => response.setHeader("Content-Type", "text/html").end("<p>word"));
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const browser = await launch(tools);
+  const page = await browser.newPage();
+  const firstPaints = [];
+  for (let load = 0; load < 3; load += 1) {
+    await page.goto(`http://127.0.0.1:${server.address().port}/`);
+    await settled(page);
+    firstPaints.push((await page.evaluate(readTimings)).firstPaint);
+  }
+  await browser.close();
+  server.close();
+  [, emptyFirstPaint] = firstPaints.sort((one, other) => one - other);
+  figures.empty_page_first_paint_ms = Math.round(emptyFirstPaint);
+}
 
 /** Loaded three times, as by somebody who was never here: narrow, and twice wide. */
 async function measure(name, path, key) {
@@ -715,7 +736,8 @@ async function measure(name, path, key) {
     }
     const [, median] = firstPaints.sort((one, other) => one - other);
     measured.firstPaint.push(median);
-    await holds(`${name}, first paint`, () => assert.ok(median < MAX_FIRST_PAINT_MS, `${Math.round(median)} ms`));
+    const maxFirstPaint = Math.max(MAX_FIRST_PAINT_MS, MAX_FIRST_PAINT_RATIO * emptyFirstPaint);
+    await holds(`${name}, first paint`, () => assert.ok(median < maxFirstPaint, `${Math.round(median)} ms`));
     if (name !== "docs") {
       await audit(page, name);
     }
@@ -770,6 +792,7 @@ async function main() {
   }
 
   const pages = Object.entries(pagesOf(company));
+  await measureEmptyPage();
   for (const [name, path] of pages) {
     await holds(name, () => measure(name, path));
   }
