@@ -1,7 +1,7 @@
-//! The real files of the publishers: every value that they state is what we serve, character for character.
+//! Serves the publishers' real files and compares every value with the file, character for character.
 //!
-//! A test binary of its own, as the files are not part of the project: `just real-data DIR`. Without the directory it
-//! fails.
+//! This is a separate test binary because the files are not in the repository: run `just real-data DIR`. It fails
+//! without the directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 type TestResult = anyhow::Result<()>;
 
 fn real_data_directory() -> anyhow::Result<PathBuf> {
-    let named = std::env::var_os("VINTEM_REAL_DATA").map(PathBuf::from);
-    let directory = named.ok_or_else(|| anyhow::anyhow!("VINTEM_REAL_DATA names no directory of real files"))?;
+    let configured = std::env::var_os("VINTEM_REAL_DATA").map(PathBuf::from);
+    let directory = configured.ok_or_else(|| anyhow::anyhow!("VINTEM_REAL_DATA names no directory of real files"))?;
     anyhow::ensure!(directory.is_dir(), "{} is no directory", directory.display());
     Ok(directory)
 }
@@ -33,7 +33,7 @@ fn fixed_now() -> DateTime<Utc> {
     "2026-11-13T18:00:00Z".parse().expect("an instant")
 }
 
-/// Loads files alone: no upstream is there to be asked.
+/// An ingestor that only loads files: its upstream addresses lead nowhere.
 fn build_file_ingestor(database: &TestDatabase) -> anyhow::Result<Ingestor> {
     let nowhere = || "http://127.0.0.1:9".to_owned();
     let addresses = UpstreamAddresses { sgs: nowhere(), ptax: nowhere(), cvm: nowhere() };
@@ -48,47 +48,59 @@ async fn start_replica(database: &TestDatabase) -> anyhow::Result<TestReplica> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_value_of_every_series_is_served_as_it_was_published() -> TestResult {
-    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
-    let (ingestor, mut files) = (build_file_ingestor(&database)?, Vec::new());
+    let directory = real_data_directory()?;
+    let database = TestDatabase::create_empty().await?;
+    let ingestor = build_file_ingestor(&database)?;
+    let mut files = Vec::new();
+
     for series in PUBLISHED_SERIES.iter().chain(&CROSS_CHECK_SERIES) {
         if let Some(bytes) = load_series_file(&ingestor, &directory, series).await? {
             files.push((series, bytes));
         }
     }
+
     assert!(files.len() >= 6, "{} files", files.len());
-    let (replica, store) = (start_replica(&database).await?, database.open_store()?);
-    let (mut compared, mut differences) = (0, Vec::new());
+
+    let replica = start_replica(&database).await?;
+    let store = database.open_store()?;
+    let mut compared = 0;
+    let mut differences = Vec::new();
     for (series, bytes) in files {
         let published: Vec<Value> = serde_json::from_slice(&bytes)?;
-        let mut held: Vec<(String, String)> = Vec::new();
+        let mut stored: Vec<(String, String)> = Vec::new();
         if PUBLISHED_SERIES.contains(series) {
             let path = format!("/api/v1/market/series/{}?numbers=string&order=asc&limit=20000", series.id);
             let list: Value = replica.get(&path).await?.json().await?;
             for row in list["data"].as_array().expect("rows") {
-                held.push((as_text(&row["date"]), as_text(&row["value"])));
+                stored.push((as_text(&row["date"]), as_text(&row["value"])));
             }
         } else {
             let values = store.current_observations(series.id).await?;
-            held.extend(values.iter().map(|row| (row.date.to_string(), row.value.to_string())));
+            stored.extend(values.iter().map(|row| (row.date.to_string(), row.value.to_string())));
         }
+
         for row in &published {
-            let (day, value) = (as_text(&row["data"]), as_text(&row["valor"]));
+            let day = as_text(&row["data"]);
+            let value = as_text(&row["valor"]);
             let date = format!("{}-{}-{}", &day[6..], &day[3..5], &day[..2]);
             compared += 1;
-            if !held.iter().any(|held| *held == (date.clone(), value.clone())) {
+            if !stored.iter().any(|row| *row == (date.clone(), value.clone())) {
                 differences.push(format!("{} {date} {value}", series.id));
             }
         }
-        assert_eq!(held.len(), published.len(), "{}", series.id);
+
+        assert_eq!(stored.len(), published.len(), "{}", series.id);
     }
+
     println!("values_compared: {compared}");
     println!("differences: {}", differences.len());
     assert!(differences.is_empty(), "{differences:#?}");
     assert_eq!(replica.build_exports()?.failed_datasets, Vec::<String>::new(), "every value fits into its column");
+
     Ok(())
 }
 
-/// The bytes of the file of a series, if there is one, after they were loaded.
+/// Loads the file of a series, if there is one, and returns its bytes.
 async fn load_series_file(
     ingestor: &Ingestor,
     directory: &Path,
@@ -96,6 +108,7 @@ async fn load_series_file(
 ) -> anyhow::Result<Option<Vec<u8>>> {
     let code = series.sgs_code.expect("it is published");
     let Ok(bytes) = std::fs::read(directory.join(format!("sgs/{code}.json"))) else { return Ok(None) };
+
     let report = ingestor.load_file(DataSource::Series(series), "file", &bytes, fixed_now()).await?;
     assert_eq!(report.quarantined, 0, "{}", series.id);
     Ok(Some(bytes))
@@ -103,16 +116,19 @@ async fn load_series_file(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_years_accumulate_to_the_published_figures() -> TestResult {
-    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let directory = real_data_directory()?;
+    let database = TestDatabase::create_empty().await?;
     let ingestor = build_file_ingestor(&database)?;
     for id in ["cdi-daily", "selic-daily", "ipca"] {
         let series = series::find_series(id).expect("in the table of series");
         assert!(load_series_file(&ingestor, &directory, series).await?.is_some(), "there is no file of {id}");
     }
+
     let replica = start_replica(&database).await?;
     let accumulated = async |path: String| -> anyhow::Result<Value> {
         Ok(replica.get(&format!("/api/v1/market/{path}&numbers=string")).await?.json().await?)
     };
+
     for (year, percent, expected) in [
         (2022, 100, "1.12390989"),
         (2023, 100, "1.13039435"),
@@ -128,6 +144,7 @@ async fn whole_years_accumulate_to_the_published_figures() -> TestResult {
         assert_eq!(as_text(&body["factor"]), expected, "{body}");
         assert_eq!(body["missing_total"], 0);
     }
+
     for (year, expected) in [(2023, "4.62"), (2024, "4.83"), (2025, "4.26")] {
         let next = year + 1;
         let body = accumulated(format!("ipca/accumulated?from={year}-01-01&to={next}-01-01")).await?;
@@ -135,7 +152,8 @@ async fn whole_years_accumulate_to_the_published_figures() -> TestResult {
         println!("ipca_{year}: {change}");
         assert_eq!(change.round_dp(2).to_string(), expected, "{body}");
     }
-    // All inflation since 1980, and all that money earned since 1986.
+
+    // All inflation since 1980, and the Selic accumulated since 1986.
     for (path, expected) in [
         ("ipca/accumulated?from=1980-01-01", "975335087902.62034582"),
         ("selic/accumulated?from=1986-06-04", "68750582729.16047068"),
@@ -144,6 +162,7 @@ async fn whole_years_accumulate_to_the_published_figures() -> TestResult {
         println!("{path}: {}", as_text(&body["factor"]));
         assert_eq!(as_text(&body["factor"]), expected, "{body}");
     }
+
     Ok(())
 }
 
@@ -155,10 +174,12 @@ fn business_days_match_the_published_daily_rates() -> TestResult {
             serde_json::from_slice(&std::fs::read(directory.join(format!("sgs/{code}.json")))?)?;
         let day = |row: &Value| NaiveDate::parse_from_str(&as_text(&row["data"]), "%d/%m/%Y").expect("a day");
         let published: Vec<NaiveDate> = published.iter().map(day).collect();
+
         let range = DateRange { from: published[0], to: published[published.len() - 1] };
         let expected: Vec<NaiveDate> = Calendar::Settlement.business_days(range).collect();
         let differing = expected.iter().filter(|day| !published.contains(day)).count()
             + published.iter().filter(|day| !expected.contains(day)).count();
+
         println!(
             "days_of_series_{code}: {}, from {} to {}, differences {differing}",
             published.len(),
@@ -167,6 +188,7 @@ fn business_days_match_the_published_daily_rates() -> TestResult {
         );
         assert_eq!((published.len(), differing), (rows, 0));
     }
+
     Ok(())
 }
 
@@ -176,16 +198,19 @@ fn as_text(value: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> TestResult {
-    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let directory = real_data_directory()?;
+    let database = TestDatabase::create_empty().await?;
     let samples = std::fs::read_to_string(directory.join("ptax/ptax_samples.json"))?;
     let samples: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(&samples)?;
     let mut expected: Vec<(String, String, String, String)> = Vec::new();
+
     for (name, body) in &samples {
         let Some(rest) = name.strip_prefix("CotacaoMoeda") else { continue };
         let Some(currency) = rest.split('_').find_map(Currency::from_code) else { continue };
-        let read = ptax::parse_bulletins(currency, body.get().as_bytes(), fixed_now().date_naive())?;
-        assert!(read.bad_rows.is_empty(), "{name}: {:?}", read.bad_rows);
-        // The numbers as they stand in the file, before anybody has read them.
+        let parsed = ptax::parse_bulletins(currency, body.get().as_bytes(), fixed_now().date_naive())?;
+        assert!(parsed.bad_rows.is_empty(), "{name}: {:?}", parsed.bad_rows);
+
+        // The numbers as written in the file, before any parser has touched them.
         #[derive(serde::Deserialize)]
         struct PtaxEnvelope<'a> {
             #[serde(borrow)]
@@ -200,13 +225,16 @@ async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Te
                 expected.push((currency.code().to_owned(), date, token("cotacaoCompra"), token("cotacaoVenda")));
             }
         }
+
         let fetch = NewFetch::without_response(format!("sample:{name}"), fixed_now(), [1; 32]);
         let mut load = database.open_store()?.begin_load(Dataset::Fx, DataOrigin::Real, &fetch).await?;
-        load.append_bulletins(&read.rows).await?;
+        load.append_bulletins(&parsed.rows).await?;
         load.commit().await?;
     }
+
     let replica = start_replica(&database).await?;
     let mut differences = Vec::new();
+
     for (currency, date, buy, sell) in &expected {
         let path = format!("/api/v1/market/fx?pair={currency}BRL&from={date}&to={date}&numbers=string");
         let list: Value = replica.get(&path).await?.json().await?;
@@ -215,38 +243,47 @@ async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Te
             differences.push(format!("{currency} {date} {buy} {sell}: {row}"));
         }
     }
+
     println!("rates_compared: {}", expected.len());
     println!("differences: {}", differences.len());
     assert!(!expected.is_empty() && differences.is_empty(), "{differences:#?}");
     assert_eq!(replica.build_exports()?.failed_datasets, Vec::<String>::new(), "every rate fits into its column");
+
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn as_of_returns_the_registry_of_that_day() -> TestResult {
-    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let directory = real_data_directory()?;
+    let database = TestDatabase::create_empty().await?;
     let ingestor = build_file_ingestor(&database)?;
     let companies = DataSource::from_id("companies").expect("a source");
     let mut states = Vec::new();
+
     for (file, known_at) in [("2024-06", "2024-06-15T12:00:00Z"), ("2026-05", "2026-05-15T12:00:00Z")] {
         let bytes = std::fs::read(directory.join(format!("cvm/cad_cia_aberta_{file}.csv")))?;
         ingestor.load_file(companies, file, &bytes, known_at.parse()?).await?;
         states.push(fetch_all_companies(&database, "").await?);
     }
+
     assert_ne!(states[0], states[1]);
+
     for (as_of, state) in
         [("2024-06-15", 0), ("2025-01-01", 0), ("2026-05-14", 0), ("2026-05-15", 1), ("2026-11-13", 1)]
     {
-        let mut known = fetch_all_companies(&database, &format!("&as_of={as_of}")).await?;
-        for company in &mut known {
+        let mut companies_then = fetch_all_companies(&database, &format!("&as_of={as_of}")).await?;
+        for company in &mut companies_then {
             let certainty = company.as_object_mut().and_then(|company| company.remove("known"));
             assert_eq!(certainty, Some(Value::from("observed")));
         }
-        let differing = known.iter().zip(&states[state]).filter(|(one, other)| one != other).count();
-        println!("companies_as_of_{as_of}: {}, differences {differing}", known.len());
-        assert_eq!((known.len(), differing), (states[state].len(), 0));
+
+        let differing = companies_then.iter().zip(&states[state]).filter(|(one, other)| one != other).count();
+        println!("companies_as_of_{as_of}: {}, differences {differing}", companies_then.len());
+        assert_eq!((companies_then.len(), differing), (states[state].len(), 0));
     }
-    // Before the first registry that we have: those that were registered by then, none cancelled by a later day.
+
+    // Before our first registry file: companies registered by then, with no cancellation from a later day.
+
     let earlier = fetch_all_companies(&database, "&as_of=2015-01-01").await?;
     println!("companies_as_of_2015-01-01: {}", earlier.len());
     assert!(!earlier.is_empty() && earlier.len() < states[0].len());
@@ -256,18 +293,21 @@ async fn as_of_returns_the_registry_of_that_day() -> TestResult {
             assert!(company[date].as_str().is_none_or(|date| date <= "2015-01-01"), "{company}");
         }
     }
+
     Ok(())
 }
 
-/// Every company that is served, page by page.
+/// All companies served, fetched page by page.
 async fn fetch_all_companies(database: &TestDatabase, query: &str) -> anyhow::Result<Vec<Value>> {
     let replica = start_replica(database).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     let mut companies = Vec::new();
+
     loop {
         let path = format!("/api/v1/companies?limit=100&offset={}{query}", companies.len());
         let page: Value = replica.get_with_key(&path, &key).await?.json().await?;
         let rows = page["data"].as_array().cloned().unwrap_or_default();
+
         if rows.is_empty() {
             anyhow::ensure!(page["total"] == companies.len(), "{} of {}", companies.len(), page["total"]);
             return Ok(companies);
@@ -278,17 +318,18 @@ async fn fetch_all_companies(database: &TestDatabase, query: &str) -> anyhow::Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_registry_files_become_versions_and_the_older_one_stays_readable() -> TestResult {
-    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let directory = real_data_directory()?;
+    let database = TestDatabase::create_empty().await?;
     let ingestor = build_file_ingestor(&database)?;
-    let (older, newer) = (
-        std::fs::read(directory.join("cvm/cad_cia_aberta_2024-06.csv"))?,
-        std::fs::read(directory.join("cvm/cad_cia_aberta_2026-05.csv"))?,
-    );
+    let older = std::fs::read(directory.join("cvm/cad_cia_aberta_2024-06.csv"))?;
+    let newer = std::fs::read(directory.join("cvm/cad_cia_aberta_2026-05.csv"))?;
+
     let companies = DataSource::from_id("companies").expect("a source");
     ingestor.load_file(companies, "2024-06", &older, "2024-06-15T00:00:00Z".parse()?).await?;
     ingestor.load_file(companies, "2026-05", &newer, "2026-05-15T00:00:00Z".parse()?).await?;
+
     let mut connection = database.connect().await?;
-    let count = "
+    let counts_query = "
         with old as (
             select distinct on (cvm_code) * from company_version where known_at < '2025-01-01'
             order by cvm_code, known_at desc
@@ -301,13 +342,14 @@ async fn two_registry_files_become_versions_and_the_older_one_stays_readable() -
                count(*) filter (where old.status <> current.status),
                count(*) filter (where old.sector <> current.sector)
         from old full join current using (cvm_code)";
-    let counts: (i64, i64, i64, i64, i64) = sqlx::query_as(count).fetch_one(&mut connection).await?;
+    let counts: (i64, i64, i64, i64, i64) = sqlx::query_as(counts_query).fetch_one(&mut connection).await?;
     println!(
         "new: {}, gone: {}, names: {}, statuses: {}, sectors: {}",
         counts.0, counts.1, counts.2, counts.3, counts.4
     );
     assert_eq!(counts, (52, 0, 70, 88, 5));
-    // What was known in 2024 is still there, all of it.
+
+    // Everything known in 2024 is still there.
     let old: Vec<(i32, String, String, String)> = sqlx::query_as(
         "select distinct on (cvm_code) cvm_code, name, status, sector
          from company_version
@@ -316,6 +358,7 @@ async fn two_registry_files_become_versions_and_the_older_one_stays_readable() -
     )
     .fetch_all(&mut connection)
     .await?;
+
     let mut published: Vec<(i32, String, String, String)> = company_registry::parse_companies(&older)?
         .rows
         .into_iter()
@@ -323,23 +366,26 @@ async fn two_registry_files_become_versions_and_the_older_one_stays_readable() -
         .collect();
     published.sort();
     assert_eq!(old, published);
+
     Ok(())
 }
 
-/// The company of each query must be the first, but for a few in a hundred, and among the first five always.
+/// The expected company must come first in this percentage of the queries, and in the top results of all of them.
 const MIN_FIRST_PERCENT: usize = 97;
 const TOP_RESULTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn companies_are_found_as_people_type_them() -> TestResult {
-    let (directory, database) = (real_data_directory()?, TestDatabase::create_empty().await?);
+    let directory = real_data_directory()?;
+    let database = TestDatabase::create_empty().await?;
     let ingestor = build_file_ingestor(&database)?;
     let companies = DataSource::from_id("companies").expect("a source");
     for (month, known_at) in [("2024-06", "2024-06-15T00:00:00Z"), ("2026-05", "2026-05-15T00:00:00Z")] {
         let registry = std::fs::read(directory.join(format!("cvm/cad_cia_aberta_{month}.csv")))?;
         ingestor.load_file(companies, month, &registry, known_at.parse()?).await?;
     }
-    // Filings need only be there: a search goes through both.
+
+    // The index needs at least one filing, because a search reads companies and filings.
     let fetch = NewFetch::without_response("test:filings".into(), fixed_now(), [2; 32]);
     let mut load = database.open_store()?.begin_load(Dataset::Filings, DataOrigin::Real, &fetch).await?;
     load.append_filings(&[Filing {
@@ -359,20 +405,27 @@ async fn companies_are_found_as_people_type_them() -> TestResult {
     }])
     .await?;
     load.commit().await?;
+
     let replica = start_replica(&database).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
+
     let queries: Vec<(&str, &str)> =
         include_str!("relevance.txt").lines().filter_map(|line| line.split_once(" = ")).collect();
-    let (mut first, mut misses, mut lost) = (0, Vec::new(), Vec::new());
+    let mut first = 0;
+    let mut misses = Vec::new();
+    let mut lost = Vec::new();
+
     for (query, code) in &queries {
         let path = reqwest::Url::parse_with_params(&replica.url("/api/v1/companies/search"), [("q", query)])?;
-        let answer = replica.send(replica.http.get(path).header("X-API-Key", &key)).await?;
-        let body: Value = answer.json().await?;
+        let response = replica.send(replica.http.get(path).header("X-API-Key", &key)).await?;
+        let body: Value = response.json().await?;
         let found: Vec<String> = body["data"].as_array().expect("rows").iter().map(|row| as_text(&row["id"])).collect();
+
         if found.first().map(String::as_str) == Some(*code) {
             first += 1;
             continue;
         }
+
         let seen: Vec<String> =
             body["data"].as_array().expect("rows").iter().take(TOP_RESULTS).map(|row| as_text(&row["name"])).collect();
         misses.push(format!("{query}: {code} is not the first of {seen:?}"));
@@ -380,6 +433,7 @@ async fn companies_are_found_as_people_type_them() -> TestResult {
             lost.push(*query);
         }
     }
+
     for miss in &misses {
         println!("{miss}");
     }
@@ -389,5 +443,6 @@ async fn companies_are_found_as_people_type_them() -> TestResult {
     assert!(queries.len() >= 120, "{} queries", queries.len());
     assert!(lost.is_empty(), "{lost:?}");
     assert!(first * 100 >= queries.len() * MIN_FIRST_PERCENT, "{misses:#?}");
+
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! That the house stays as it was laid out: the direction of dependencies, and that files and tables agree.
+//! The layout of the project: the direction of dependencies, and that documents agree with the tables in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ fn workspace_root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Which crates each may know. What is not listed may not be used.
+/// The crates that each crate may depend on. Any other dependency fails the test.
 const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("domain", &[]),
     ("store", &["domain"]),
@@ -30,22 +30,28 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
 fn crate_dependencies_point_one_way() -> TestResult {
     let allowed: BTreeMap<&str, &[&str]> = ALLOWED_DEPENDENCIES.into();
     let mut crates = BTreeSet::new();
+
     for entry in std::fs::read_dir(workspace_root().join("crates"))? {
         let folder = entry?.file_name().into_string().expect("names of crates are plain");
         let manifest = std::fs::read_to_string(workspace_root().join("crates").join(&folder).join("Cargo.toml"))?;
         let dependencies = manifest.split("\n[").find(|section| section.starts_with("dependencies]")).unwrap_or("");
+
         for line in dependencies.lines() {
-            let Some(used) = line.strip_prefix("vintem-").and_then(|line| line.split(['.', ' ', '=']).next()) else {
+            let Some(dependency) = line.strip_prefix("vintem-").and_then(|line| line.split(['.', ' ', '=']).next())
+            else {
                 continue;
             };
             assert!(
-                allowed.get(folder.as_str()).is_some_and(|list| list.contains(&used)),
-                "{folder} may not use {used}"
+                allowed.get(folder.as_str()).is_some_and(|list| list.contains(&dependency)),
+                "{folder} may not use {dependency}"
             );
         }
+
         crates.insert(folder);
     }
+
     assert_eq!(crates, allowed.keys().map(|name| (*name).to_owned()).collect());
+
     Ok(())
 }
 
@@ -64,16 +70,19 @@ async fn env_example_lists_every_setting() -> TestResult {
         .split(|character: char| !character.is_ascii_uppercase() && character != '_')
         .filter(|word| word.starts_with("VINTEM_"))
         .collect();
-    let named: BTreeSet<&str> = example
+
+    let in_example: BTreeSet<&str> = example
         .split(|character: char| !character.is_ascii_uppercase() && character != '_')
         .filter(|word| word.starts_with("VINTEM_"))
         .collect();
+
     assert!(settings.len() > 10);
-    assert_eq!(settings, named);
+    assert_eq!(settings, in_example);
+
     Ok(())
 }
 
-/// Lists that documents repeat from the code. With `VINTEM_WRITE_DOCUMENTS` set they are written instead of compared.
+/// Compares the lists in documents with the code. With `VINTEM_WRITE_DOCUMENTS` set it writes them instead.
 #[test]
 fn documents_list_every_error_code() -> TestResult {
     let description: String = ErrorCode::ALL.iter().map(|code| format!("            - {}\n", code.id())).collect();
@@ -82,18 +91,26 @@ fn documents_list_every_error_code() -> TestResult {
         design.push_str(&format!("| {} | `{}` | {} |\n", code.status(), code.id(), code.description()));
     }
     design.push('\n');
+
     for (file, list) in [("openapi.yaml", description), ("docs/api-design.md", design)] {
         let path = workspace_root().join(file);
         let text = std::fs::read_to_string(&path)?;
-        let (begin, end) = ("from crates/domain/src/problem.rs: codes.", "The end of: codes.");
-        let opened = text.find(begin).and_then(|at| text[at..].find('\n').map(|line| at + line + 1));
-        let closed = text.find(end).and_then(|at| text[..at].rfind('\n').map(|line| line + 1));
-        let (Some(opened), Some(closed)) = (opened, closed) else { anyhow::bail!("{file} has no place for the codes") };
+
+        let begin = "from crates/domain/src/problem.rs: codes.";
+        let end = "The end of: codes.";
+
+        let list_start = text.find(begin).and_then(|at| text[at..].find('\n').map(|line| at + line + 1));
+        let list_end = text.find(end).and_then(|at| text[..at].rfind('\n').map(|line| line + 1));
+        let (Some(list_start), Some(list_end)) = (list_start, list_end) else {
+            anyhow::bail!("{file} has no place for the codes")
+        };
+
         if std::env::var_os("VINTEM_WRITE_DOCUMENTS").is_some() {
-            std::fs::write(&path, format!("{}{list}{}", &text[..opened], &text[closed..]))?;
+            std::fs::write(&path, format!("{}{list}{}", &text[..list_start], &text[list_end..]))?;
         } else {
-            assert_eq!(&text[opened..closed], list, "{file}: run `just documents`");
+            assert_eq!(&text[list_start..list_end], list, "{file}: run `just documents`");
         }
     }
+
     Ok(())
 }

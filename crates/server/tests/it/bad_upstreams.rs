@@ -1,5 +1,4 @@
-//! What upstreams send when something is wrong with them: each kind has its decided outcome, and nothing that is refused
-//! ever touches what is served.
+//! Bad upstream responses: every kind has an expected outcome, and a rejected one never changes the served data.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,20 +10,21 @@ use vintem_testkit::upstreams::{FakeUpstreamOptions, Fault, StallAt};
 use crate::TestResult;
 use crate::ingest::{FAST_RETRY, IngestHarness};
 
-/// A silence is a silence after a moment; whatever else comes may take as long as a busy machine needs.
+/// Short enough to recognize a stalled response quickly. Other faults use `FAST_RETRY`, whose timeout allows for a busy
+/// machine.
 const FAST_RETRY_SHORT_TIMEOUT: RetryPolicy = RetryPolicy { attempt_timeout: Duration::from_millis(500), ..FAST_RETRY };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ExpectedOutcome {
-    /// No answer that could be read: the part fails and is asked for again.
+    /// No readable response: the part fails and is fetched again later.
     Failed,
-    /// Set aside whole, with its reason.
+    /// The whole file is quarantined, with a reason.
     Quarantined,
-    /// Loaded, and somebody is told.
+    /// Loaded, with an alert.
     LoadedWithAlert,
-    /// So many rows set aside, the rest loaded.
+    /// This many rows are quarantined, the rest is loaded.
     RowsQuarantined(u64),
-    /// Nothing to say.
+    /// Loaded without a remark.
     Loaded,
 }
 
@@ -45,11 +45,13 @@ fn sgs_cases() -> Vec<FaultCase> {
     let text = |change: fn(String) -> String| {
         Fault::transform_body(move |body| change(String::from_utf8_lossy(&body).into_owned()).into_bytes())
     };
-    // The value of the newest row, replaced.
+
+    // Replaces the value of the newest row.
     fn replace_newest_value(body: &str, value: &str) -> String {
         let at = body.rfind("\"valor\":").map_or(0, |at| at + 8);
         format!("{}{value}}}]", &body[..at])
     }
+
     let table: Vec<(&str, Fault, ExpectedOutcome)> = vec![
         ("a page of HTML with 200", Fault::HtmlWith200, ExpectedOutcome::Failed),
         ("an empty 200", Fault::Empty200, ExpectedOutcome::Failed),
@@ -120,20 +122,22 @@ fn sgs_cases() -> Vec<FaultCase> {
             ExpectedOutcome::Loaded,
         ),
     ];
-    let mutant = |(name, fault, decided): (&str, Fault, ExpectedOutcome)| FaultCase {
+    let to_case = |(name, fault, expected): (&str, Fault, ExpectedOutcome)| FaultCase {
         name: format!("SGS: {name}"),
         source: "cdi",
         path: CDI_PATH,
         fault,
-        expected: decided,
+        expected,
     };
-    table.into_iter().map(mutant).collect()
+
+    table.into_iter().map(to_case).collect()
 }
 
 fn ptax_cases() -> Vec<FaultCase> {
     let text = |change: fn(String) -> String| {
         Fault::transform_body(move |body| change(String::from_utf8_lossy(&body).into_owned()).into_bytes())
     };
+
     let table: Vec<(&str, Fault, ExpectedOutcome)> = vec![
         ("a page of HTML with 200", Fault::HtmlWith200, ExpectedOutcome::Failed),
         ("an array", Fault::EmptyArray, ExpectedOutcome::Failed),
@@ -161,26 +165,29 @@ fn ptax_cases() -> Vec<FaultCase> {
             ExpectedOutcome::Quarantined,
         ),
     ];
-    let mutant = |(name, fault, decided): (&str, Fault, ExpectedOutcome)| FaultCase {
+    let to_case = |(name, fault, expected): (&str, Fault, ExpectedOutcome)| FaultCase {
         name: format!("PTAX: {name}"),
         source: "fx",
         path: USD_PATH,
         fault,
-        expected: decided,
+        expected,
     };
-    table.into_iter().map(mutant).collect()
+
+    table.into_iter().map(to_case).collect()
 }
 
-/// A name, a change to a table of the regulator, what is decided.
+/// A name, a change to a CVM table, and the expected outcome.
 type TableMutation = (&'static str, fn(Vec<u8>) -> Vec<u8>, ExpectedOutcome);
 
 fn cvm_table_mutations() -> Vec<TableMutation> {
     fn split_lines(table: &[u8]) -> Vec<Vec<u8>> {
         table.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
     }
+
     fn replace_byte(table: Vec<u8>, from: u8, to: u8) -> Vec<u8> {
         table.into_iter().map(|byte| if byte == from { to } else { byte }).collect()
     }
+
     vec![
         ("a page of HTML", |_| b"<html><body>Em manuten\xe7\xe3o</body></html>".to_vec(), ExpectedOutcome::Quarantined),
         ("nothing", |_| Vec::new(), ExpectedOutcome::Quarantined),
@@ -222,9 +229,9 @@ fn cvm_table_mutations() -> Vec<TableMutation> {
         (
             "every tenth row torn",
             |table| {
-                let torn =
+                let tear_every_tenth =
                     |(at, line): (usize, Vec<u8>)| if at > 0 && at % 10 == 0 { b"a;b;c\r\n".to_vec() } else { line };
-                split_lines(&table).into_iter().enumerate().flat_map(torn).collect()
+                split_lines(&table).into_iter().enumerate().flat_map(tear_every_tenth).collect()
             },
             ExpectedOutcome::Quarantined,
         ),
@@ -240,23 +247,23 @@ fn cvm_table_mutations() -> Vec<TableMutation> {
         (
             "a further column",
             |table| {
-                let more = |(at, line): (usize, Vec<u8>)| {
+                let add_column = |(at, line): (usize, Vec<u8>)| {
                     let end = line.len() - 2;
                     [&line[..end], if at == 0 { b";NOVA" } else { b";     " }, &line[end..]].concat()
                 };
-                split_lines(&table).into_iter().enumerate().flat_map(more).collect()
+                split_lines(&table).into_iter().enumerate().flat_map(add_column).collect()
             },
             ExpectedOutcome::LoadedWithAlert,
         ),
         (
             "its first two columns swapped",
             |table| {
-                let swapped = |line: Vec<u8>| {
+                let swap_columns = |line: Vec<u8>| {
                     let mut fields: Vec<&[u8]> = line.split(|byte| *byte == b';').collect();
                     fields.swap(0, 1);
                     fields.join(&b';')
                 };
-                split_lines(&table).into_iter().flat_map(swapped).collect()
+                split_lines(&table).into_iter().flat_map(swap_columns).collect()
             },
             ExpectedOutcome::LoadedWithAlert,
         ),
@@ -264,30 +271,29 @@ fn cvm_table_mutations() -> Vec<TableMutation> {
 }
 
 fn cvm_cases() -> Vec<FaultCase> {
-    let mut mutants = Vec::new();
-    for (name, change, decided) in cvm_table_mutations() {
-        let of = |file: &str| format!("CVM: {file} that is or has {name}");
-        let (registry, member) = (Fault::transform_body(change), Fault::transform_zip_member(change));
-        mutants.push(FaultCase {
-            name: of("a registry"),
+    let mut cases = Vec::new();
+    for (name, change, expected) in cvm_table_mutations() {
+        let case_name = |file: &str| format!("CVM: {file} that is or has {name}");
+        let registry = Fault::transform_body(change);
+        let member = Fault::transform_zip_member(change);
+
+        cases.push(FaultCase {
+            name: case_name("a registry"),
             source: "companies",
             path: REGISTRY_PATH,
             fault: registry,
-            expected: decided,
+            expected,
         });
-        mutants.push(FaultCase {
-            name: of("filings"),
-            source: "ipe",
-            path: IPE_PATH,
-            fault: member,
-            expected: decided,
-        });
+        cases.push(FaultCase { name: case_name("filings"), source: "ipe", path: IPE_PATH, fault: member, expected });
     }
+
     for tenths in 1..=9 {
-        let (name, fault) = (format!("CVM: {tenths} tenths of an archive"), Fault::TruncatedZip { tenths });
-        mutants.push(FaultCase { name, source: "ipe", path: IPE_PATH, fault, expected: ExpectedOutcome::Quarantined });
+        let name = format!("CVM: {tenths} tenths of an archive");
+        let fault = Fault::TruncatedZip { tenths };
+        cases.push(FaultCase { name, source: "ipe", path: IPE_PATH, fault, expected: ExpectedOutcome::Quarantined });
     }
-    for (name, fault, decided) in [
+
+    for (name, fault, expected) in [
         ("an archive that inflates without end", Fault::ZipBomb, ExpectedOutcome::Quarantined),
         ("names that lead out of an archive", Fault::PathTraversalZip, ExpectedOutcome::Quarantined),
         ("an archive without its member", Fault::MissingMember, ExpectedOutcome::Quarantined),
@@ -296,15 +302,10 @@ fn cvm_cases() -> Vec<FaultCase> {
         ("an archive that stops coming", Fault::Stall(StallAt::HalfBody), ExpectedOutcome::Failed),
         ("an archive elsewhere", Fault::RedirectToOtherHost, ExpectedOutcome::Failed),
     ] {
-        mutants.push(FaultCase {
-            name: format!("CVM: {name}"),
-            source: "ipe",
-            path: IPE_PATH,
-            fault,
-            expected: decided,
-        });
+        cases.push(FaultCase { name: format!("CVM: {name}"), source: "ipe", path: IPE_PATH, fault, expected });
     }
-    mutants
+
+    cases
 }
 
 fn classify_report(report: &RunReport) -> ExpectedOutcome {
@@ -318,12 +319,12 @@ fn classify_report(report: &RunReport) -> ExpectedOutcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_bad_sgs_answer_has_its_outcome_and_leaves_served_data_unchanged() -> TestResult {
+async fn every_bad_sgs_response_has_its_outcome_and_leaves_served_data_unchanged() -> TestResult {
     assert_expected_outcomes(sgs_cases()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_bad_ptax_answer_has_its_outcome_and_leaves_served_data_unchanged() -> TestResult {
+async fn every_bad_ptax_response_has_its_outcome_and_leaves_served_data_unchanged() -> TestResult {
     assert_expected_outcomes(ptax_cases()).await
 }
 
@@ -333,19 +334,22 @@ async fn every_bad_cvm_file_has_its_outcome_and_leaves_served_data_unchanged() -
 }
 
 #[test]
-fn at_least_forty_kinds_of_bad_answers_are_tried() {
-    let kinds = [sgs_cases(), ptax_cases(), cvm_cases()].map(|mutants| mutants.len());
+fn at_least_forty_kinds_of_bad_responses_are_tested() {
+    let kinds = [sgs_cases(), ptax_cases(), cvm_cases()].map(|cases| cases.len());
     assert!(kinds.iter().all(|count| *count >= 5) && kinds.iter().sum::<usize>() >= 40, "{kinds:?}");
 }
 
-async fn assert_expected_outcomes(mutants: Vec<FaultCase>) -> TestResult {
-    // Enough rows that one of them is less than a hundredth.
+async fn assert_expected_outcomes(cases: Vec<FaultCase>) -> TestResult {
+    // Enough rows that one of them is less than 1%.
     let options = FakeUpstreamOptions { ipe_rows_per_year: 150, companies: 150, ..FakeUpstreamOptions::default() };
-    let world = IngestHarness::with_options(options, FAST_RETRY).await?;
-    let sources: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.source).collect();
-    let filled = world.ingest(&Vec::from_iter(sources.iter().copied())).await?;
-    assert!(filled.failures.is_empty(), "{:#?}", filled.failures);
-    let (replica, key) = world.start_replica().await?;
+    let harness = IngestHarness::with_options(options, FAST_RETRY).await?;
+
+    let sources: BTreeSet<&str> = cases.iter().map(|case| case.source).collect();
+    let first_run = harness.ingest(&Vec::from_iter(sources.iter().copied())).await?;
+    assert!(first_run.failures.is_empty(), "{:#?}", first_run.failures);
+
+    let (replica, key) = harness.start_replica().await?;
+
     let paths = [
         ("cdi", "/api/v1/market/series/cdi?limit=20000"),
         ("fx", "/api/v1/market/fx?limit=20000"),
@@ -355,55 +359,66 @@ async fn assert_expected_outcomes(mutants: Vec<FaultCase>) -> TestResult {
     ];
     let paths: Vec<&str> = paths.iter().filter(|(source, _)| sources.contains(source)).map(|(_, path)| *path).collect();
     assert!(!paths.is_empty());
-    let bodies = || async {
+
+    let get_bodies = || async {
         let mut bodies = Vec::new();
         for path in &paths {
             bodies.push(replica.get_with_key(path, &key).await?.bytes().await?);
         }
         anyhow::Ok(bodies)
     };
-    let (mut objections, mut refused) = (Vec::new(), 0);
-    let count = mutants.len();
-    for mutant in mutants {
-        world.advance_days(0);
-        let (before, quarantined) = (bodies().await?, world.quarantined_file_count().await?);
-        let patience = if matches!(mutant.fault, Fault::Stall(_)) { FAST_RETRY_SHORT_TIMEOUT } else { FAST_RETRY };
-        world.upstreams.set_fault(mutant.path, Some(mutant.fault));
-        let report = world.ingest_with_retry_policy(patience, mutant.source).await?;
-        world.upstreams.clear_faults();
-        let seen = classify_report(&report);
-        if seen != mutant.expected {
+
+    let mut objections = Vec::new();
+    let mut refused = 0;
+    let count = cases.len();
+    for case in cases {
+        harness.advance_days(0);
+        let before = get_bodies().await?;
+        let quarantined_before = harness.quarantined_file_count().await?;
+
+        let retry_policy = if matches!(case.fault, Fault::Stall(_)) { FAST_RETRY_SHORT_TIMEOUT } else { FAST_RETRY };
+        harness.upstreams.set_fault(case.path, Some(case.fault));
+        let report = harness.ingest_with_retry_policy(retry_policy, case.source).await?;
+        harness.upstreams.clear_faults();
+
+        let outcome = classify_report(&report);
+        if outcome != case.expected {
             objections.push(format!(
-                "{}: {seen:?} and not {:?}: {:?} {:?}",
-                mutant.name,
-                mutant.expected,
+                "{}: {outcome:?} and not {:?}: {:?} {:?}",
+                case.name,
+                case.expected,
                 report.failures.first().map(|failure| &failure.2),
                 report.alerts
             ));
         }
-        if mutant.expected == ExpectedOutcome::Quarantined {
+
+        if case.expected == ExpectedOutcome::Quarantined {
             refused += 1;
-            if world.quarantined_file_count().await? <= quarantined {
-                objections.push(format!("{}: not set aside", mutant.name));
+            if harness.quarantined_file_count().await? <= quarantined_before {
+                objections.push(format!("{}: not set aside", case.name));
             }
         }
-        if matches!(mutant.expected, ExpectedOutcome::Quarantined | ExpectedOutcome::Failed) {
+
+        if matches!(case.expected, ExpectedOutcome::Quarantined | ExpectedOutcome::Failed) {
             replica.wait_for_current_snapshot().await?;
-            if bodies().await? != before {
-                objections.push(format!("{}: something else is served", mutant.name));
+            if get_bodies().await? != before {
+                objections.push(format!("{}: something else is served", case.name));
             }
         }
     }
+
     println!("kinds: {count}");
     println!("refused_whole: {refused}");
     println!("peak_memory_mib: {}", peak_memory_mib()?);
     println!("objections: {}", objections.len());
+
     assert!(objections.is_empty(), "{objections:#?}");
     assert!(peak_memory_mib()? < 300);
+
     Ok(())
 }
 
-/// Of this whole process: upstreams, ingestion and service.
+/// The peak memory of this whole process: fake upstreams, ingestion and replica.
 fn peak_memory_mib() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();

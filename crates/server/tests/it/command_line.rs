@@ -1,4 +1,4 @@
-//! The command line, as an operator uses it.
+//! The command-line interface, run as an operator would run it.
 
 use serde_json::Value;
 use vintem_domain::{DataOrigin, Dataset, series};
@@ -10,18 +10,19 @@ use crate::{TestResult, friday, vintem_binary};
 #[tokio::test]
 async fn demo_data_loads_once_and_is_removed_completely() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    let demo = ["demo", "--filings", "500", "--companies", "50", "--until", "2026-11-13"];
-    let (status, printed, _) = run_vintem(vintem_binary(), &database.url(), &demo).await?;
-    assert!(status.success() && printed.contains("500 filings"), "{printed}");
+    let demo_command = ["demo", "--filings", "500", "--companies", "50", "--until", "2026-11-13"];
+    let (status, output, _) = run_vintem(vintem_binary(), &database.url(), &demo_command).await?;
+    assert!(status.success() && output.contains("500 filings"), "{output}");
+
     let store = database.open_store()?;
     let states = store.dataset_states().await?;
     assert_eq!(states.len(), Dataset::all().count());
     assert!(states.values().all(|state| state.origin == DataOrigin::Synthetic));
 
-    let (status, _, error) = run_vintem(vintem_binary(), &database.url(), &demo).await?;
+    let (status, _, error) = run_vintem(vintem_binary(), &database.url(), &demo_command).await?;
     assert!(!status.success() && error.contains("vintem demo --remove"), "{error}");
 
-    // What is real may not join what is made up.
+    // Real data may not be mixed with synthetic data.
     let selic = series::find_series("selic").expect("in the table");
     let fetch = NewFetch::without_response("test:selic".into(), friday(), [7; 32]);
     assert!(store.begin_load(Dataset::Series(selic), DataOrigin::Real, &fetch).await.is_err());
@@ -30,23 +31,29 @@ async fn demo_data_loads_once_and_is_removed_completely() -> TestResult {
     assert!(status.success());
     assert!(store.dataset_states().await?.is_empty());
     assert!(store.begin_load(Dataset::Series(selic), DataOrigin::Real, &fetch).await.is_ok());
+
     Ok(())
 }
 
 #[tokio::test]
 async fn demo_refuses_a_database_that_holds_real_data() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    let (store, selic) = (database.open_store()?, series::find_series("selic").expect("in the table"));
+    let store = database.open_store()?;
+    let selic = series::find_series("selic").expect("in the table");
     let fetch = NewFetch::without_response("test:selic".into(), friday(), [7; 32]);
+
     let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Real, &fetch).await?;
     let row = Observation { date: "2026-11-13".parse()?, value: "15.00".parse()? };
     load.append_observations(selic, &[row]).await?;
     load.commit().await?;
+
     for arguments in [["demo", "--filings=10"].as_slice(), &["demo", "--remove"]] {
         let (status, _, error) = run_vintem(vintem_binary(), &database.url(), arguments).await?;
         assert!(!status.success() && error.contains("real data"), "{error}");
     }
+
     assert_eq!(store.dataset_states().await?.len(), 1);
+
     Ok(())
 }
 
@@ -55,19 +62,25 @@ async fn keys_are_created_listed_moved_to_another_plan_and_revoked() -> TestResu
     let database = TestDatabase::create_empty().await?;
     let url = database.url();
     let run = async |arguments: &[&str]| run_vintem(vintem_binary(), &url, arguments).await;
+
     let create = ["keys", "create", "--plan", "gold", "--name", "Ana", "--email", "ana@example.com", "--json"];
     let created: Value = serde_json::from_str(&run(&create).await?.1)?;
-    let (id, key) = (created["id"].to_string(), created["api_key"].as_str().expect("a key"));
+    let id = created["id"].to_string();
+    let key = created["api_key"].as_str().expect("a key");
+
     assert!(run(&["keys", "set-plan", &id, "platinum"]).await?.0.success());
     assert!(run(&["keys", "revoke", &id, "--json"]).await?.0.success());
+
     let listed = run(&["keys", "list", "--json"]).await?.1;
     assert!(!listed.contains(&key[12..]), "a list never shows a key");
     let listed: Value = serde_json::from_str(&listed)?;
     assert_eq!(listed["keys"][0]["plan"], "platinum");
     assert!(listed["keys"][0]["revoked_at"].is_string());
+
     assert!(!run(&["keys", "revoke", "4711"]).await?.0.success());
     assert!(!run(&["keys", "set-plan", &id, "diamond"]).await?.0.success());
     assert!(!run(&["keys", "create", "--plan", "gold", "--name", "Ana", "--email", "nope"]).await?.0.success());
+
     Ok(())
 }
 
@@ -77,9 +90,11 @@ async fn a_short_pepper_or_secret_key_is_refused_at_start() -> TestResult {
     let (status, _, error) = run_vintem(vintem_binary(), "postgres://127.0.0.1/none", &serve).await?;
     assert!(!status.success() && error.contains("VINTEM_KEY_PEPPER"), "{error}");
     assert!(!error.contains("short"), "the pepper is not repeated");
+
     let serve = ["serve", "--secret-key", "short", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
     let (status, _, error) = run_vintem(vintem_binary(), "postgres://127.0.0.1/none", &serve).await?;
     assert!(!status.success() && error.contains("VINTEM_SECRET_KEY"), "{error}");
     assert!(!error.contains("short"), "the key is not repeated");
+
     Ok(())
 }

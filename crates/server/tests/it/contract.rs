@@ -1,5 +1,5 @@
-//! `openapi.yaml` and the service, held to each other from both sides: every operation is visited with every identity,
-//! and what is seen must be what the file says, no less and no more.
+//! `openapi.yaml` and the service are compared in both directions: every operation is called with every identity, and
+//! the responses must match the file exactly, with nothing missing and nothing undocumented.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use vintem_testkit::{ObservedResponse, OpenApiSpec, SpecOperation, TestDatabase,
 
 use crate::{TestResult, friday};
 
-/// Who calls: nobody in particular, each plan, a key that never was, and one that is revoked.
+/// A caller: anonymous, a key of each plan, an unknown key, or a revoked key.
 #[derive(Debug, Clone)]
 struct TestIdentity {
     name: &'static str,
@@ -19,13 +19,13 @@ struct TestIdentity {
     plan: Option<Plan>,
 }
 
-/// All that the service showed of itself.
+/// Everything observed about the service.
 #[derive(Default)]
 struct ContractEvidence {
     responses: Vec<ObservedResponse>,
-    /// Operation and identity → status of a plain call.
+    /// Operation and identity → plan and status of a plain request.
     plain_statuses: BTreeMap<(String, &'static str), (Option<Plan>, u16)>,
-    /// Operation → the parameters that it refuses to be given twice, so that it knows them.
+    /// Operation → the parameters that it rejects when given twice, which shows that it knows them.
     known_parameters: BTreeMap<String, BTreeSet<String>>,
     identity_count: usize,
 }
@@ -35,21 +35,28 @@ async fn every_operation_matches_openapi_and_openapi_is_complete() -> TestResult
     let description = OpenApiSpec::load_project_spec()?;
     let evidence = collect_evidence(&description).await?;
     let mut differences = find_differences(&description, &evidence)?;
-    differences.extend(evidence.responses.iter().flat_map(|seen| description.validate_response(seen)));
+    differences.extend(evidence.responses.iter().flat_map(|response| description.validate_response(response)));
+
     println!("operations: {}", description.operations()?.len());
     println!("identities: {}", evidence.identity_count);
     println!("answers_validated: {}", evidence.responses.len());
     println!("differences: {}", differences.len());
+
     assert!(differences.is_empty(), "{differences:#?}");
 
-    // The judge itself: whatever is taken away from the file, it notices.
+    // The comparison itself is tested: it must notice everything that is removed from the file.
     let mut copies = 0;
-    for (what, copy) in documents_with_one_removal(&description)? {
-        assert!(!find_differences(&OpenApiSpec::new(copy)?, &evidence)?.is_empty(), "not noticed: {what} taken away");
+    for (removed, document) in documents_with_one_removal(&description)? {
+        assert!(
+            !find_differences(&OpenApiSpec::new(document)?, &evidence)?.is_empty(),
+            "not noticed: {removed} taken away"
+        );
         copies += 1;
     }
+
     println!("poorer_copies_noticed: {copies}");
     assert!(copies > 100);
+
     Ok(())
 }
 
@@ -59,33 +66,41 @@ fn openapi_has_the_version_of_the_binary() -> TestResult {
     Ok(())
 }
 
-/// Where the file, the route table and what the operations were seen to know and to allow do not agree.
+/// The differences between the file, the route table and the observed parameters and statuses.
 fn find_differences(description: &OpenApiSpec, evidence: &ContractEvidence) -> anyhow::Result<Vec<String>> {
     let mut differences = Vec::new();
     let operations = description.operations()?;
+
     for route in ROUTES.iter().filter(|route| is_in_openapi(route)) {
         let Some(operation) = operations.iter().find(|operation| operation.id == route.operation) else {
             differences.push(format!("{} is in no file", route.operation));
             continue;
         };
-        let same = operation.path == route.path
+
+        let matches_route = operation.path == route.path
             && operation.method == route.method.as_str()
             && operation.plan == route.plan.id();
-        if !same
+        if !matches_route
             || operation.statuses != documented_statuses(route)
             || operation.gated_parameters != gated_parameters(route.operation)
         {
             differences.push(format!("{operation:?} is not {route:?} with {:?}", documented_statuses(route)));
         }
     }
+
     for operation in &operations {
         if !ROUTES.iter().any(|route| is_in_openapi(route) && route.operation == operation.id) {
             differences.push(format!("{} is no route", operation.id));
         }
+
         if evidence.known_parameters.get(&operation.id) != Some(&operation.query_parameters) {
-            let known = evidence.known_parameters.get(&operation.id);
-            differences.push(format!("{} knows {known:?}, the file {:?}", operation.id, operation.query_parameters));
+            let known_parameters = evidence.known_parameters.get(&operation.id);
+            differences.push(format!(
+                "{} knows {known_parameters:?}, the file {:?}",
+                operation.id, operation.query_parameters
+            ));
         }
+
         for ((id, identity), (plan, status)) in &evidence.plain_statuses {
             let expected = expected_status(operation, identity, *plan);
             if *id == operation.id && *status != expected {
@@ -93,6 +108,7 @@ fn find_differences(description: &OpenApiSpec, evidence: &ContractEvidence) -> a
             }
         }
     }
+
     Ok(differences)
 }
 
@@ -101,13 +117,13 @@ fn is_in_openapi(route: &Route) -> bool {
         || ["/health", "/pricing", "/docs", "/docs/openapi.yaml", "/docs/openapi.json"].contains(&route.path)
 }
 
-/// The parameters of an operation that take a plan of their own.
+/// The parameters of an operation that require a plan of their own.
 fn gated_parameters(operation: &str) -> BTreeMap<String, String> {
     let of_operation = GATED_PARAMETERS.iter().filter(|option| option.operations.contains(&operation));
     of_operation.map(|option| (option.name.to_owned(), option.plan.id().to_owned())).collect()
 }
 
-/// What an operation can answer, by what it is.
+/// The statuses that an operation must document, derived from its route.
 fn documented_statuses(route: &Route) -> BTreeSet<u16> {
     let mut statuses = BTreeSet::from([400, 401, 429, 500]);
     statuses.insert(success_status(route.operation));
@@ -116,25 +132,30 @@ fn documented_statuses(route: &Route) -> BTreeSet<u16> {
     } else if ![Feature::Service, Feature::Webhooks].contains(&route.feature) {
         statuses.insert(304);
     }
+
     if route.plan > Plan::Free || !gated_parameters(route.operation).is_empty() {
         statuses.insert(403);
     }
-    // `resolve_company` finds nobody; a single value of a market series may be asked for before its first.
-    let is_of_a_day = route.path.ends_with("/current") || route.operation == "list_latest_fx";
+
     if route.operation == "get_export" {
         statuses.extend([206, 416]);
     }
-    if route.path.contains('{') || route.operation == "resolve_company" || is_of_a_day {
+
+    // `resolve_company` may find no company; a single market value may be requested for a day before the first one.
+    let is_single_value = route.path.ends_with("/current") || route.operation == "list_latest_fx";
+    if route.path.contains('{') || route.operation == "resolve_company" || is_single_value {
         statuses.insert(404);
     }
-    // `/health` alone depends on nothing.
+
+    // Only `/health` depends on nothing.
     if route.operation != "get_health" {
         statuses.insert(503);
     }
+
     statuses
 }
 
-/// What an operation answers when all is well.
+/// The status of a successful response.
 fn success_status(operation: &str) -> u16 {
     match operation {
         "register_key" | "create_webhook" => 201,
@@ -144,7 +165,7 @@ fn success_status(operation: &str) -> u16 {
     }
 }
 
-/// Operations that make no sense without a key.
+/// Operations that require a key.
 const KEY_REQUIRED_OPERATIONS: [&str; 5] = ["get_usage", "get_key", "update_key", "revoke_key", "rotate_key"];
 
 fn expected_status(operation: &SpecOperation, identity: &str, plan: Option<Plan>) -> u16 {
@@ -161,90 +182,111 @@ async fn collect_evidence(description: &OpenApiSpec) -> anyhow::Result<ContractE
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     replica.build_exports()?;
     let identities = create_identities(&replica).await?;
-    let best = identities.iter().find(|identity| identity.plan == Some(Plan::Platinum)).cloned().expect("platinum");
-    let ids = fetch_known_ids(&replica, best.key.as_deref().unwrap_or("")).await?;
+    let platinum = identities.iter().find(|identity| identity.plan == Some(Plan::Platinum)).cloned().expect("platinum");
+
+    let ids = fetch_known_ids(&replica, platinum.key.as_deref().unwrap_or("")).await?;
     let operations = description.operations()?;
     let parameters: BTreeSet<&String> = operations.iter().flat_map(|operation| &operation.query_parameters).collect();
     let mut evidence = ContractEvidence { identity_count: identities.len(), ..ContractEvidence::default() };
 
     for operation in &operations {
-        let path = ids.iter().fold(operation.path.clone(), |path, (place, id)| {
-            if operation.path.starts_with(place) { path.replace("{id}", id).replace("{file}", id) } else { path }
+        let path = ids.iter().fold(operation.path.clone(), |path, (path_prefix, id)| {
+            if operation.path.starts_with(path_prefix) { path.replace("{id}", id).replace("{file}", id) } else { path }
         });
-        let path = fill_webhook_path(&replica, operation, path, &best).await?;
-        // What must be given.
-        let given = match operation.id.as_str() {
+        let path = fill_webhook_path(&replica, operation, path, &platinum).await?;
+
+        // Required parameters.
+        let query = match operation.id.as_str() {
             "resolve_company" => "name=companhia",
             _ => &operation.required_query,
         };
+
         for identity in &identities {
             let identity = with_disposable_key(&replica, operation, identity).await?;
             let seen = replica
-                .send_unchecked(build_request(&replica, operation, &format!("{path}?{given}"), &identity))
+                .send_unchecked(build_request(&replica, operation, &format!("{path}?{query}"), &identity))
                 .await?;
+
             evidence.plain_statuses.insert((operation.id.clone(), identity.name), (identity.plan, seen.status));
             evidence.responses.push(seen);
         }
-        // A parameter that an operation knows may not be given twice.
-        let mut known = BTreeSet::new();
+
+        // A known parameter is rejected when given twice; an unknown one is ignored.
+        let mut known_parameters = BTreeSet::new();
         for name in &parameters {
-            let others = given.split('&').filter(|pair| !pair.starts_with(&format!("{name}=")));
-            let twice = format!("{path}?{}&{name}=a&{name}=a", others.collect::<Vec<_>>().join("&"));
-            let best = with_disposable_key(&replica, operation, &best).await?;
-            let seen = replica.send_unchecked(build_request(&replica, operation, &twice, &best)).await?;
+            let others = query.split('&').filter(|pair| !pair.starts_with(&format!("{name}=")));
+            let path_with_duplicate = format!("{path}?{}&{name}=a&{name}=a", others.collect::<Vec<_>>().join("&"));
+
+            let platinum = with_disposable_key(&replica, operation, &platinum).await?;
+            let seen =
+                replica.send_unchecked(build_request(&replica, operation, &path_with_duplicate, &platinum)).await?;
             if seen.status == 400 && String::from_utf8_lossy(&seen.body).contains(&format!("`{name}`")) {
-                known.insert((*name).clone());
+                known_parameters.insert((*name).clone());
             }
             evidence.responses.push(seen);
         }
-        evidence.known_parameters.insert(operation.id.clone(), known);
-        let best = with_disposable_key(&replica, operation, &best).await?;
-        // 304 for who has the answer, 404 for what is not there, and HEAD as GET.
-        let held = build_request(&replica, operation, &format!("{path}?{given}"), &best).header("If-None-Match", "*");
-        evidence.responses.push(replica.send_unchecked(held).await?);
-        let nothing = operation.path.replace("{id}", "99999999").replace("{file}", "nothing.csv.gz");
+
+        evidence.known_parameters.insert(operation.id.clone(), known_parameters);
+        let platinum = with_disposable_key(&replica, operation, &platinum).await?;
+
+        // 304 for a matching ETag, 404 for an unknown id, and HEAD like GET.
+        let conditional =
+            build_request(&replica, operation, &format!("{path}?{query}"), &platinum).header("If-None-Match", "*");
+        evidence.responses.push(replica.send_unchecked(conditional).await?);
+
+        let unknown_path = operation.path.replace("{id}", "99999999").replace("{file}", "nothing.csv.gz");
         evidence.responses.push(
-            replica.send_unchecked(build_request(&replica, operation, &format!("{nothing}?{given}"), &best)).await?,
+            replica
+                .send_unchecked(build_request(&replica, operation, &format!("{unknown_path}?{query}"), &platinum))
+                .await?,
         );
+
         if operation.id == "get_export" {
             for range in ["bytes=10-19", "bytes=999999999-"] {
-                let part = build_request(&replica, operation, &path, &best).header("Range", range);
+                let part = build_request(&replica, operation, &path, &platinum).header("Range", range);
                 evidence.responses.push(replica.send_unchecked(part).await?);
             }
         }
+
         if operation.method == "GET" {
             let head = replica
                 .http
-                .head(replica.url(&format!("{path}?{given}")))
-                .header("X-API-Key", best.key.clone().unwrap_or_default());
+                .head(replica.url(&format!("{path}?{query}")))
+                .header("X-API-Key", platinum.key.clone().unwrap_or_default());
             evidence.responses.push(replica.send_unchecked(head).await?);
         }
     }
+
     evidence.responses.extend(collect_limited_and_unloaded(&operations).await?);
+
     Ok(evidence)
 }
 
-/// What a service answers that has nothing yet, and to a caller that is over its limit.
+/// The responses of a service without data, and to a caller over its limit.
 async fn collect_limited_and_unloaded(operations: &[SpecOperation]) -> anyhow::Result<Vec<ObservedResponse>> {
     let database = TestDatabase::create_empty().await?;
     let flags = ["--limit-platinum=60"];
     let replica =
         TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
             .await?;
+
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     let identity = TestIdentity { name: "platinum", key: Some(key), plan: Some(Plan::Platinum) };
-    let mut seen = Vec::new();
+
+    let mut responses = Vec::new();
     for _ in 0..4 {
         for operation in operations {
             let path = format!("{}?q=a", operation.path.replace("{id}", "1").replace("{file}", "selic.csv.gz"));
             let identity = with_disposable_key(&replica, operation, &identity).await?;
-            seen.push(replica.send_unchecked(build_request(&replica, operation, &path, &identity)).await?);
+            responses.push(replica.send_unchecked(build_request(&replica, operation, &path, &identity)).await?);
         }
     }
+
     for status in [429, 503] {
-        assert!(seen.iter().any(|seen| seen.status == status), "no {status} was seen");
+        assert!(responses.iter().any(|response| response.status == status), "no {status} was seen");
     }
-    Ok(seen)
+
+    Ok(responses)
 }
 
 async fn create_identities(replica: &TestReplica) -> anyhow::Result<Vec<TestIdentity>> {
@@ -253,28 +295,32 @@ async fn create_identities(replica: &TestReplica) -> anyhow::Result<Vec<TestIden
         let (_, key) = replica.create_key(plan).await?;
         identities.push(TestIdentity { name: plan.id(), key: Some(key), plan: Some(plan) });
     }
-    let never = vintem_api::generate_key().reveal().to_owned();
-    identities.push(TestIdentity { name: "bad key", key: Some(never), plan: None });
+
+    let unknown = vintem_api::generate_key().reveal().to_owned();
+    identities.push(TestIdentity { name: "bad key", key: Some(unknown), plan: None });
     identities.push(TestIdentity { name: "revoked key", key: Some(replica.create_revoked_key().await?), plan: None });
+
     Ok(identities)
 }
 
-/// The same identity, with another key where the operation takes its own away.
+/// The same identity, with a disposable key for operations that revoke it or use up its webhooks.
 async fn with_disposable_key(
     replica: &TestReplica,
     operation: &SpecOperation,
     identity: &TestIdentity,
 ) -> anyhow::Result<TestIdentity> {
-    let mut own = identity.clone();
-    // A key has few webhooks.
-    let takes_away = ["revoke_key", "rotate_key", "create_webhook"].contains(&operation.id.as_str());
-    if let (Some(plan), Some(_), true) = (identity.plan, &identity.key, takes_away) {
-        own.key = Some(replica.create_key(plan).await?.1);
+    let mut disposable = identity.clone();
+    // `create_webhook` is here because a key has a limited number of webhooks.
+    let needs_own_key = ["revoke_key", "rotate_key", "create_webhook"].contains(&operation.id.as_str());
+    if let (Some(plan), Some(_), true) = (identity.plan, &identity.key, needs_own_key) {
+        disposable.key = Some(replica.create_key(plan).await?.1);
     }
-    Ok(own)
+
+    Ok(disposable)
 }
 
-/// The path with the id of a webhook, a new one for each operation: one of them deletes it; and of a delivery of it.
+/// Fills in the id of a new webhook and of one of its deliveries. Each operation gets a new webhook, because one of
+/// them deletes it.
 async fn fill_webhook_path(
     replica: &TestReplica,
     operation: &SpecOperation,
@@ -284,24 +330,27 @@ async fn fill_webhook_path(
     if !path.starts_with("/api/v1/webhooks/") {
         return Ok(path);
     }
+
     let key = owner.key.as_deref().unwrap_or_default();
     let post = async |path: &str, body: Value| -> anyhow::Result<String> {
         let request = replica.http.post(replica.url(path)).header("X-API-Key", key).json(&body);
-        let made: Value = replica.send(request).await?.json().await?;
-        Ok(made["id"].as_str().unwrap_or_default().to_owned())
+        let created: Value = replica.send(request).await?.json().await?;
+        Ok(created["id"].as_str().unwrap_or_default().to_owned())
     };
+
     let id = post("/api/v1/webhooks", json!({"url": RECEIVER_URL})).await?;
     let path = path.replace("{id}", &id);
     if operation.id != "replay_delivery" {
         return Ok(path);
     }
+
     Ok(path.replace("{delivery}", &post(&format!("/api/v1/webhooks/{id}/test"), json!({})).await?))
 }
 
-/// Nothing is sent there: there is no worker.
+/// Nothing is sent there, because no worker runs.
 const RECEIVER_URL: &str = "http://127.0.0.1:9/";
 
-/// Real ids, by the beginning of the paths that take them.
+/// Real ids, by the path prefixes that take them.
 async fn fetch_known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&'static str, String); 4]> {
     let filing: Value = replica.get_with_key("/api/v1/filings?limit=1", key).await?.json().await?;
     let text = |name: &str| filing["data"][0][name].as_str().unwrap_or_default().to_owned();
@@ -329,39 +378,47 @@ fn build_request(
         "update_webhook" => request.json(&json!({"types": ["filing.published"]})),
         _ => request,
     };
+
     if let Some(key) = &identity.key {
         request = request.header("X-API-Key", key);
     }
+
     request
 }
 
-/// The file with one operation, one parameter, one status or one plan less, each in turn.
+/// Copies of the file, each with one operation, parameter, status or plan removed.
 fn documents_with_one_removal(description: &OpenApiSpec) -> anyhow::Result<Vec<(String, Value)>> {
     let mut copies = Vec::new();
     for operation in description.operations()? {
-        let (path, method) = (operation.path.as_str(), operation.method.to_lowercase());
-        let mut copy = |what: String, change: &dyn Fn(&mut Value)| {
+        let path = operation.path.as_str();
+        let method = operation.method.to_lowercase();
+        let mut add_copy = |removed: String, change: &dyn Fn(&mut Value)| {
             let mut document = description.document().clone();
             change(&mut document["paths"][path][&method]);
-            copies.push((format!("{}: {what}", operation.id), document));
+            copies.push((format!("{}: {removed}", operation.id), document));
         };
-        copy("the plan".into(), &|operation| operation["x-required-plan"] = Value::Null);
+
+        add_copy("the plan".into(), &|operation| operation["x-required-plan"] = Value::Null);
+
         for status in &operation.statuses {
-            copy(format!("status {status}"), &|operation| {
+            add_copy(format!("status {status}"), &|operation| {
                 operation["responses"].as_object_mut().expect("responses").remove(&status.to_string());
             });
         }
-        for place in 0..operation.query_parameters.len() {
-            copy(format!("parameter {place}"), &|operation| {
+
+        for index_from_end in 0..operation.query_parameters.len() {
+            add_copy(format!("parameter {index_from_end}"), &|operation| {
                 let parameters = operation["parameters"].as_array_mut().expect("parameters");
-                // Path parameters come first and stay.
-                let at = parameters.len() - 1 - place;
+                // Path parameters come first and are kept.
+                let at = parameters.len() - 1 - index_from_end;
                 parameters.remove(at);
             });
         }
+
         let mut document = description.document().clone();
         document["paths"].as_object_mut().expect("paths").remove(path);
         copies.push((format!("{}: all of it", operation.id), document));
     }
+
     Ok(copies)
 }

@@ -1,4 +1,4 @@
-//! Lists as CSV: the rows of the JSON, cell by cell, read back by a reader that is not ours.
+//! Lists as CSV: the same cells as the JSON rows, parsed by a third-party reader.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use vintem_testkit::{TestDatabase, TestReplica};
 
 use crate::{TestResult, friday};
 
-/// What an operation is asked for, beside how many.
+/// The query parameters for an operation, without `limit`.
 fn query_for(operation: &str) -> &'static str {
     match operation {
         "compare_series" => "ids=selic,ipca,cdi-daily",
@@ -20,10 +20,11 @@ fn query_for(operation: &str) -> &'static str {
     }
 }
 
-/// The rows of a JSON list as flat as a table is.
+/// Flattens the rows of a JSON list into table rows.
 fn flatten_rows(operation: &str, body: &Value) -> Vec<Value> {
     let rows = body["data"].as_array().cloned().unwrap_or_default();
     let mut flat = Vec::new();
+
     for mut row in rows {
         match operation {
             "list_business_days" => row = serde_json::json!({"date": row, "calendar": body["calendar"]}),
@@ -57,17 +58,19 @@ fn flatten_rows(operation: &str, body: &Value) -> Vec<Value> {
             }
             _ => {}
         }
+
         let provenance = row["provenance"].as_array().cloned().unwrap_or_default();
         for name in ["source", "address", "fetched_at", "known_at", "sha256"] {
-            let values = provenance.iter().map(|one| one[name].clone()).collect();
+            let values = provenance.iter().map(|entry| entry[name].clone()).collect();
             row[format!("provenance_{name}")] = Value::Array(values);
         }
         flat.push(row);
     }
+
     flat
 }
 
-/// A value as its cell should be.
+/// The cell expected for a JSON value.
 fn expected_cell(column: &str, value: &Value) -> String {
     match value {
         Value::Null if column == "derived" => "false".to_owned(),
@@ -78,8 +81,8 @@ fn expected_cell(column: &str, value: &Value) -> String {
     }
 }
 
-async fn parse_csv(answer: reqwest::Response, separator: u8) -> anyhow::Result<(Vec<String>, Vec<Vec<String>>)> {
-    let bytes = answer.bytes().await?;
+async fn parse_csv(response: reqwest::Response, separator: u8) -> anyhow::Result<(Vec<String>, Vec<Vec<String>>)> {
+    let bytes = response.bytes().await?;
     let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(&bytes[..]);
     let columns = reader.headers()?.iter().map(str::to_owned).collect();
     let row = |row: csv::Result<csv::StringRecord>| Ok(row?.iter().map(str::to_owned).collect());
@@ -91,9 +94,11 @@ async fn every_csv_list_has_the_cells_of_its_json() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
+
     let first: Value = replica.get_with_key("/api/v1/filings?limit=1", &key).await?.json().await?;
     let filing = first["data"][0]["id"].as_str().context("a filing")?;
     let company = first["data"][0]["company_id"].as_str().context("a company")?;
+
     let csv = GATED_PARAMETERS.iter().find(|option| option.value == Some("csv")).context("an option")?;
     for operation in csv.operations {
         let id = match *operation {
@@ -101,35 +106,42 @@ async fn every_csv_list_has_the_cells_of_its_json() -> TestResult {
             "list_company_filings" => company,
             _ => "ipca",
         };
-        // As strings the numbers of JSON keep their characters here.
+
+        // As strings, JSON numbers keep their digits.
         let path = format!(
             "{}?{}&limit=50&numbers=string",
             route_by_operation(operation).path.replace("{id}", id),
             query_for(operation)
         );
+
         let body: Value = replica.get_with_key(&path, &key).await?.json().await?;
-        let answer = replica.get_with_key(&format!("{path}&format=csv"), &key).await?;
-        assert_eq!(answer.status(), 200, "{operation}");
-        assert_eq!(answer.headers()["content-type"], "text/csv; charset=utf-8; header=present");
-        let (columns, rows) = parse_csv(answer, b',').await?;
+        let response = replica.get_with_key(&format!("{path}&format=csv"), &key).await?;
+        assert_eq!(response.status(), 200, "{operation}");
+        assert_eq!(response.headers()["content-type"], "text/csv; charset=utf-8; header=present");
+
+        let (columns, rows) = parse_csv(response, b',').await?;
         let expected = flatten_rows(operation, &body);
-        // The demo has no revisions; all else has rows.
+
+        // The demo data has no revisions; every other list has rows.
         assert!(!expected.is_empty() || *operation == "list_revisions", "{operation}: {body}");
         assert_eq!(rows.len(), expected.len(), "{operation}");
-        // Asking for it in between is usage of its own.
+
+        // Fetching the usage twice changes it, so only the number of rows is compared.
         let is_usage = *operation == "get_usage";
         for (row, expected) in rows.iter().zip(&expected).filter(|_| !is_usage) {
             for (column, seen) in columns.iter().zip(row) {
                 assert_eq!(*seen, expected_cell(column, &expected[column]), "{operation} {column}");
             }
+
             let missing = expected.as_object().into_iter().flatten().find(|(name, value)| {
                 let is_flat = !matches!(value, Value::Object(_)) && !matches!(name.as_str(), "provenance" | "groups");
-                let is_asked = !name.starts_with("provenance_") || path.contains("provenance=true");
-                is_flat && is_asked && !columns.contains(*name)
+                let is_requested = !name.starts_with("provenance_") || path.contains("provenance=true");
+                is_flat && is_requested && !columns.contains(*name)
             });
             assert_eq!(missing, None, "{operation} has it in JSON alone");
         }
     }
+
     Ok(())
 }
 
@@ -138,21 +150,26 @@ async fn the_brazilian_locale_uses_semicolons_decimal_commas_and_a_bom() -> Test
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
+
     let path = "/api/v1/market/fx?limit=3&order=asc";
     let (_, plain) = parse_csv(replica.get_with_key(&format!("{path}&format=csv"), &key).await?, b',').await?;
     let brazilian = replica.get_with_key(&format!("{path}&format=csv&locale=pt-BR"), &key).await?;
     let text = brazilian.text().await?;
+
     let expected: Vec<String> =
         plain.iter().map(|row| format!("{};{}", row[..2].join(";"), row[2..4].join(";").replace('.', ","))).collect();
-    // reqwest takes the mark for what it is, and leaves it out.
+
+    // reqwest recognizes the byte order mark and removes it, so the raw bytes are checked below.
     let mut lines = text.trim_start_matches('\u{feff}').split("\r\n");
     assert_eq!(lines.next(), Some("date;pair;buy;sell;derived;unit;series"));
     for expected in expected {
         let line = lines.next().context("a line")?;
         assert!(line.starts_with(&format!("{expected};")), "{line} is not {expected}");
     }
+
     let raw = replica.get_with_key(&format!("{path}&format=csv&locale=pt-BR"), &key).await?.bytes().await?;
     assert!(raw.starts_with("\u{feff}date;".as_bytes()));
+
     Ok(())
 }
 
@@ -161,7 +178,8 @@ async fn csv_has_its_own_etag_filename_and_links() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
-    let ask = |path: &str, accept: &str, tag: &str| {
+
+    let build_request = |path: &str, accept: &str, tag: &str| {
         replica
             .http
             .get(replica.url(path))
@@ -169,26 +187,31 @@ async fn csv_has_its_own_etag_filename_and_links() -> TestResult {
             .header("Accept", accept)
             .header("If-None-Match", tag)
     };
+
     let path = "/api/v1/companies?limit=2";
-    let json = replica.send(ask(path, "*/*", "\"none\"")).await?;
-    let csv = replica.send(ask(path, "text/csv", "\"none\"")).await?;
+    let json = replica.send(build_request(path, "*/*", "\"none\"")).await?;
+    let csv = replica.send(build_request(path, "text/csv", "\"none\"")).await?;
+
     assert!(json.headers()["content-type"].to_str()?.starts_with("application/json"));
     assert!(csv.headers()["content-type"].to_str()?.starts_with("text/csv"));
     assert!(!csv.headers().contains_key("content-disposition"));
+
     let tag = csv.headers()["etag"].to_str()?.to_owned();
     assert_ne!(json.headers()["etag"], tag.as_str());
-    assert_eq!(replica.send(ask(path, "text/csv", &tag)).await?.status(), 304);
-    assert_eq!(replica.send(ask(path, "*/*", &tag)).await?.status(), 200);
+    assert_eq!(replica.send(build_request(path, "text/csv", &tag)).await?.status(), 304);
+    assert_eq!(replica.send(build_request(path, "*/*", &tag)).await?.status(), 200);
 
     let saved = replica.get_with_key("/api/v1/companies?limit=2&format=csv&download=1&locale=pt-BR", &key).await?;
     assert_eq!(saved.headers()["content-disposition"], "attachment; filename=\"vintem-companies-2026-11-13.csv\"");
     let link = saved.headers()["link"].to_str()?;
     assert!(link.contains("format=csv") && link.contains("download=1") && link.contains("locale=pt-BR"), "{link}");
+
     for (query, name) in [("format=xml", "format"), ("locale=fr", "locale"), ("download=yes", "download")] {
-        let refused = replica.get_with_key(&format!("/api/v1/companies?{query}"), &key).await?;
-        assert_eq!(refused.status(), 400);
-        assert!(refused.text().await?.contains(&format!("`{name}`")));
+        let response = replica.get_with_key(&format!("/api/v1/companies?{query}"), &key).await?;
+        assert_eq!(response.status(), 400);
+        assert!(response.text().await?.contains(&format!("`{name}`")));
     }
+
     Ok(())
 }
 
@@ -197,19 +220,21 @@ async fn csv_returns_all_filings_in_page_order() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
-    let mut paged = Vec::new();
+    let mut paged_ids = Vec::new();
     loop {
-        let path = format!("/api/v1/filings?limit=100&offset={}", paged.len());
+        let path = format!("/api/v1/filings?limit=100&offset={}", paged_ids.len());
         let page: Value = replica.get_with_key(&path, &key).await?.json().await?;
         let rows = page["data"].as_array().context("data")?;
-        paged.extend(rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()));
-        if paged.len() as u64 >= page["total"].as_u64().context("a total")? || rows.is_empty() {
+        paged_ids.extend(rows.iter().map(|row| row["id"].as_str().unwrap_or_default().to_owned()));
+        if paged_ids.len() as u64 >= page["total"].as_u64().context("a total")? || rows.is_empty() {
             break;
         }
     }
-    let answer = replica.get_with_key("/api/v1/filings?limit=5000000&format=csv", &key).await?;
-    let (_, rows) = parse_csv(answer, b',').await?;
-    assert!(rows.iter().map(|row| &row[0]).eq(&paged));
+
+    let response = replica.get_with_key("/api/v1/filings?limit=5000000&format=csv", &key).await?;
+    let (_, rows) = parse_csv(response, b',').await?;
+    assert!(rows.iter().map(|row| &row[0]).eq(&paged_ids));
+
     Ok(())
 }
 
@@ -220,11 +245,12 @@ async fn csv_can_be_compressed() -> TestResult {
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     for path in ["/api/v1/market/fx?format=csv", "/api/v1/filings?format=csv&limit=1000"] {
         let request = replica.http.get(replica.url(path)).header("X-API-Key", &key).header("Accept-Encoding", "gzip");
-        let answer = replica.send(request).await?;
-        assert_eq!(answer.headers()["content-encoding"], "gzip");
-        // To its end: a connection that breaks is an error here.
-        assert!(answer.bytes().await?.starts_with(&[0x1f, 0x8b]));
+        let response = replica.send(request).await?;
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        // Read to the end, because a broken connection is an error only here.
+        assert!(response.bytes().await?.starts_with(&[0x1f, 0x8b]));
     }
+
     Ok(())
 }
 
@@ -233,9 +259,10 @@ async fn errors_are_json_even_when_csv_was_requested() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Gold).await?;
-    let answer = replica.get_with_key("/api/v1/filings?format=csv", &key).await?;
-    assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (403, &"application/json".parse()?));
-    let body: Value = answer.json().await?;
+
+    let response = replica.get_with_key("/api/v1/filings?format=csv", &key).await?;
+    assert_eq!((response.status().as_u16(), &response.headers()["content-type"]), (403, &"application/json".parse()?));
+    let body: Value = response.json().await?;
     assert_eq!((&body["error"], &body["required_plan"]), (&"upgrade_required".into(), &"platinum".into()));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The feed of events: what is told, in which order, and how one waits for more.
+//! The event feed: contents, order, cursors and long polling.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ async fn insert_friday_event(connection: &mut PgConnection, kind: &str, subject:
     insert_event(connection, kind, subject, friday()).await
 }
 
-/// Publishes what was noted, and waits until the replica has heard of it.
+/// Publishes the inserted events and waits until the replica serves them.
 async fn publish_and_wait(replica: &TestReplica, key: &str) -> anyhow::Result<u64> {
     let published = replica.publish_events().await?;
     let last: Value = json!(replica.open_store()?.feed_bounds().await?.last_position.to_string());
@@ -27,9 +27,9 @@ async fn publish_and_wait(replica: &TestReplica, key: &str) -> anyhow::Result<u6
 }
 
 async fn get_events(replica: &TestReplica, key: &str, query: &str) -> anyhow::Result<Value> {
-    let answer = replica.get_with_key(&format!("{EVENTS_PATH}?{query}"), key).await?;
-    anyhow::ensure!(answer.status() == 200, "{query}: {}", answer.status());
-    Ok(answer.json().await?)
+    let response = replica.get_with_key(&format!("{EVENTS_PATH}?{query}"), key).await?;
+    anyhow::ensure!(response.status() == 200, "{query}: {}", response.status());
+    Ok(response.json().await?)
 }
 
 fn event_dates(body: &Value) -> Vec<&str> {
@@ -50,6 +50,7 @@ async fn start_with_feed() -> anyhow::Result<(TestDatabase, TestReplica, String)
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_contains_the_same_data_as_the_api() -> TestResult {
     let (database, replica, key) = start_with_feed().await?;
+
     let get = async |path: &str| -> anyhow::Result<Value> { Ok(replica.get_with_key(path, &key).await?.json().await?) };
     let filing = get("/api/v1/filings?limit=1").await?["data"][0].clone();
     let company = get("/api/v1/companies?limit=1").await?["data"][0].clone();
@@ -62,23 +63,28 @@ async fn an_event_contains_the_same_data_as_the_api() -> TestResult {
     insert_friday_event(&mut connection, "company.updated", &json!({"company": code})).await?;
     insert_friday_event(&mut connection, "rate.published", &json!({"series": "selic", "date": rate["date"]})).await?;
     insert_friday_event(&mut connection, "fx.published", &json!({"pair": "EUR/BRL", "date": fx["date"]})).await?;
+
     let revised = json!({"series": "cdi", "date": "2026-11-12", "old": "14.90", "new": "14.9000"});
     insert_friday_event(&mut connection, "series.revised", &revised).await?;
+
     let quote = |rate: &str| json!({"buy": rate, "sell": "5.50"});
     let revised =
         json!({"series": "fx", "pair": "USD/BRL", "date": "2026-11-12", "old": quote("5.40"), "new": quote("5.41")});
     insert_friday_event(&mut connection, "series.revised", &revised).await?;
     insert_friday_event(&mut connection, "filing.published", &json!({"filing": "gone"})).await?;
+
     assert_eq!(publish_and_wait(&replica, &key).await?, 7);
     assert_eq!(replica.publish_events().await?, 0, "each is published once");
 
-    let answer = replica.get_with_key(EVENTS_PATH, &key).await?;
-    assert_eq!(answer.headers()["cache-control"], "no-store");
-    let text = answer.text().await?;
+    let response = replica.get_with_key(EVENTS_PATH, &key).await?;
+    assert_eq!(response.headers()["cache-control"], "no-store");
+    let text = response.text().await?;
     assert!(text.contains("\"old\":14.90,\"new\":14.9000"), "numbers keep their characters: {text}");
+
     let body: Value = serde_json::from_str(&text)?;
-    let told: Vec<(&Value, &Value)> =
+    let events: Vec<(&Value, &Value)> =
         body["data"].as_array().into_iter().flatten().map(|event| (&event["type"], &event["data"])).collect();
+
     let known_at = friday().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
     let expected = [
         (json!("filing.published"), filing),
@@ -96,12 +102,15 @@ async fn an_event_contains_the_same_data_as_the_api() -> TestResult {
         ),
         (json!("filing.published"), json!({"filing": "gone"})),
     ];
+
     let expected: Vec<(&Value, &Value)> = expected.iter().map(|(kind, data)| (kind, data)).collect();
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
+
     for event in body["data"].as_array().into_iter().flatten() {
         assert!(event["id"].as_str().is_some_and(|id| id.starts_with("evt_")), "{event}");
         assert_eq!(event["timestamp"], json!(known_at));
     }
+
     Ok(())
 }
 
@@ -109,46 +118,54 @@ async fn an_event_contains_the_same_data_as_the_api() -> TestResult {
 async fn events_resume_from_a_cursor_in_order_and_filter_by_type() -> TestResult {
     let (database, replica, key) = start_with_feed().await?;
     let mut connection = database.connect().await?;
+
     let mut all = Vec::new();
     for number in 0..30u32 {
-        let (kind, date) =
-            (["rate.published", "series.revised"][number as usize % 2], format!("2026-01-{:02}", number + 1));
+        let kind = ["rate.published", "series.revised"][number as usize % 2];
+        let date = format!("2026-01-{:02}", number + 1);
         insert_friday_event(&mut connection, kind, &json!({"series": "selic", "date": date, "old": "1", "new": "2"}))
             .await?;
         all.push(date);
     }
-    let beginning = get_events(&replica, &key, "after=latest").await?["cursor"].as_str().unwrap_or_default().to_owned();
+
+    let start_cursor =
+        get_events(&replica, &key, "after=latest").await?["cursor"].as_str().unwrap_or_default().to_owned();
     publish_and_wait(&replica, &key).await?;
 
-    let (mut cursor, mut read_dates) = (beginning.clone(), Vec::new());
-    for turn in 0..4 {
+    let mut cursor = start_cursor.clone();
+    let mut read_dates = Vec::new();
+    for page in 0..4 {
         let body = get_events(&replica, &key, &format!("after={cursor}&limit=8")).await?;
         read_dates.extend(event_dates(&body).into_iter().map(str::to_owned));
         cursor = body["cursor"].as_str().unwrap_or_default().to_owned();
-        assert_eq!(body["has_more"], json!(turn < 3));
+        assert_eq!(body["has_more"], json!(page < 3));
     }
+
     assert_eq!(read_dates, all);
     assert_eq!(get_events(&replica, &key, "").await?["data"].as_array().map(Vec::len), Some(20), "from the oldest on");
-    let revised = get_events(&replica, &key, &format!("after={beginning}&types=series.revised&limit=1000")).await?;
+
+    let revised = get_events(&replica, &key, &format!("after={start_cursor}&types=series.revised&limit=1000")).await?;
     assert_eq!(event_dates(&revised), all.iter().skip(1).step_by(2).map(String::as_str).collect::<Vec<_>>());
     assert_eq!(revised["cursor"], json!(cursor), "what is of no interest is passed over as well");
-    let none = get_events(&replica, &key, &format!("after={beginning}&types=fx.published,company.updated")).await?;
+
+    let none = get_events(&replica, &key, &format!("after={start_cursor}&types=fx.published,company.updated")).await?;
     assert_eq!((&none["data"], &none["cursor"]), (&json!([]), &json!(cursor)));
 
-    // As if another replica had told of it: whoever has a cursor is not refused because this one has not heard yet.
-    for turn in 0..10 {
+    // As if another replica had published it: a cursor that this replica has not heard of yet is not refused.
+    for attempt in 0..10 {
         insert_friday_event(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-01-31"}))
             .await?;
         assert_eq!(replica.publish_events().await?, 1);
         let last = replica.open_store()?.feed_bounds().await?.last_position;
         let body = get_events(&replica, &key, &format!("after={last}")).await?;
-        assert_eq!((&body["data"], &body["cursor"]), (&json!([]), &json!(last.to_string())), "turn {turn}");
+        assert_eq!((&body["data"], &body["cursor"]), (&json!([]), &json!(last.to_string())), "turn {attempt}");
     }
 
     for query in ["after=abc", "after=-1", "after=99999999", "after=", "types=nothing", "types=", "wait=x", "limit=0"] {
-        let answer = replica.get_with_key(&format!("{EVENTS_PATH}?{query}"), &key).await?;
-        assert_eq!(answer.status(), 400, "{query}");
+        let response = replica.get_with_key(&format!("{EVENTS_PATH}?{query}"), &key).await?;
+        assert_eq!(response.status(), 400, "{query}");
     }
+
     Ok(())
 }
 
@@ -164,25 +181,34 @@ async fn an_expired_cursor_is_410_and_a_retained_one_continues() -> TestResult {
         )
         .await?;
     }
+
     publish_and_wait(&replica, &key).await?;
+
     sqlx::query("update event set occurred_at = now() - interval '31 days' where position = 1")
         .execute(&mut connection)
         .await?;
+
     assert_eq!(replica.open_store()?.prune_events().await?, 1);
     wait_until("the replica knows that it is gone", Duration::from_secs(5), || async {
-        replica.get_with_key(&format!("{EVENTS_PATH}?after=0"), &key).await.is_ok_and(|answer| answer.status() == 410)
+        replica
+            .get_with_key(&format!("{EVENTS_PATH}?after=0"), &key)
+            .await
+            .is_ok_and(|response| response.status() == 410)
     })
     .await;
+
     let expired: Value = replica.get_with_key(&format!("{EVENTS_PATH}?after=0"), &key).await?.json().await?;
     assert_eq!(expired["error"], "cursor_expired");
     assert_eq!(event_dates(&get_events(&replica, &key, "after=1").await?), ["2026-02-02", "2026-02-03"]);
     assert_eq!(event_dates(&get_events(&replica, &key, "").await?), ["2026-02-02", "2026-02-03"]);
-    // Another replica has not seen the first one at all.
+
+    // A replica that started later has never seen the pruned event.
     let other = TestReplica::start_with_high_limits(&database, friday()).await?;
     wait_until("the other knows the feed", Duration::from_secs(5), || async {
         get_events(&other, &key, "after=1").await.is_ok_and(|body| event_dates(&body) == ["2026-02-02", "2026-02-03"])
     })
     .await;
+
     Ok(())
 }
 
@@ -190,41 +216,46 @@ async fn an_expired_cursor_is_410_and_a_retained_one_continues() -> TestResult {
 async fn a_long_poll_ends_on_an_event_on_timeout_or_on_shutdown() -> TestResult {
     let (database, mut replica, key) = start_with_feed().await?;
     let mut connection = database.connect().await?;
-    // The head of an answer is sent at once, its body when there is something to say.
-    let ask = async |query: &str| -> anyhow::Result<reqwest::Response> {
+
+    // The head of the response is sent at once, its body only when there are events.
+    let poll = async |query: &str| -> anyhow::Result<reqwest::Response> {
         let request = replica.http.get(replica.url(&format!("{EVENTS_PATH}?after=latest&{query}")));
         Ok(request.header("X-API-Key", &key).send().await?)
     };
-    // As many as a key has at once, and one more, which does not wait.
+
+    // A key has 8 long polls at most; the ninth does not wait.
     let mut waiting = Vec::new();
     for _ in 0..8 {
-        waiting.push(ask("wait=30").await?);
+        waiting.push(poll("wait=30").await?);
     }
-    let began = Instant::now();
-    let further: Value = ask("wait=30").await?.json().await?;
-    assert_eq!(further["data"], json!([]));
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+
+    let started = Instant::now();
+    let ninth: Value = poll("wait=30").await?.json().await?;
+    assert_eq!(ninth["data"], json!([]));
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 
     insert_friday_event(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-03-02"})).await?;
     assert_eq!(replica.publish_events().await?, 1);
-    for call in waiting {
-        assert_eq!(call.status(), 200);
-        let body: Value = call.json().await?;
+    for response in waiting {
+        assert_eq!(response.status(), 200);
+        let body: Value = response.json().await?;
         assert_eq!(event_dates(&body), ["2026-03-02"]);
     }
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 
-    let began = Instant::now();
-    let body: Value = ask("wait=1").await?.json().await?;
-    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+
+    let started = Instant::now();
+    let body: Value = poll("wait=1").await?.json().await?;
+    assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!((&body["data"], &body["has_more"]), (&json!([]), &json!(false)));
     let cursor = body["cursor"].clone();
 
-    let under_way = ask("wait=30").await?;
-    let began = Instant::now();
+    let pending = poll("wait=30").await?;
+    let started = Instant::now();
     replica.replica.stop().await;
-    let ended: Value = under_way.json().await?;
+    let ended: Value = pending.json().await?;
     assert_eq!((&ended["data"], &ended["cursor"]), (&json!([]), &cursor));
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+
     Ok(())
 }

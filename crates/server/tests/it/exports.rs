@@ -1,5 +1,4 @@
-//! The files of the bulk export as they are served. What is in them is held to readers that are not ours by
-//! `checks/exports`.
+//! Bulk export files as they are served. `checks/exports` reads their contents with third-party readers.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +21,8 @@ async fn list_exports(replica: &TestReplica, key: &str) -> anyhow::Result<Vec<Va
     Ok(data)
 }
 
-fn find_export<'l>(listed: &'l [Value], name: &str) -> &'l Value {
-    listed.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no export is called {name}"))
+fn find_export<'l>(exports: &'l [Value], name: &str) -> &'l Value {
+    exports.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no export is called {name}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,26 +34,30 @@ async fn every_export_is_listed_with_correct_sizes_and_hashes() -> TestResult {
     assert_eq!(replica.get_with_key("/api/v1/export/selic.csv.gz", &gold).await?.status(), 404);
 
     replica.build_exports()?;
-    let listed = list_exports(&replica, &gold).await?;
-    let names: BTreeSet<&str> = listed.iter().filter_map(|entry| entry["name"].as_str()).collect();
-    let whole = ["fx", "companies", "filings", "filings-2026"].into_iter();
-    for name in series::served_series().map(|series| series.id).chain(whole) {
+    let exports = list_exports(&replica, &gold).await?;
+    let names: BTreeSet<&str> = exports.iter().filter_map(|entry| entry["name"].as_str()).collect();
+    let other_datasets = ["fx", "companies", "filings", "filings-2026"].into_iter();
+
+    for name in series::served_series().map(|series| series.id).chain(other_datasets) {
         assert!(names.contains(name), "{name} is not among {names:?}");
     }
-    for entry in &listed {
+
+    for entry in &exports {
         let files = entry["files"].as_array().into_iter().flatten().chain([&entry["sidecar"]]);
         for file in files {
             let name = file["name"].as_str().unwrap_or_default();
             let request = replica.http.get(replica.url(&format!("{EXPORT_PATH}/{name}"))).header("X-API-Key", &gold);
-            let answer = replica.send(request.header("Accept-Encoding", "gzip, br, zstd")).await?;
-            assert_eq!(answer.status(), 200, "{name}");
-            let headers = answer.headers().clone();
+            let response = replica.send(request.header("Accept-Encoding", "gzip, br, zstd")).await?;
+            assert_eq!(response.status(), 200, "{name}");
+
+            let headers = response.headers().clone();
             assert!(!headers.contains_key(header::CONTENT_ENCODING), "{name} is sent as it is");
             assert_eq!(headers[header::ETAG], format!("\"{}\"", file["sha256"].as_str().unwrap_or_default()));
             assert_eq!(headers[header::CONTENT_TYPE], file["media_type"].as_str().unwrap_or_default());
             assert_eq!(headers[header::CONTENT_DISPOSITION], format!("attachment; filename=\"vintem-{name}\""));
             assert_eq!(headers[header::ACCEPT_RANGES], "bytes");
-            let body = answer.bytes().await?;
+
+            let body = response.bytes().await?;
             let sha256: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(
                 (sha256.as_str(), body.len()),
@@ -62,6 +65,7 @@ async fn every_export_is_listed_with_correct_sizes_and_hashes() -> TestResult {
             );
         }
     }
+
     Ok(())
 }
 
@@ -71,44 +75,52 @@ async fn export_files_support_range_and_conditional_requests() -> TestResult {
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, gold) = replica.create_key(Plan::Gold).await?;
     replica.build_exports()?;
+
     let path = format!("{EXPORT_PATH}/companies.parquet");
-    let ask = async |headers: &[(&str, &str)]| {
+    let get = async |headers: &[(&str, &str)]| {
         let request = replica.http.get(replica.url(&path)).header("X-API-Key", &gold);
         replica.send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await
     };
-    let whole = ask(&[]).await?;
+
+    let whole = get(&[]).await?;
     let etag = whole.headers()[header::ETAG].to_str()?.to_owned();
     let whole = whole.bytes().await?;
+
     for (range, first, last) in
         [("bytes=0-9", 0, 9), ("bytes=7-", 7, whole.len() - 1), ("bytes=-5", whole.len() - 5, whole.len() - 1)]
     {
         for headers in [vec![("Range", range)], vec![("Range", range), ("If-Range", etag.as_str())]] {
-            let answer = ask(&headers).await?;
-            assert_eq!(answer.status(), 206, "{range}");
-            assert_eq!(answer.headers()[header::CONTENT_RANGE], format!("bytes {first}-{last}/{}", whole.len()));
-            assert_eq!(answer.bytes().await?, whole.slice(first..=last), "{range}");
+            let response = get(&headers).await?;
+            assert_eq!(response.status(), 206, "{range}");
+            assert_eq!(response.headers()[header::CONTENT_RANGE], format!("bytes {first}-{last}/{}", whole.len()));
+            assert_eq!(response.bytes().await?, whole.slice(first..=last), "{range}");
         }
     }
+
     for headers in
         [[("Range", "bytes=0-9"), ("If-Range", "\"another\"")], [("Range", "bytes=0-1,4-5"), ("Accept", "*/*")]]
     {
-        let answer = ask(&headers).await?;
-        assert_eq!((answer.status().as_u16(), answer.bytes().await?), (200, whole.clone()), "{headers:?}");
+        let response = get(&headers).await?;
+        assert_eq!((response.status().as_u16(), response.bytes().await?), (200, whole.clone()), "{headers:?}");
     }
-    let behind = ask(&[("Range", &format!("bytes={}-", whole.len()))]).await?;
-    assert_eq!(behind.status(), 416);
-    assert_eq!(behind.headers()[header::CONTENT_RANGE], format!("bytes */{}", whole.len()));
-    let body: Value = behind.json().await?;
+
+    let past_the_end = get(&[("Range", &format!("bytes={}-", whole.len()))]).await?;
+    assert_eq!(past_the_end.status(), 416);
+    assert_eq!(past_the_end.headers()[header::CONTENT_RANGE], format!("bytes */{}", whole.len()));
+    let body: Value = past_the_end.json().await?;
     assert_eq!(body["error"], "bad_request");
 
-    let held = ask(&[("If-None-Match", &etag)]).await?;
-    assert_eq!((held.status().as_u16(), held.bytes().await?.len()), (304, 0));
+    let not_modified = get(&[("If-None-Match", &etag)]).await?;
+    assert_eq!((not_modified.status().as_u16(), not_modified.bytes().await?.len()), (304, 0));
+
     let head = replica.send(replica.http.head(replica.url(&path)).header("X-API-Key", &gold)).await?;
     assert_eq!(head.headers()[header::CONTENT_LENGTH], whole.len().to_string());
-    for nothing in ["nothing.parquet", "manifest.json", "..%2fmanifest.json", "companies", "COMPANIES.parquet"] {
-        let answer = replica.get_with_key(&format!("{EXPORT_PATH}/{nothing}"), &gold).await?;
-        assert_eq!(answer.status(), 404, "{nothing}");
+
+    for unknown_name in ["nothing.parquet", "manifest.json", "..%2fmanifest.json", "companies", "COMPANIES.parquet"] {
+        let response = replica.get_with_key(&format!("{EXPORT_PATH}/{unknown_name}"), &gold).await?;
+        assert_eq!(response.status(), 404, "{unknown_name}");
     }
+
     Ok(())
 }
 
@@ -116,31 +128,38 @@ async fn export_files_support_range_and_conditional_requests() -> TestResult {
 async fn exports_are_rebuilt_after_a_change_but_at_most_hourly() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let store = database.open_store()?;
-    let load = async |name: &str, turn: i64| -> TestResult {
-        let fetch =
-            NewFetch::without_response(format!("test:{turn}"), friday() + TimeDelta::minutes(turn), [turn as u8; 32]);
+    let load = async |name: &str, minute: i64| -> TestResult {
+        let fetch = NewFetch::without_response(
+            format!("test:{minute}"),
+            friday() + TimeDelta::minutes(minute),
+            [minute as u8; 32],
+        );
+
         let company = Company { id: 1, name: name.to_owned(), is_registered: true, ..Company::default() };
-        let mut into = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch).await?;
-        into.append_companies(&[company]).await?;
-        into.commit().await?;
+        let mut load = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch).await?;
+        load.append_companies(&[company]).await?;
+        load.commit().await?;
         Ok(())
     };
+
     load("PRIMEIRA S.A.", 0).await?;
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, gold) = replica.create_key(Plan::Gold).await?;
+
     assert_eq!(replica.build_exports()?.built_datasets, ["companies"]);
     let first = list_exports(&replica, &gold).await?;
     let list_tag = replica.get_with_key(EXPORT_PATH, &gold).await?.headers()[header::ETAG].clone();
 
     load("SEGUNDA S.A.", 1).await?;
     wait_until("the change is served", std::time::Duration::from_secs(10), || async {
-        let answer = replica.get_with_key("/api/v1/companies/1", &gold).await;
-        match answer {
-            Ok(answer) => answer.text().await.is_ok_and(|text| text.contains("SEGUNDA")),
+        let response = replica.get_with_key("/api/v1/companies/1", &gold).await;
+        match response {
+            Ok(response) => response.text().await.is_ok_and(|text| text.contains("SEGUNDA")),
             Err(_) => false,
         }
     })
     .await;
+
     let within_the_hour = replica.build_exports()?;
     assert_eq!((within_the_hour.built_datasets.len(), within_the_hour.postponed_count), (0, 1));
     assert_eq!(list_exports(&replica, &gold).await?, first);
@@ -148,13 +167,16 @@ async fn exports_are_rebuilt_after_a_change_but_at_most_hourly() -> TestResult {
     replica.clock.set(friday() + TimeDelta::hours(1));
     assert_eq!(replica.build_exports()?.built_datasets, ["companies"]);
     let second = list_exports(&replica, &gold).await?;
-    let generation = |listed: &[Value]| find_export(listed, "companies")["generation"].as_i64();
+
+    let generation = |exports: &[Value]| find_export(exports, "companies")["generation"].as_i64();
     assert!(generation(&second) > generation(&first));
     assert_ne!(find_export(&second, "companies")["sidecar"], find_export(&first, "companies")["sidecar"]);
     assert_ne!(replica.get_with_key(EXPORT_PATH, &gold).await?.headers()[header::ETAG], list_tag);
+
     let sidecar: Value = replica.get_with_key(&format!("{EXPORT_PATH}/companies.json"), &gold).await?.json().await?;
     assert_eq!((&sidecar["licence"], &sidecar["synthetic"]), (&"ODbL-1.0".into(), &false.into()));
     assert_eq!(sidecar["sources"][0]["address"], "test:1");
     assert_eq!(replica.build_exports()?.built_datasets.len(), 0, "nothing changed");
+
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The service from outside: over HTTP, on a real PostgreSQL and a real Redis. A test's name is what it guarantees.
+//! Integration tests: they speak HTTP to real replicas, on a real PostgreSQL and a real Redis. Each test is named after
+//! the guarantee it protects.
 
 mod api_decisions;
 mod architecture;
@@ -46,12 +47,12 @@ use sqlx::PgConnection;
 
 type TestResult = anyhow::Result<()>;
 
-/// A Friday afternoon in São Paulo; demo data reaches up to this day.
+/// A Friday afternoon in São Paulo; the demo data ends on this day.
 fn friday() -> DateTime<Utc> {
     "2026-11-13T18:00:00Z".parse().expect("an instant")
 }
 
-/// Writes an event as a load does.
+/// Inserts an event the way a load does.
 async fn insert_event(
     connection: &mut PgConnection,
     kind: &str,

@@ -1,4 +1,4 @@
-//! The pages as a browser gets them.
+//! The HTML pages as a browser receives them.
 
 use serde_json::Value;
 use vintem_domain::Plan;
@@ -7,7 +7,7 @@ use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
 use crate::{TestResult, friday};
 
-/// Every kind of page, with something in it.
+/// One path of every kind of page, with content.
 const PAGE_PATHS: [&str; 15] = [
     "/",
     "/pricing",
@@ -26,21 +26,21 @@ const PAGE_PATHS: [&str; 15] = [
     "/nowhere",
 ];
 
-/// What a page and all that it loads may weigh on the wire.
+/// The compressed size limit of a page with all its assets.
 const MAX_PAGE_BYTES: usize = 100 * 1024;
 
-async fn get_page(replica: &TestReplica, address: &str) -> anyhow::Result<reqwest::Response> {
-    replica.send(replica.http.get(replica.url(address)).header("Accept", "text/html,*/*;q=0.8")).await
+async fn get_page(replica: &TestReplica, url: &str) -> anyhow::Result<reqwest::Response> {
+    replica.send(replica.http.get(replica.url(url)).header("Accept", "text/html,*/*;q=0.8")).await
 }
 
-/// The addresses that a browser asks for by itself when it shows a page.
+/// The URLs that a browser loads by itself with a page.
 fn asset_urls(html: &str) -> Vec<String> {
     let attributes = [" src=\"", "<link rel=\"stylesheet\" href=\"", "<link rel=\"icon\" href=\""];
     let found = attributes.into_iter().flat_map(|attribute| html.split(attribute).skip(1));
-    found.filter_map(|rest| rest.split('"').next()).map(|address| address.replace("&amp;", "&")).collect()
+    found.filter_map(|rest| rest.split('"').next()).map(|url| url.replace("&amp;", "&")).collect()
 }
 
-/// A demonstration in which one company, whose code is returned, has all filings, each with an original somewhere.
+/// A demo database in which one company has all filings, each with the URL of its original. Returns the company's code.
 async fn demo_with_one_issuer() -> anyhow::Result<(TestDatabase, i32)> {
     let database = TestDatabase::create_demo(friday()).await?;
     let mut connection = database.connect().await?;
@@ -56,28 +56,31 @@ async fn demo_with_one_issuer() -> anyhow::Result<(TestDatabase, i32)> {
 async fn page_assets_are_same_origin_and_within_the_size_limit() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let weigh = async |address: &str| -> anyhow::Result<usize> {
-        let request =
-            replica.http.get(replica.url(address)).header("Accept-Encoding", "br").header("Accept", "text/html");
-        let answer = replica.send(request).await?;
-        anyhow::ensure!(answer.status() == 200 || address == "/nowhere", "{address}: {}", answer.status());
-        Ok(answer.bytes().await?.len())
+    let compressed_size = async |url: &str| -> anyhow::Result<usize> {
+        let request = replica.http.get(replica.url(url)).header("Accept-Encoding", "br").header("Accept", "text/html");
+        let response = replica.send(request).await?;
+        anyhow::ensure!(response.status() == 200 || url == "/nowhere", "{url}: {}", response.status());
+        Ok(response.bytes().await?.len())
     };
+
     for page in PAGE_PATHS {
         let html = get_page(&replica, page).await?.text().await?;
-        let mut weight = weigh(page).await?;
-        let loaded = asset_urls(&html);
-        assert!(loaded.len() >= 3, "{page}: {loaded:?}");
-        for address in loaded {
-            assert!(address.starts_with('/') && !address.starts_with("//"), "{address} on {page}");
-            let weighs = weigh(&address).await?;
-            if !address.starts_with("/docs/scalar.js") {
-                weight += weighs;
+        let mut page_size = compressed_size(page).await?;
+        let assets = asset_urls(&html);
+        assert!(assets.len() >= 3, "{page}: {assets:?}");
+
+        for url in assets {
+            assert!(url.starts_with('/') && !url.starts_with("//"), "{url} on {page}");
+            let asset_size = compressed_size(&url).await?;
+            if !url.starts_with("/docs/scalar.js") {
+                page_size += asset_size;
             }
         }
-        println!("{page}: {weight}");
-        assert!(weight < MAX_PAGE_BYTES, "{page}: {weight}");
+
+        println!("{page}: {page_size}");
+        assert!(page_size < MAX_PAGE_BYTES, "{page}: {page_size}");
     }
+
     Ok(())
 }
 
@@ -91,9 +94,10 @@ async fn every_page_has_both_languages_the_exact_headers_and_nothing_inline() ->
             ("en", "en", "Demonstration data: everything shown here is synthetic"),
             ("pt", "pt-BR", "Dados de demonstração: tudo o que se mostra aqui é sintético"),
         ] {
-            let address = format!("{page}{}lang={lang}", if page.contains('?') { '&' } else { '?' });
-            let answer = get_page(&replica, &address).await?;
-            assert_eq!(answer.status(), if page == "/nowhere" { 404 } else { 200 }, "{address}");
+            let url = format!("{page}{}lang={lang}", if page.contains('?') { '&' } else { '?' });
+            let response = get_page(&replica, &url).await?;
+            assert_eq!(response.status(), if page == "/nowhere" { 404 } else { 200 }, "{url}");
+
             let style = if page == "/docs" { "'self' 'unsafe-inline'" } else { "'self'" };
             let policy = format!(
                 "default-src 'none'; script-src 'self'; style-src {style}; img-src 'self' data:; font-src 'self'; \
@@ -109,30 +113,34 @@ async fn every_page_has_both_languages_the_exact_headers_and_nothing_inline() ->
                 ("referrer-policy", "no-referrer"),
                 ("x-data-source", "synthetic"),
             ] {
-                assert_eq!(answer.headers()[name], value, "{name} of {address}");
+                assert_eq!(response.headers()[name], value, "{name} of {url}");
             }
-            let vary = answer.headers()["vary"].to_str()?.to_owned();
-            assert!(vary.contains("Cookie") && vary.contains("Accept-Language"), "{address}: {vary}");
-            let html = answer.text().await?;
-            assert!(html.contains(&format!("<html lang=\"{html_lang}\">")), "{address}");
-            assert!(html.contains(banner), "{address}");
-            assert_nothing_inline(&address, &html);
+
+            let vary = response.headers()["vary"].to_str()?.to_owned();
+            assert!(vary.contains("Cookie") && vary.contains("Accept-Language"), "{url}: {vary}");
+
+            let html = response.text().await?;
+            assert!(html.contains(&format!("<html lang=\"{html_lang}\">")), "{url}");
+            assert!(html.contains(banner), "{url}");
+            assert_nothing_inline(&url, &html);
         }
     }
+
     Ok(())
 }
 
-fn assert_nothing_inline(address: &str, html: &str) {
+fn assert_nothing_inline(url: &str, html: &str) {
     for script in html.split("<script").skip(1) {
-        assert!(script.starts_with(" src=\"/") && script.contains("></script>"), "{address}");
+        assert!(script.starts_with(" src=\"/") && script.contains("></script>"), "{url}");
     }
+
     let tags = html.split('<').filter_map(|piece| piece.split_once('>')).map(|(tag, _)| tag);
     for tag in tags {
-        assert!(!tag.starts_with("style") && !tag.contains(" style="), "{address}: {tag}");
-        let handler = tag.split_whitespace().any(|word| word.starts_with("on") && word.contains('='));
-        assert!(!handler && !tag.contains("javascript:"), "{address}: {tag}");
-        let leads_away = tag.starts_with("a ") && tag.contains("href=\"http");
-        assert!(!leads_away || tag.contains("external"), "{address}: {tag}");
+        assert!(!tag.starts_with("style") && !tag.contains(" style="), "{url}: {tag}");
+        let has_handler = tag.split_whitespace().any(|word| word.starts_with("on") && word.contains('='));
+        assert!(!has_handler && !tag.contains("javascript:"), "{url}: {tag}");
+        let is_external = tag.starts_with("a ") && tag.contains("href=\"http");
+        assert!(!is_external || tag.contains("external"), "{url}: {tag}");
     }
 }
 
@@ -140,34 +148,40 @@ fn assert_nothing_inline(address: &str, html: &str) {
 async fn a_chosen_language_is_remembered() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
+
     let chosen = get_page(&replica, "/search?q=banco&lang=pt").await?;
     let cookie = chosen.headers()["set-cookie"].to_str()?.to_owned();
     assert_eq!(cookie, "lang=pt; Path=/; Max-Age=31536000; SameSite=Lax");
     assert!(chosen.text().await?.contains("href=\"/search?q=banco&#38;lang=en\""));
-    let later = replica.http.get(replica.url("/pricing")).header("Cookie", "lang=pt").header("Accept-Language", "en");
-    let later = replica.send(later).await?;
+
+    let request = replica.http.get(replica.url("/pricing")).header("Cookie", "lang=pt").header("Accept-Language", "en");
+    let later = replica.send(request).await?;
     assert!(!later.headers().contains_key("set-cookie"));
     assert_eq!(later.headers()["content-language"], "pt-BR");
-    let other = replica.http.get(replica.url("/pricing")).header("Accept-Language", "pt-BR,pt;q=0.9");
-    assert_eq!(replica.send(other).await?.headers()["content-language"], "pt-BR");
+
+    let request = replica.http.get(replica.url("/pricing")).header("Accept-Language", "pt-BR,pt;q=0.9");
+    assert_eq!(replica.send(request).await?.headers()["content-language"], "pt-BR");
+
     Ok(())
 }
 
 #[tokio::test]
 async fn published_text_is_escaped_in_pages() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
-    let script = "<script>alert(1)</script> & \"aspas\"";
+    let payload = "<script>alert(1)</script> & \"aspas\"";
     let mut connection = database.connect().await?;
     for statement in [
         "update company_version set name = $1, trade_name = $1, city = $1",
         "update filing_version set subject = $1, url = 'javascript:alert(2)'",
     ] {
-        sqlx::query(statement).bind(script).execute(&mut connection).await?;
+        sqlx::query(statement).bind(payload).execute(&mut connection).await?;
     }
+
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, platinum) = replica.create_key(Plan::Platinum).await?;
     let listed: Value = replica.get_with_key("/api/v1/filings?limit=1", &platinum).await?.json().await?;
     let id = listed["data"][0]["company_id"].as_str().expect("an id").to_owned();
+
     for page in [
         format!("/companies/{id}"),
         "/search?q=alert".to_owned(),
@@ -177,6 +191,7 @@ async fn published_text_is_escaped_in_pages() -> TestResult {
         assert!(html.contains("&#60;script&#62;alert("), "{page}");
         assert!(!html.contains("<script>alert") && !html.contains("javascript:"), "{page}");
     }
+
     Ok(())
 }
 
@@ -188,23 +203,28 @@ async fn no_page_returns_more_than_ten_filings() -> TestResult {
     let all: Value = replica.get_with_key("/api/v1/filings?limit=100", &platinum).await?.json().await?;
     let rows = all["data"].as_array().expect("rows");
     assert!(rows.len() > 50, "{} filings cannot show it", rows.len());
-    let (id, words) = (code.to_string(), rows[0]["description"].as_str().expect("a text").replace(' ', "+"));
+
+    let id = code.to_string();
+    let words = rows[0]["description"].as_str().expect("a text").replace(' ', "+");
     let mut max_shown = 0;
+
     for route in ROUTES.iter().filter(|route| route.rate_limit != RateLimitKind::Quota) {
         let path = route.path.replace("{id}", &id).replace("{guide}", "quickstart").replace("{file}", "site.js");
         for query in ["", "limit=100", "offset=10&page=2", "format=csv", "format=json&all=true"] {
             for accept in ["text/html", "application/json", "text/csv"] {
-                let address = format!("{path}?q={words}&{query}");
-                let request = replica.http.get(replica.url(&address));
-                let answer = replica.send(request.header("Accept", accept).header("X-API-Key", &platinum)).await?;
-                assert_ne!(answer.status(), 429, "{address}");
-                let shown = answer.text().await?.matches("https://example.com/original").count();
-                assert!(shown <= 10, "{address}: {shown}");
-                max_shown = max_shown.max(shown);
+                let url = format!("{path}?q={words}&{query}");
+                let request = replica.http.get(replica.url(&url));
+                let response = replica.send(request.header("Accept", accept).header("X-API-Key", &platinum)).await?;
+                assert_ne!(response.status(), 429, "{url}");
+                let shown_count = response.text().await?.matches("https://example.com/original").count();
+                assert!(shown_count <= 10, "{url}: {shown_count}");
+                max_shown = max_shown.max(shown_count);
             }
         }
     }
+
     assert_eq!(max_shown, 10, "the page of the company shows ten");
+
     Ok(())
 }
 
@@ -222,8 +242,10 @@ async fn errors_are_html_for_browsers_and_json_for_programs() -> TestResult {
         let body: Value = replica.get(path).await?.json().await?;
         assert_eq!(body["error"], "not_found", "{path}");
     }
+
     let body: Value = get_page(&replica, "/api/v1/nowhere").await?.json().await?;
     assert_eq!(body["error"], "not_found");
+
     Ok(())
 }
 
@@ -232,16 +254,19 @@ async fn searches_have_their_own_limit_and_pages_still_work() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let before: u32 = get_page(&replica, "/pricing").await?.headers()["x-ratelimit-remaining"].to_str()?.parse()?;
-    for at in 0..60 {
-        assert_eq!(get_page(&replica, "/search?q=banco").await?.status(), 200, "{at}");
+    for attempt in 0..60 {
+        assert_eq!(get_page(&replica, "/search?q=banco").await?.status(), 200, "{attempt}");
     }
+
     let refused = get_page(&replica, "/search?q=banco").await?;
     assert_eq!(refused.status(), 429);
     assert!(refused.headers()["retry-after"].to_str()?.parse::<u32>()? >= 1);
     assert!(refused.text().await?.contains("That was a little fast"));
+
     let page = get_page(&replica, "/pricing").await?;
     assert_eq!(page.status(), 200);
     assert_eq!(page.headers()["x-ratelimit-remaining"].to_str()?.parse::<u32>()?, before);
+
     Ok(())
 }
 
@@ -251,6 +276,7 @@ async fn search_results_link_to_series_and_companies() -> TestResult {
     let replica = TestReplica::start(&database, friday()).await?;
     let html = get_page(&replica, "/search?q=selic").await?.text().await?;
     assert!(html.contains("href=\"/series/selic\""));
+
     let (_, gold) = replica.create_key(Plan::Gold).await?;
     let all: Value = replica.get_with_key("/api/v1/companies?limit=1&offset=7", &gold).await?.json().await?;
     let company = &all["data"][0];
@@ -260,14 +286,17 @@ async fn search_results_link_to_series_and_companies() -> TestResult {
     let html = get_page(&replica, &path).await?.text().await?;
     assert!(html.contains(&link), "{path}");
     assert!(html.matches("<li>\n    <a href").count() <= 10);
+
+    // The slash of a formatted CNPJ makes it another path; any spelling without the slash is found.
     let page = get_page(&replica, &format!("/companies/{}", company["cnpj"].as_str().expect("a CNPJ"))).await;
-    // Its slash makes it another path; without it any spelling is found.
     assert_eq!(page?.status(), 404);
     let digits: String = company["cnpj"].as_str().expect("a CNPJ").chars().filter(char::is_ascii_digit).collect();
     let page = get_page(&replica, &format!("/companies/{digits}")).await?;
     assert!(page.text().await?.contains("<link rel=\"canonical\""));
-    let long = get_page(&replica, &format!("/search?q={}", "a".repeat(201))).await?;
-    assert_eq!(long.status(), 400);
+
+    let too_long = get_page(&replica, &format!("/search?q={}", "a".repeat(201))).await?;
+    assert_eq!(too_long.status(), 400);
+
     Ok(())
 }
 
@@ -279,26 +308,32 @@ async fn robots_sitemap_llms_and_feed_exist_and_their_links_work() -> TestResult
         TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
             .await?;
     let base = replica.url("");
+
     let robots = replica.get("/robots.txt").await?.text().await?;
     assert!(robots.contains(&format!("Sitemap: {base}/sitemap.xml")), "{robots}");
     let sitemap = replica.get("/sitemap.xml").await?.text().await?;
     let llms = replica.get("/llms.txt").await?.text().await?;
-    let mapped = sitemap.split("<loc>").skip(1).filter_map(|rest| rest.split('<').next());
-    let told = llms.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let mut followed = 0;
-    for address in mapped.chain(told) {
-        let path = address.strip_prefix(&base).expect("an address of ours");
-        assert_eq!(replica.get(path).await?.status(), 200, "{address}");
-        followed += 1;
+
+    let sitemap_urls = sitemap.split("<loc>").skip(1).filter_map(|rest| rest.split('<').next());
+    let llms_urls = llms.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let mut link_count = 0;
+    for url in sitemap_urls.chain(llms_urls) {
+        let path = url.strip_prefix(&base).expect("an address of ours");
+        assert_eq!(replica.get(path).await?.status(), 200, "{url}");
+        link_count += 1;
     }
-    assert!(followed > 40, "{followed}");
+
+    assert!(link_count > 40, "{link_count}");
+
     let contact = replica.get("/.well-known/security.txt").await?.text().await?;
     assert!(contact.contains("Contact: mailto:seguranca@example.com\nExpires: 2"), "{contact}");
+
     let feed = replica.get("/status.atom").await?;
     assert_eq!(feed.headers()["content-type"], "application/atom+xml; charset=utf-8");
     let feed = feed.text().await?;
     assert_eq!(feed.matches("<entry>").count(), 10, "{feed}");
     assert_eq!(feed.matches("</entry>").count(), 10);
+
     Ok(())
 }
 
@@ -309,19 +344,23 @@ async fn only_plans_with_support_show_the_support_contact() -> TestResult {
     let replica =
         TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
             .await?;
+
     for plan in Plan::ALL {
         let (_, key) = replica.create_key(plan).await?;
         let me: Value = replica.get_with_key("/api/v1/keys/me", &key).await?.json().await?;
-        let told = (plan == Plan::Platinum).then_some("suporte@example.com");
-        assert_eq!(me["support"].as_str(), told, "{}", plan.id());
+        let expected = (plan == Plan::Platinum).then_some("suporte@example.com");
+        assert_eq!(me["support"].as_str(), expected, "{}", plan.id());
     }
+
     let plans: Value = replica.get("/api/v1/plans").await?.json().await?;
     assert!(plans["plans"][3]["features"].to_string().contains("Priority support"));
     assert!(plans["plans"][2]["restrictions"].to_string().contains("No priority support"));
-    let nobody = TestReplica::start(&database, friday()).await?;
-    let plans = nobody.get("/api/v1/plans").await?.text().await?;
+
+    let without_support = TestReplica::start(&database, friday()).await?;
+    let plans = without_support.get("/api/v1/plans").await?.text().await?;
     assert!(!plans.contains("riority support"));
-    assert_eq!(nobody.get("/.well-known/security.txt").await?.status(), 404);
+    assert_eq!(without_support.get("/.well-known/security.txt").await?.status(), 404);
+
     Ok(())
 }
 
@@ -337,6 +376,7 @@ async fn pages_have_a_server_timing_header() -> TestResult {
         let total = timing.split("total;dur=").nth(1).expect("a total");
         assert!(total.parse::<f64>()? > 0.0, "{page}: {timing}");
     }
+
     Ok(())
 }
 
@@ -348,9 +388,11 @@ async fn the_api_reference_script_is_served_compressed() -> TestResult {
     assert_eq!(plain.headers()["content-type"], "text/javascript; charset=utf-8");
     let plain = plain.bytes().await?;
     assert!(plain.len() > 1_000_000);
+
     let request = replica.http.get(replica.url("/docs/scalar.js")).header("Accept-Encoding", "br");
-    let answer = replica.send(request).await?;
-    assert_eq!(answer.headers()["content-encoding"], "br");
-    assert!(answer.bytes().await?.len() < plain.len() / 3);
+    let response = replica.send(request).await?;
+    assert_eq!(response.headers()["content-encoding"], "br");
+    assert!(response.bytes().await?.len() < plain.len() / 3);
+
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The gate: every route, with every identity, in every spelling that might lead round it.
+//! Plan access: every route with every plan, in every spelling that might bypass the check.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use vintem_testkit::{TestDatabase, TestReplica, send_raw_request};
 
 use crate::{TestResult, friday};
 
-/// How a path is written, and whether it still is that path.
+/// A name, how the path is written, and whether the result is still the same path.
 type PathSpelling = (&'static str, fn(&str) -> String, bool);
 
 const PATH_SPELLINGS: [PathSpelling; 12] = [
@@ -27,7 +27,7 @@ const PATH_SPELLINGS: [PathSpelling; 12] = [
     ("backslash", |path| path.replacen("/v1/", "/v1%5c", 1), false),
 ];
 
-/// Headers by which some servers let themselves be told another path or method.
+/// Headers that make some servers use another path or method.
 const OVERRIDE_HEADERS: [(&str, &str); 4] = [
     ("X-Original-URL", "/api/v1/market/selic"),
     ("X-Rewrite-URL", "/api/v1/market/selic"),
@@ -44,6 +44,7 @@ async fn raw_status(address: SocketAddr, method: &str, path: &str, key: Option<&
     if let Some(key) = key {
         head.push_str(&format!("X-API-Key: {key}\r\n"));
     }
+
     Ok(send_raw_request(address, format!("{head}\r\n").as_bytes()).await?.status)
 }
 
@@ -51,7 +52,7 @@ fn accepts_method(route: HttpMethod, method: &str) -> bool {
     route.as_str() == method || (route == HttpMethod::Get && method == "HEAD")
 }
 
-/// Nobody, and a key of every plan.
+/// No key, and a key of every plan.
 async fn create_plan_keys(replica: &TestReplica) -> anyhow::Result<Vec<(Plan, Option<String>)>> {
     let mut identities = vec![(Plan::Free, None)];
     for plan in Plan::ALL {
@@ -60,7 +61,7 @@ async fn create_plan_keys(replica: &TestReplica) -> anyhow::Result<Vec<(Plan, Op
     Ok(identities)
 }
 
-/// How an option is asked for, and whether it still is that option.
+/// How an option is written in the query, and for which options it still counts.
 type OptionSpelling = (&'static str, fn(&GatedParameter) -> bool);
 
 const OPTION_SPELLINGS: [OptionSpelling; 11] = [
@@ -77,7 +78,7 @@ const OPTION_SPELLINGS: [OptionSpelling; 11] = [
     ("limit={name}={value}", |_| false),
 ];
 
-/// A path with something in the place of its parameters.
+/// The path with its parameters filled in.
 fn fill_path_parameters(path: &str, id: &str) -> String {
     path.replace("{id}", id)
         .replace("{file}", "selic.csv.gz")
@@ -85,7 +86,7 @@ fn fill_path_parameters(path: &str, id: &str) -> String {
         .replace("{guide}", "quickstart")
 }
 
-/// The same with its first letter encoded.
+/// Percent-encodes the first letter.
 fn encode_first_letter(text: &str) -> String {
     format!("%{:02x}{}", text.as_bytes()[0], &text[1..])
 }
@@ -95,9 +96,13 @@ async fn no_spelling_of_an_option_bypasses_its_plan() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let identities = create_plan_keys(&replica).await?;
-    let (mut cases, mut mismatches) = (0, Vec::new());
+
+    let mut cases = 0;
+    let mut mismatches = Vec::new();
+
     for option in GATED_PARAMETERS {
-        let (name, value) = (option.name, option.value.unwrap_or("2026-01-01"));
+        let name = option.name;
+        let value = option.value.unwrap_or("2026-01-01");
         for operation in option.operations {
             let route = route_by_operation(operation);
             for (plan, key) in &identities {
@@ -108,8 +113,10 @@ async fn no_spelling_of_an_option_bypasses_its_plan() -> TestResult {
                         .replace("{encoded name}", &encode_first_letter(name))
                         .replace("{encoded value}", &encode_first_letter(value))
                         .replace("{upper}", &name.to_uppercase());
+
                     let path = format!("{}?{query}", route.path.replace("{id}", "ipca"));
                     let status = get_status(&replica, &path, key.as_deref(), None).await?;
+
                     let required = if is_the_option(option) { option.plan.max(route.plan) } else { route.plan };
                     cases += 1;
                     if (status == 403) != (*plan < required) {
@@ -119,9 +126,11 @@ async fn no_spelling_of_an_option_bypasses_its_plan() -> TestResult {
             }
         }
     }
+
     println!("cases: {cases}");
     println!("mismatches: {}", mismatches.len());
     assert!(mismatches.is_empty(), "{mismatches:#?}");
+
     Ok(())
 }
 
@@ -131,13 +140,14 @@ async fn an_accept_header_for_csv_requires_the_csv_plan() -> TestResult {
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let csv = GATED_PARAMETERS.iter().find(|option| option.value == Some("csv")).expect("an option");
     let mut mismatches = Vec::new();
+
     for route in
         ROUTES.iter().filter(|route| route.method == HttpMethod::Get && route.rate_limit == RateLimitKind::Quota)
     {
         let path = fill_path_parameters(route.path, "ipca");
         let has_csv = csv.operations.contains(&route.operation);
         for (plan, key) in create_plan_keys(&replica).await? {
-            for (query, accept, is_asked) in [
+            for (query, accept, is_requested) in [
                 ("", "text/csv", true),
                 ("?format=json", "text/csv", false),
                 ("?limit=1", "application/json;q=0.5, text/csv", true),
@@ -145,14 +155,16 @@ async fn an_accept_header_for_csv_requires_the_csv_plan() -> TestResult {
                 ("", "*/*", false),
             ] {
                 let status = get_status(&replica, &format!("{path}{query}"), key.as_deref(), Some(accept)).await?;
-                let required = if is_asked && has_csv { csv.plan } else { route.plan };
+                let required = if is_requested && has_csv { csv.plan } else { route.plan };
                 if (status == 403) != (plan < required) {
                     mismatches.push(format!("{path}{query} with {accept} on {}: {status}", plan.id()));
                 }
             }
         }
     }
+
     assert!(mismatches.is_empty(), "{mismatches:#?}");
+
     Ok(())
 }
 
@@ -176,34 +188,43 @@ async fn no_spelling_of_a_path_bypasses_its_plan() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let identities = create_plan_keys(&replica).await?;
-    let (mut cases, mut mismatches) = (0, Vec::new());
+
+    let mut cases = 0;
+    let mut mismatches = Vec::new();
+
     for route in ROUTES.iter().filter(|route| route.rate_limit == RateLimitKind::Quota) {
         let path = fill_path_parameters(route.path, "99999999");
         for (plan, key) in &identities {
             for method in ["GET", "HEAD", "POST", "PATCH", "DELETE"] {
-                for (spelling, write, is_the_path) in PATH_SPELLINGS {
-                    let taken =
+                for (spelling, respell, is_the_path) in PATH_SPELLINGS {
+                    let is_method_accepted =
                         ROUTES.iter().any(|other| other.path == route.path && accepts_method(other.method, method));
-                    // Methods that hardly any path takes are tried in all spellings only where one does.
-                    if !is_the_path && !taken && ["PATCH", "DELETE"].contains(&method) {
+
+                    // Few paths accept these methods, so all spellings are tried only on those that do.
+                    if !is_the_path && !is_method_accepted && ["PATCH", "DELETE"].contains(&method) {
                         continue;
                     }
-                    // What rotates or revokes its key has one of its own: the others are still needed.
-                    let own = match key {
-                        Some(_) if taken && ["POST", "DELETE"].contains(&method) => {
+
+                    // A request that may rotate or revoke its key uses a key of its own, because the others are
+                    // still needed.
+                    let case_key = match key {
+                        Some(_) if is_method_accepted && ["POST", "DELETE"].contains(&method) => {
                             Some(replica.create_key(*plan).await?.1)
                         }
                         key => key.clone(),
                     };
-                    let status = raw_status(replica.replica.address, method, &write(&path), own.as_deref()).await?;
-                    let may = *plan >= route.plan;
-                    let as_expected = match (is_the_path, taken) {
-                        (true, true) if may => status != 403 && status != 405,
+
+                    let status =
+                        raw_status(replica.replica.address, method, &respell(&path), case_key.as_deref()).await?;
+                    let has_access = *plan >= route.plan;
+                    let as_expected = match (is_the_path, is_method_accepted) {
+                        (true, true) if has_access => status != 403 && status != 405,
                         (true, true) => status == 403,
                         (true, false) => status == 405,
-                        // Another path: nothing is there, or it is some other route's to refuse. Never an answer.
-                        (false, _) => (403..=405).contains(&status) || (may && status == 400),
+                        // Another path: it does not exist, or another route rejects it. It never succeeds.
+                        (false, _) => (403..=405).contains(&status) || (has_access && status == 400),
                     };
+
                     cases += 1;
                     if !as_expected {
                         mismatches.push(format!("{method} {path} {spelling} on {}: {status}", plan.id()));
@@ -212,8 +233,10 @@ async fn no_spelling_of_a_path_bypasses_its_plan() -> TestResult {
             }
         }
     }
+
     println!("cases: {cases}");
     println!("mismatches: {}", mismatches.len());
     assert!(mismatches.is_empty(), "{mismatches:#?}");
+
     Ok(())
 }

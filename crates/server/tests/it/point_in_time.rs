@@ -1,4 +1,4 @@
-//! What could be known on a day, against a naive reader of everything that was ever loaded.
+//! `as_of` responses compared with a naive model of everything that was ever loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use vintem_testkit::{TestDatabase, TestReplica};
 
 use crate::TestResult;
 
-/// Loads are three days apart, the first on a Monday, all in the afternoon of São Paulo.
+/// Loads are three days apart; the first is on a Monday. All are in the afternoon in São Paulo.
 const LOAD_COUNT: u64 = 8;
 
 fn first_day() -> NaiveDate {
@@ -28,12 +28,12 @@ fn load_time(load: u64) -> DateTime<Utc> {
     load_date(load).and_hms_opt(18, 0, 0).expect("a time of day").and_utc()
 }
 
-/// What was loaded of each thing: the load, and what it said; only where that was something else than before.
+/// The loads in which each key changed, and its value from then on.
 type LoadedVersions<K, V> = BTreeMap<K, Vec<(u64, V)>>;
 
 fn record_version<K: Ord, V: PartialEq>(versions: &mut LoadedVersions<K, V>, load: u64, key: K, value: V) {
     let versions = versions.entry(key).or_default();
-    if versions.last().is_none_or(|(_, held)| *held != value) {
+    if versions.last().is_none_or(|(_, value_before)| *value_before != value) {
         versions.push((load, value));
     }
 }
@@ -45,7 +45,7 @@ struct HistoryModel {
     filings: LoadedVersions<String, Filing>,
 }
 
-/// The version that had been loaded by a day.
+/// The version loaded by that day.
 fn version_as_of<V>(versions: &[(u64, V)], day: NaiveDate) -> Option<&V> {
     versions.iter().rev().find(|(load, _)| load_date(*load) <= day).map(|(_, value)| value)
 }
@@ -54,19 +54,21 @@ impl HistoryModel {
     async fn load_random_data(&mut self, store: &Store, load: u64, random: &mut StdRng) -> TestResult {
         let fetch =
             |what: &str| NewFetch::without_response(format!("test:{what}:{load}"), load_time(load), [load as u8; 32]);
+
         let cdi = series::find_series("cdi-daily").expect("in the table of series");
         let mut rates = Vec::new();
-        for back in 0..12u64 {
-            let date = load_date(load) - Days::new(back);
+        for days_back in 0..12u64 {
+            let date = load_date(load) - Days::new(days_back);
             if Calendar::Settlement.is_business_day(date) && random.random_range(0..3) > 0 {
                 let value = format!("0.05{}", random.random_range(0..3));
                 rates.push(Observation { date, value: value.parse()? });
                 record_version(&mut self.rates, load, date, value);
             }
         }
-        let mut into = store.begin_load(Dataset::Series(cdi), DataOrigin::Real, &fetch("rates")).await?;
-        into.append_observations(cdi, &rates).await?;
-        into.commit().await?;
+
+        let mut rates_load = store.begin_load(Dataset::Series(cdi), DataOrigin::Real, &fetch("rates")).await?;
+        rates_load.append_observations(cdi, &rates).await?;
+        rates_load.commit().await?;
 
         let mut companies = Vec::new();
         for id in 1..=8u32 {
@@ -74,23 +76,24 @@ impl HistoryModel {
                 continue;
             }
             let is_cancelled = random.random_range(0..2) == 0;
-            let since = first_day() - Days::new(20) + Days::new(random.random_range(0..20));
+            let status_since = first_day() - Days::new(20) + Days::new(random.random_range(0..20));
             let company = Company {
                 id,
                 name: format!("COMPANHIA {id} {}", random.random_range(0..2)),
                 status: if is_cancelled { "CANCELADA".to_owned() } else { "ATIVO".to_owned() },
                 registered_on: Some(first_day() - Days::new(u64::from(id) * 4)),
-                cancelled_on: is_cancelled.then_some(since),
-                status_since: Some(since),
+                cancelled_on: is_cancelled.then_some(status_since),
+                status_since: Some(status_since),
                 is_registered: true,
                 ..Company::default()
             };
             record_version(&mut self.companies, load, id, company.clone());
             companies.push(company);
         }
-        let mut into = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch("companies")).await?;
-        into.append_companies(&companies).await?;
-        into.commit().await?;
+
+        let mut companies_load = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch("companies")).await?;
+        companies_load.append_companies(&companies).await?;
+        companies_load.commit().await?;
 
         let mut filings = Vec::new();
         for number in 1..=12u64 {
@@ -116,18 +119,20 @@ impl HistoryModel {
             record_version(&mut self.filings, load, filing.id.clone(), filing.clone());
             filings.push(filing);
         }
-        let mut into = store.begin_load(Dataset::Filings, DataOrigin::Real, &fetch("filings")).await?;
-        into.append_filings(&filings).await?;
-        into.commit().await?;
+
+        let mut filings_load = store.begin_load(Dataset::Filings, DataOrigin::Real, &fetch("filings")).await?;
+        filings_load.append_filings(&filings).await?;
+        filings_load.commit().await?;
+
         Ok(())
     }
 
-    /// Newest first: day, value, and how that is known.
+    /// Date, value and certainty, newest first.
     fn expected_rates(&self, day: NaiveDate) -> Vec<Value> {
-        let first = self.rates.values().flatten().map(|(load, _)| *load).min();
+        let first_load = self.rates.values().flatten().map(|(load, _)| *load).min();
         let row = |(date, versions): (&NaiveDate, &Vec<(u64, String)>)| {
             let published_on = Calendar::Settlement.add_business_days(*date, 1)?;
-            let is_history = Some(versions[0].0) == first && published_on < load_date(versions[0].0);
+            let is_history = Some(versions[0].0) == first_load && published_on < load_date(versions[0].0);
             let (value, known) = match version_as_of(versions, day) {
                 Some(value)
                     if is_history && *value == versions[0].1 && version_as_of(&versions[1..], day).is_none() =>
@@ -140,35 +145,40 @@ impl HistoryModel {
             };
             (*date <= day).then(|| json!([date, value, known]))
         };
+
         self.rates.iter().rev().filter_map(row).collect()
     }
 
     fn expected_companies(&self, day: NaiveDate) -> BTreeSet<String> {
-        let first = self.companies.values().flatten().map(|(load, _)| *load).min();
-        let mut known = BTreeSet::new();
+        let first_load = self.companies.values().flatten().map(|(load, _)| *load).min();
+        let mut expected = BTreeSet::new();
+
         for versions in self.companies.values() {
             let (company, certainty) = match version_as_of(versions, day) {
                 Some(company) => (company.clone(), "observed"),
-                None if Some(versions[0].0) == first && versions[0].1.registered_on <= Some(day) => {
+                None if Some(versions[0].0) == first_load && versions[0].1.registered_on <= Some(day) => {
                     let mut company = versions[0].1.clone();
                     if company.status_since > Some(day) {
                         company.status = "ATIVO".to_owned();
-                        (company.cancelled_on, company.status_since) = (None, None);
+                        company.cancelled_on = None;
+                        company.status_since = None;
                     }
                     (company, "estimated")
                 }
                 None => continue,
             };
             let Company { id, name, status, cancelled_on, .. } = company;
-            known.insert(json!([id.to_string(), name, status, cancelled_on, certainty]).to_string());
+            expected.insert(json!([id.to_string(), name, status, cancelled_on, certainty]).to_string());
         }
+
         if self.filings.values().any(|versions| versions[0].1.delivered_on <= day) {
-            known.insert(json!(["99", "SEM REGISTRO", "", null, "estimated"]).to_string());
+            expected.insert(json!(["99", "SEM REGISTRO", "", null, "estimated"]).to_string());
         }
-        known
+
+        expected
     }
 
-    /// Newest first: id and subject.
+    /// Id and subject, newest first.
     fn expected_filings(&self, day: NaiveDate) -> Vec<Value> {
         let mut rows: Vec<&Filing> = self
             .filings
@@ -176,7 +186,8 @@ impl HistoryModel {
             .map(|versions| version_as_of(versions, day).unwrap_or(&versions[0].1))
             .filter(|filing| filing.delivered_on <= day)
             .collect();
-        rows.sort_by(|one, other| (other.delivered_on, &other.id).cmp(&(one.delivered_on, &one.id)));
+
+        rows.sort_by(|left, right| (right.delivered_on, &right.id).cmp(&(left.delivered_on, &left.id)));
         rows.iter().map(|filing| json!([filing.id, filing.subject])).collect()
     }
 }
@@ -184,31 +195,38 @@ impl HistoryModel {
 #[tokio::test(flavor = "multi_thread")]
 async fn as_of_responses_never_contain_later_knowledge() -> TestResult {
     for seed in 0..5 {
-        let (mut random, mut model) = (StdRng::seed_from_u64(seed), HistoryModel::default());
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut model = HistoryModel::default();
         let database = TestDatabase::create_empty().await?;
         let store = database.open_store()?;
         for load in 0..LOAD_COUNT {
             model.load_random_data(&store, load, &mut random).await?;
         }
+
         let replica = TestReplica::start_with_high_limits(&database, load_time(LOAD_COUNT)).await?;
         let (_, gold) = replica.create_key(Plan::Gold).await?;
-        for back in 0..50 {
-            let day = load_date(LOAD_COUNT) - Days::new(back);
-            let rows = async |path: &str, fields: &[&str]| -> anyhow::Result<Vec<Value>> {
+
+        for days_back in 0..50 {
+            let day = load_date(LOAD_COUNT) - Days::new(days_back);
+            let fetch_rows = async |path: &str, fields: &[&str]| -> anyhow::Result<Vec<Value>> {
                 let path = format!("/api/v1/{path}?limit=100&numbers=string&as_of={day}");
-                let answer: Value = replica.get_with_key(&path, &gold).await?.json().await?;
-                let rows = answer["data"].as_array().cloned().unwrap_or_default();
-                assert_eq!(answer["total"], rows.len(), "{path}");
+                let response: Value = replica.get_with_key(&path, &gold).await?.json().await?;
+                let rows = response["data"].as_array().cloned().unwrap_or_default();
+                assert_eq!(response["total"], rows.len(), "{path}");
                 Ok(rows.iter().map(|row| fields.iter().map(|field| row[*field].clone()).collect()).collect())
             };
-            let rates = rows("market/series/cdi-daily", &["date", "value", "known"]).await?;
+
+            let rates = fetch_rows("market/series/cdi-daily", &["date", "value", "known"]).await?;
             assert_eq!(rates, model.expected_rates(day), "seed {seed}, rates as of {day}");
-            let companies = rows("companies", &["id", "name", "status", "cancelled_on", "known"]).await?;
+
+            let companies = fetch_rows("companies", &["id", "name", "status", "cancelled_on", "known"]).await?;
             let companies: BTreeSet<String> = companies.iter().map(Value::to_string).collect();
             assert_eq!(companies, model.expected_companies(day), "seed {seed}, companies as of {day}");
-            let filings = rows("filings", &["id", "description"]).await?;
+
+            let filings = fetch_rows("filings", &["id", "description"]).await?;
             assert_eq!(filings, model.expected_filings(day), "seed {seed}, filings as of {day}");
         }
     }
+
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Answers that are kept are the same as those that are made anew, and are kept no longer than they are right.
+//! The response cache: a cached response equals a fresh one, and expires as soon as it could differ.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use vintem_testkit::{TestDatabase, TestReplica, wait_until};
 
 use crate::{TestResult, friday};
 
-/// Routes without parameters whose answers follow from the snapshot and the day.
+/// Routes without parameters whose responses depend only on the snapshot and the day.
 const CACHEABLE_PATHS: [&str; 7] = [
     "/api/v1/market/selic/current",
     "/api/v1/market/selic",
@@ -21,11 +21,11 @@ const CACHEABLE_PATHS: [&str; 7] = [
     "/api/v1/filings",
     "/api/v1/companies",
 ];
-/// What differs from one answer to the next, or with the address that was asked for.
+/// Headers that differ from one response to the next, or with the URL.
 const VARYING_HEADERS: [&str; 6] =
     ["date", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "x-request-id", "etag"];
 
-/// One whose limits no test reaches.
+/// A replica with limits that no test reaches.
 async fn start_unlimited_replica(database: &TestDatabase) -> anyhow::Result<TestReplica> {
     TestReplica::start_with_high_limits(database, friday()).await
 }
@@ -40,40 +40,49 @@ async fn get_stable_headers_and_body(
     if let Some(key) = key {
         request = request.header("X-API-Key", key);
     }
-    let answer = replica.send(request).await?;
-    let (mut headers, is_good) = (answer.headers().clone(), answer.status() == 200);
+
+    let response = replica.send(request).await?;
+    let mut headers = response.headers().clone();
+    let is_ok = response.status() == 200;
     for name in VARYING_HEADERS {
         headers.remove(name);
     }
-    // A refusal bears its own id.
-    Ok((headers, if is_good { answer.text().await? } else { String::new() }))
+
+    // Error bodies are left out, because each has its own request ID.
+    Ok((headers, if is_ok { response.text().await? } else { String::new() }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cached_response_equals_a_fresh_one_for_every_plan_and_language() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = start_unlimited_replica(&database).await?;
+
     let mut keys = vec![None];
     for plan in Plan::ALL {
         keys.push(Some(replica.create_key(plan).await?.1));
     }
+
     for path in CACHEABLE_PATHS {
         for key in &keys {
             for lang in ["en", "pt-BR"] {
-                // A parameter that nobody knows: made anew each time.
-                let anew =
+                // A query string with an unknown parameter bypasses the cache.
+                let fresh =
                     get_stable_headers_and_body(&replica, &format!("{path}?anew=1"), key.as_deref(), lang).await?;
+
                 let first = get_stable_headers_and_body(&replica, path, key.as_deref(), lang).await?;
                 let second = get_stable_headers_and_body(&replica, path, key.as_deref(), lang).await?;
                 assert_eq!(first, second, "{path} {lang}");
+
                 let is_platinum = second.0["x-plan"] == "platinum";
                 assert!(!is_platinum || !second.1.is_empty(), "{path} {lang}");
-                // Links name the parameters that are known, as they were asked for.
-                assert_eq!(anew.1, second.1, "{path} {lang}");
-                assert_eq!(anew.0, second.0, "{path} {lang}");
+
+                // Links repeat only the known parameters, so they are equal as well.
+                assert_eq!(fresh.1, second.1, "{path} {lang}");
+                assert_eq!(fresh.0, second.0, "{path} {lang}");
             }
         }
     }
+
     Ok(())
 }
 
@@ -82,19 +91,25 @@ async fn cached_responses_have_their_own_remaining_quota_and_request_id() -> Tes
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Gold).await?;
-    let (mut remaining, mut ids) = (Vec::new(), Vec::new());
+
+    let mut remaining = Vec::new();
+    let mut ids = Vec::new();
     for _ in 0..5 {
-        let answer = replica.get_with_key(CACHEABLE_PATHS[0], &key).await?;
-        remaining.push(answer.headers()["x-ratelimit-remaining"].to_str()?.parse::<u32>()?);
-        ids.push(answer.headers()["x-request-id"].clone());
+        let response = replica.get_with_key(CACHEABLE_PATHS[0], &key).await?;
+        remaining.push(response.headers()["x-ratelimit-remaining"].to_str()?.parse::<u32>()?);
+        ids.push(response.headers()["x-request-id"].clone());
     }
+
     assert!(remaining.windows(2).all(|pair| pair[1] == pair[0] - 1), "{remaining:?}");
+
     ids.sort_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
     ids.dedup();
     assert_eq!(ids.len(), 5);
+
     let (_, other) = replica.create_key(Plan::Gold).await?;
-    let answer = replica.get_with_key(CACHEABLE_PATHS[0], &other).await?;
-    assert_eq!(answer.headers()["x-ratelimit-remaining"], *(remaining[0]).to_string());
+    let response = replica.get_with_key(CACHEABLE_PATHS[0], &other).await?;
+    assert_eq!(response.headers()["x-ratelimit-remaining"], *(remaining[0]).to_string());
+
     Ok(())
 }
 
@@ -106,8 +121,10 @@ async fn a_cached_response_expires_at_midnight_and_on_a_load() -> TestResult {
         let body: Value = replica.get(CACHEABLE_PATHS[0]).await?.json().await?;
         anyhow::Ok((body["value"].to_string(), body["stale"] == true))
     };
+
     let (before, _) = current().await?;
     assert_eq!(current().await?, (before.clone(), false));
+
     replica.clock.set(friday() + Span::days(14));
     assert_eq!(current().await?, (before.clone(), true), "two weeks later nothing newer has come");
     replica.clock.set(friday());
@@ -119,9 +136,11 @@ async fn a_cached_response_expires_at_midnight_and_on_a_load() -> TestResult {
     let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Synthetic, &fetch).await?;
     load.append_observations(selic, &[Observation { date: friday().date_naive(), value: "99.25".parse()? }]).await?;
     load.commit().await?;
+
     wait_until("the new value is served", Duration::from_secs(10), || async {
         current().await.is_ok_and(|(value, _)| value == "99.25")
     })
     .await;
+
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a refusal says of when to come again is true, and no earlier would have done.
+//! `Retry-After` is exact: a retry after that time is admitted, and a retry a second earlier is not.
 
 use std::time::Duration;
 
@@ -10,98 +10,116 @@ use crate::{TestResult, friday, vintem_binary};
 
 const REQUEST_LIMIT: u32 = 5;
 
-/// What one refusal came to.
+/// The retries that followed one refusal.
 #[derive(Debug, Default, Clone, Copy)]
 struct RetryOutcome {
-    /// Whether it was asked again a second too early, and passed.
+    /// The retry was decided at least a second before `Retry-After` had passed.
     retried_early: bool,
     early_was_admitted: bool,
-    /// Whether it was asked again when it was told to, and was refused.
+    /// The retry was decided after `Retry-After` had passed.
     retried_on_time: bool,
     on_time_was_refused: bool,
 }
 
-/// A thousand refusals of a full minute by `just limits`, fewer of a short window here.
+/// `just limits` runs this with a thousand refusals and a window of a full minute; here there are fewer refusals and a
+/// shorter window.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_admitted_after_retry_after_and_not_a_second_earlier() -> TestResult {
     let (refusals, window) = match parse_env_var("VINTEM_REFUSALS") {
         Some(refusals) => (refusals, Duration::from_secs(60)),
         None => (150usize, Duration::from_secs(4)),
     };
-    let (redis, database) = (DedicatedRedis::start()?, TestDatabase::create_demo(friday()).await?);
-    // Behind a trusted proxy everybody is somebody else.
-    let (seconds, limit) =
-        (format!("--limit-window-seconds={}", window.as_secs()), format!("--limit-free={REQUEST_LIMIT}"));
+
+    let redis = DedicatedRedis::start()?;
+    let database = TestDatabase::create_demo(friday()).await?;
+
+    // Behind a trusted proxy each `X-Forwarded-For` address is a caller of its own.
+    let seconds = format!("--limit-window-seconds={}", window.as_secs());
+    let limit = format!("--limit-free={REQUEST_LIMIT}");
     let flags = [seconds.as_str(), limit.as_str(), "--trusted-proxies=127.0.0.0/8"];
+
     let start = || ServerProcess::start(vintem_binary(), &database.url(), &redis.url(), &flags);
     let processes = [start()?, start()?];
     let urls: Vec<String> = processes.iter().map(|process| process.url("/api/v1/market/selic/current")).collect();
     let http = http_client_builder().build()?;
+
     let callers: Vec<_> = (0..refusals)
         .map(|caller| {
             let address = std::net::Ipv4Addr::from(0x0a00_0000 + caller as u32).to_string();
             tokio::spawn(exhaust_limit_and_retry(http.clone(), urls.clone(), address, window))
         })
         .collect();
-    let mut told = Vec::new();
+
+    let mut outcomes = Vec::new();
     for caller in callers {
-        told.push(caller.await??);
+        outcomes.push(caller.await??);
     }
-    let count = |is: fn(&RetryOutcome) -> bool| told.iter().filter(|told| is(told)).count();
-    let (early, in_time) = (count(|told| told.retried_early), count(|told| told.retried_on_time));
-    let lies = count(|told| told.early_was_admitted) + count(|told| told.on_time_was_refused);
-    println!("refusals: {}", told.len());
+
+    let count = |matches: fn(&RetryOutcome) -> bool| outcomes.iter().filter(|outcome| matches(outcome)).count();
+    let early = count(|outcome| outcome.retried_early);
+    let in_time = count(|outcome| outcome.retried_on_time);
+    let lies = count(|outcome| outcome.early_was_admitted) + count(|outcome| outcome.on_time_was_refused);
+
+    println!("refusals: {}", outcomes.len());
     println!("asked_a_second_too_early: {early}");
     println!("asked_in_time: {in_time}");
     println!("lies: {lies}");
+
     assert!(early >= refusals / 4, "too few were told to wait for two seconds and more");
     assert!(in_time >= refusals * 9 / 10, "too few came in time");
     assert_eq!(lies, 0);
+
     Ok(())
 }
 
-/// Spends the quota at random instants, is refused, and asks again too early and in time. Which of both it was is told
-/// by when the answers were decided: a busy machine may have delayed what was sent early.
+/// Spends the quota at random instants, is refused, and retries once too early and once on time. The decision times in
+/// the responses tell which it was, because a busy machine may delay a request that was sent early.
 async fn exhaust_limit_and_retry(
     http: reqwest::Client,
     urls: Vec<String>,
     address: String,
     window: Duration,
 ) -> anyhow::Result<RetryOutcome> {
-    let ask = || async {
+    let send = || async {
         let url = &urls[rand::random_range(0..urls.len())];
-        let answer = http.get(url).header("X-Forwarded-For", &address).send().await?;
-        let wait = answer.headers().get("retry-after").map(|wait| wait.to_str().unwrap_or_default().parse::<u64>());
-        anyhow::Ok((ObservedDecision::from_response(&answer)?, wait.transpose()?))
+        let response = http.get(url).header("X-Forwarded-For", &address).send().await?;
+        let wait = response.headers().get("retry-after").map(|wait| wait.to_str().unwrap_or_default().parse::<u64>());
+        anyhow::Ok((ObservedDecision::from_response(&response)?, wait.transpose()?))
     };
+
     let mut instants: Vec<Duration> = (0..REQUEST_LIMIT).map(|_| window.mul_f64(rand::random())).collect();
     instants.sort_unstable();
-    let began = Instant::now();
+
+    let started = Instant::now();
     for instant in instants {
-        sleep_until(began + instant).await;
-        ask().await?;
+        sleep_until(started + instant).await;
+        send().await?;
     }
-    // Some of what was spent may be free again by now.
-    let (refused, wait, received) = loop {
-        let asked = Instant::now();
-        if let (ObservedDecision { admitted: false, decided_at_us: at_us, .. }, wait) = ask().await? {
-            break (at_us, wait.ok_or_else(|| anyhow::anyhow!("refused without Retry-After"))?, asked);
+
+    // Part of the quota may be free again by now, so send until refused.
+    let (refused_at_us, wait, sent_at) = loop {
+        let sent_at = Instant::now();
+        if let (ObservedDecision { admitted: false, decided_at_us, .. }, wait) = send().await? {
+            break (decided_at_us, wait.ok_or_else(|| anyhow::anyhow!("refused without Retry-After"))?, sent_at);
         }
     };
-    let answered = Instant::now();
-    let mut told = RetryOutcome::default();
+    let refused_at = Instant::now();
+
+    let mut outcome = RetryOutcome::default();
     if wait >= 2 {
-        sleep_until(received + Duration::from_secs(wait) - Duration::from_millis(1_100)).await;
-        let (again, _) = ask().await?;
-        told.retried_early = again.decided_at_us - refused <= (wait - 1) * 1_000_000;
-        told.early_was_admitted = told.retried_early && again.admitted;
-        if again.admitted {
-            return Ok(told);
+        sleep_until(sent_at + Duration::from_secs(wait) - Duration::from_millis(1_100)).await;
+        let (retry, _) = send().await?;
+        outcome.retried_early = retry.decided_at_us - refused_at_us <= (wait - 1) * 1_000_000;
+        outcome.early_was_admitted = outcome.retried_early && retry.admitted;
+        if retry.admitted {
+            return Ok(outcome);
         }
     }
-    sleep(Duration::from_secs(wait).saturating_sub(answered.elapsed())).await;
-    let (again, _) = ask().await?;
-    told.retried_on_time = again.decided_at_us - refused >= wait * 1_000_000;
-    told.on_time_was_refused = told.retried_on_time && !again.admitted;
-    Ok(told)
+
+    sleep(Duration::from_secs(wait).saturating_sub(refused_at.elapsed())).await;
+    let (retry, _) = send().await?;
+    outcome.retried_on_time = retry.decided_at_us - refused_at_us >= wait * 1_000_000;
+    outcome.on_time_was_refused = outcome.retried_on_time && !retry.admitted;
+
+    Ok(outcome)
 }

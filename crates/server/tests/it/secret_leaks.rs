@@ -1,4 +1,4 @@
-//! A key is shown to its owner, once; nobody else finds it anywhere: not in what is stored, counted, logged or answered.
+//! A key is shown once, to its owner. It must not appear anywhere else: in storage, counters, logs or responses.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,64 +11,74 @@ use crate::{TestResult, vintem_binary};
 const USAGE_PATH: &str = "/api/v1/plans/usage";
 const OWNER_EMAIL: &str = "ana.segredo@example.com";
 
-/// Where a key could have been left behind, and what was found there.
+/// A place where a key could leak, and its content.
 struct SearchedOutput {
     name: &'static str,
     content: String,
 }
 
-/// What is not text in it is replaced; keys are.
+/// Bytes that are not UTF-8 are replaced; keys are plain ASCII and stay intact.
 fn searched_output(name: &'static str, content: &[u8]) -> SearchedOutput {
     SearchedOutput { name, content: String::from_utf8_lossy(content).into_owned() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_leaks_into_dumps_redis_files_logs_metrics_or_responses() -> TestResult {
-    // PostgreSQL logs every statement with its parameters: what it is told must not be the key either.
+    // PostgreSQL logs every statement with its parameters, so its log would show a key sent to it.
     let postgres = DedicatedPostgres::start_with_options("-c log_statement=all -c log_min_messages=debug1")?;
     let redis = DedicatedRedis::start_persistent()?;
     let database = format!("{}/postgres", postgres.url());
+
     for command in [&["migrate"][..], &["demo", "--filings", "1000"]] {
         let (status, _, error) = run_vintem(vintem_binary(), &database, command).await?;
         anyhow::ensure!(status.success(), "{command:?}: {error}");
     }
+
     let flags = ["--log", "trace", "--register-per-day", "1000"];
     let mut process = ServerProcess::start(vintem_binary(), &database, &redis.url(), &flags)?;
     let mut keys = Vec::new();
+
     let http = vintem_testkit::http_client_builder().build()?;
     for _ in 0..5 {
         let body = json!({"name": "Ana", "email": OWNER_EMAIL});
-        let answer = http.post(process.url("/api/v1/plans/register")).json(&body).send().await?;
-        let registered: Value = answer.json().await?;
+        let response = http.post(process.url("/api/v1/plans/register")).json(&body).send().await?;
+        let registered: Value = response.json().await?;
         keys.push(registered["api_key"].as_str().expect("a key").to_owned());
     }
+
     let mut ids = Vec::new();
     for plan in ["bronze", "platinum"] {
         let (id, key) = create_key_by_cli(vintem_binary(), &database, plan).await?;
         ids.push(id);
         keys.push(key);
     }
-    // New secrets of keys that have one: the former are good for a day more.
+
+    // Rotated keys: the old secrets remain valid for a day.
     for key in keys.clone().iter().skip(3) {
         let rotated = http.post(process.url("/api/v1/keys/rotate")).header("X-API-Key", key).send().await?;
         let rotated: Value = rotated.json().await?;
         keys.push(rotated["api_key"].as_str().expect("a key").to_owned());
     }
-    let mut answers = Vec::new();
+
+    let mut responses = Vec::new();
     for request in keys.iter().flat_map(|key| requests_carrying_key(&http, &process, key)) {
-        let answer = request.send().await?;
-        answers.extend(format!("{:?}", answer.headers()).into_bytes());
-        answers.extend(answer.bytes().await?);
+        let response = request.send().await?;
+        responses.extend(format!("{:?}", response.headers()).into_bytes());
+        responses.extend(response.bytes().await?);
     }
+
     let metrics = http.get(format!("http://{}/metrics", process.admin_address)).send().await?.bytes().await?;
-    let (_, mut listed, _) = run_vintem(vintem_binary(), &database, &["keys", "list", "--json"]).await?;
+    let (_, mut key_listing, _) = run_vintem(vintem_binary(), &database, &["keys", "list", "--json"]).await?;
     for id in ids {
-        listed.push_str(&run_vintem(vintem_binary(), &database, &["keys", "history", &id.to_string()]).await?.1);
+        key_listing.push_str(&run_vintem(vintem_binary(), &database, &["keys", "history", &id.to_string()]).await?.1);
     }
-    // Usage has been moved to PostgreSQL, so that the dump holds all that is ever stored of a request.
-    let moved =
-        || async { redis.run_command::<Vec<String>>(&["KEYS", "*usage:batch*"]).is_ok_and(|left| left.is_empty()) };
-    vintem_testkit::wait_until("all usage is drained", Duration::from_secs(10), moved).await;
+
+    // Wait until usage is in PostgreSQL, so that the dump contains everything ever stored about a request.
+    let is_drained = || async {
+        redis.run_command::<Vec<String>>(&["KEYS", "*usage:batch*"]).is_ok_and(|remaining| remaining.is_empty())
+    };
+    vintem_testkit::wait_until("all usage is drained", Duration::from_secs(10), is_drained).await;
+
     redis.run_command::<String>(&["SAVE"])?;
     process.terminate()?;
     assert!(process.wait_timeout(Duration::from_secs(10))?.is_some());
@@ -76,20 +86,23 @@ async fn no_key_leaks_into_dumps_redis_files_logs_metrics_or_responses() -> Test
     let log = process.log();
     assert!(log.contains("\"message\":\"request\""), "requests are logged");
     assert!(log.contains("\"address\":\"127.0.0.0/24\""), "the address is cut");
-    let (append_only, image) =
-        (read_all_files(&redis.data_dir().join("appendonlydir"))?, redis.data_dir().join("dump.rdb"));
-    let places = [
+
+    let append_only = read_all_files(&redis.data_dir().join("appendonlydir"))?;
+    let rdb_file = redis.data_dir().join("dump.rdb");
+
+    let outputs = [
         searched_output("dump", &postgres.pg_dump()?),
         searched_output("log of PostgreSQL", &postgres.read_log()?),
         searched_output("append-only file", &append_only),
-        searched_output("image of Redis", &std::fs::read(image)?),
+        searched_output("image of Redis", &std::fs::read(rdb_file)?),
         searched_output("log", log.as_bytes()),
         searched_output("metrics", &metrics),
-        searched_output("answers", &answers),
-        searched_output("list of keys", listed.as_bytes()),
+        searched_output("answers", &responses),
+        searched_output("list of keys", key_listing.as_bytes()),
     ];
-    // A place that is not what it should be would hold nothing.
-    for (place, expected) in places.iter().zip([
+
+    // Each output must contain something known, otherwise the search would prove nothing.
+    for (output, expected) in outputs.iter().zip([
         "COPY public.api_key",
         "insert into api_key",
         "vintem:",
@@ -99,27 +112,36 @@ async fn no_key_leaks_into_dumps_redis_files_logs_metrics_or_responses() -> Test
         "total_requests",
         OWNER_EMAIL,
     ]) {
-        assert!(place.content.contains(expected), "{} does not hold {expected}", place.name);
+        assert!(output.content.contains(expected), "{} does not hold {expected}", output.name);
     }
+
     let mut hits = Vec::new();
     for key in &keys {
-        // Of the 37 random characters eight are shown to people for them to tell keys apart; not one more.
+        // Of the 37 random characters, people see eight, to tell keys apart, and no more.
         for (what, secret) in [("key", key.as_str()), ("random part", &key[4..41]), ("hidden part", &key[12..24])] {
-            hits.extend(places.iter().filter(|place| place.content.contains(secret)).map(|place| (place.name, what)));
+            hits.extend(
+                outputs.iter().filter(|output| output.content.contains(secret)).map(|output| (output.name, what)),
+            );
         }
     }
-    let email_in_log = places.iter().filter(|place| place.name == "log" && place.content.contains(OWNER_EMAIL)).count();
+
+    let email_in_log =
+        outputs.iter().filter(|output| output.name == "log" && output.content.contains(OWNER_EMAIL)).count();
+
     println!("keys: {}", keys.len());
-    for place in &places {
-        println!("searched_bytes: {} {}", place.content.len(), place.name);
+    for output in &outputs {
+        println!("searched_bytes: {} {}", output.content.len(), output.name);
     }
+
     println!("hits: {}", hits.len());
+
     assert!(hits.is_empty(), "{hits:?}");
     assert_eq!(email_in_log, 0, "the e-mail is in the log");
+
     Ok(())
 }
 
-/// A key where it belongs, and where people put it by mistake.
+/// Requests with the key where it belongs, and where people put it by mistake.
 fn requests_carrying_key(http: &reqwest::Client, process: &ServerProcess, key: &str) -> Vec<reqwest::RequestBuilder> {
     let get = |path: &str| http.get(process.url(path));
     let mut requests = vec![
@@ -141,6 +163,7 @@ fn requests_carrying_key(http: &reqwest::Client, process: &ServerProcess, key: &
         requests.push(get(&format!("/api/v1/market/selic?{name}={key}")));
         requests.push(get(&format!("/api/v1/nothing?{name}={key}&limit=x")));
     }
+
     requests
 }
 

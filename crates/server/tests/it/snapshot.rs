@@ -1,4 +1,4 @@
-//! The snapshot follows the store by what changed, and starts from its copy on disk.
+//! The in-memory snapshot: it follows changes in the store incrementally and starts from its copy on disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn filing(id: &str, subject: &str) -> Filing {
     }
 }
 
-/// Loads filings so many seconds after the last load.
+/// Loads filings, fetched this many seconds after `friday()`.
 async fn load_filings(database: &TestDatabase, seconds: i64, rows: &[Filing]) -> anyhow::Result<u64> {
     let fetch = NewFetch::without_response(format!("test:{seconds}"), friday() + Span::seconds(seconds), [7; 32]);
     let store = database.open_store()?;
@@ -38,7 +38,7 @@ async fn load_filings(database: &TestDatabase, seconds: i64, rows: &[Filing]) ->
     Ok(load.commit().await?)
 }
 
-/// The descriptions of all filings, in the order of the list, and the total that is said of them.
+/// The `total` of the list, and the descriptions of all filings in list order.
 async fn get_filings(replica: &TestReplica, key: &str) -> anyhow::Result<(u64, Vec<String>)> {
     let body: Value = replica.get_with_key("/api/v1/filings?limit=100", key).await?.json().await?;
     let rows = body["data"].as_array().expect("a list");
@@ -53,7 +53,7 @@ async fn wait_until_served(replica: &TestReplica, key: &str, expected: &[&str]) 
     .await;
 }
 
-/// A directory for a copy, gone afterwards.
+/// A data directory that is removed on drop.
 struct TempDataDir(PathBuf);
 
 impl TempDataDir {
@@ -67,7 +67,7 @@ impl TempDataDir {
         self.0.to_str().expect("a path of ours is text")
     }
 
-    /// The file that names the layers, and the layers.
+    /// The layer files and the file that lists them.
     fn snapshot_files(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.0.join("snapshot")).into_iter().flatten();
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| !path.ends_with("unfinished")).collect()
@@ -101,7 +101,7 @@ async fn wait_until_saved(directory: &TempDataDir) {
     .await;
 }
 
-/// Changes what is stored behind the back of all who follow: only who reads all of it again sees it.
+/// Updates a row without raising the generation: only a replica that rereads everything sees the change.
 async fn change_subject_unnoticed(database: &TestDatabase, subject: &str) -> TestResult {
     let mut connection = database.connect().await?;
     sqlx::query("update filing_version set subject = $1 where id = '1'").bind(subject).execute(&mut connection).await?;
@@ -115,10 +115,12 @@ async fn the_snapshot_follows_changes_without_rereading_everything() -> TestResu
     let replica = TestReplica::start(&database, friday() + Span::days(1)).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     wait_until_served(&replica, &key, &["três", "dois", "um"]).await;
+
     change_subject_unnoticed(&database, "nobody reads this").await?;
     load_filings(&database, 2, &[filing("2", "dois outra vez"), filing("4", "quatro")]).await?;
     wait_until_served(&replica, &key, &["quatro", "três", "dois outra vez", "um"]).await;
-    // A whole file without some of them, twice; more than one in twenty would not be believed.
+
+    // A full file without one of the filings, twice. The load accepts this because it is less than one row in twenty.
     let many: Vec<Filing> = (100..200).map(|id| filing(&id.to_string(), "muitos")).collect();
     let store = database.open_store()?;
     for (seconds, sha256) in [(3, [3; 32]), (4, [4; 32])] {
@@ -131,37 +133,48 @@ async fn the_snapshot_follows_changes_without_rereading_everything() -> TestResu
         load.append_full_filings(&rows, CvmDataset::Ipe, 2026).await?;
         load.commit().await?;
     }
+
     wait_until("the vanished one is served no more", Duration::from_secs(10), || async {
-        replica.get_with_key("/api/v1/filings/2", &key).await.is_ok_and(|answer| answer.status() == 404)
+        replica.get_with_key("/api/v1/filings/2", &key).await.is_ok_and(|response| response.status() == 404)
     })
     .await;
+
     let (total, _) = get_filings(&replica, &key).await?;
     assert_eq!(total, 103);
+
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_starts_from_its_disk_copy_and_catches_up() -> TestResult {
-    let (database, directory) = (TestDatabase::create_empty().await?, TempDataDir::new()?);
+    let database = TestDatabase::create_empty().await?;
+    let directory = TempDataDir::new()?;
+
     load_filings(&database, 1, &[filing("1", "um"), filing("2", "dois")]).await?;
     let (replica, key) = start_with_data_dir(&database, &directory).await?;
     wait_until_served(&replica, &key, &["dois", "um"]).await;
     wait_until_saved(&directory).await;
     drop(replica);
+
     change_subject_unnoticed(&database, "only who reads all of it sees this").await?;
     load_filings(&database, 2, &[filing("3", "três")]).await?;
+
     let (replica, key) = start_with_data_dir(&database, &directory).await?;
     wait_until_served(&replica, &key, &["três", "dois", "um"]).await;
+
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_corrupt_disk_copy_is_ignored() -> TestResult {
-    let (database, directory) = (TestDatabase::create_empty().await?, TempDataDir::new()?);
+    let database = TestDatabase::create_empty().await?;
+    let directory = TempDataDir::new()?;
+
     load_filings(&database, 1, &[filing("1", "um")]).await?;
     let (replica, _) = start_with_data_dir(&database, &directory).await?;
     wait_until_saved(&directory).await;
     drop(replica);
+
     change_subject_unnoticed(&database, "outro").await?;
     for file in directory.snapshot_files() {
         let mut content = std::fs::read(&file)?;
@@ -169,8 +182,10 @@ async fn a_corrupt_disk_copy_is_ignored() -> TestResult {
         content[middle] ^= 1;
         std::fs::write(&file, content)?;
     }
+
     let (replica, key) = start_with_data_dir(&database, &directory).await?;
     wait_until_served(&replica, &key, &["outro"]).await;
+
     Ok(())
 }
 
@@ -185,6 +200,7 @@ async fn a_disk_copy_of_another_database_is_ignored() -> TestResult {
         wait_until_saved(&directory).await;
         drop(replica);
     }
+
     Ok(())
 }
 
@@ -194,6 +210,7 @@ async fn a_new_generation_is_found_by_polling_without_notifications() -> TestRes
     load_filings(&database, 1, &[filing("1", "um")]).await?;
     let replica = TestReplica::start(&database, friday() + Span::days(1)).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
+
     // Rows and generation as a load leaves them, without its notification.
     let mut connection = database.connect().await?;
     for statement in [
@@ -206,6 +223,8 @@ async fn a_new_generation_is_found_by_polling_without_notifications() -> TestRes
     ] {
         sqlx::query(statement).execute(&mut connection).await?;
     }
+
     wait_until_served(&replica, &key, &["dois", "um"]).await;
+
     Ok(())
 }

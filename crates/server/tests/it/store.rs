@@ -1,4 +1,4 @@
-//! The store on a real PostgreSQL: append, never overwrite; count, never twice.
+//! The store on a real PostgreSQL: rows are appended and never overwritten, and usage is never counted twice.
 
 use chrono::{Duration, NaiveDate};
 use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow};
@@ -28,7 +28,8 @@ async fn load_selic(store: &Store, hours: i64, rows: &[Observation]) -> anyhow::
 #[tokio::test]
 async fn only_what_changed_is_appended_and_raises_the_generation() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    let (store, selic) = (database.open_store()?, series::find_series("selic").expect("in the table"));
+    let store = database.open_store()?;
+    let selic = series::find_series("selic").expect("in the table");
     let rows = [observation("2026-11-12", "15.00"), observation("2026-11-13", "15.00")];
     let generation = || async {
         anyhow::Ok(store.dataset_states().await?.get(&Dataset::Series(selic)).map(|state| state.generation))
@@ -36,30 +37,39 @@ async fn only_what_changed_is_appended_and_raises_the_generation() -> TestResult
 
     assert_eq!(load_selic(&store, 0, &rows).await?, 2);
     assert_eq!(generation().await?, Some(1));
+
     for hours in 1..4 {
         assert_eq!(load_selic(&store, hours, &rows).await?, 0, "the same again brings nothing");
     }
+
     assert_eq!(generation().await?, Some(1));
-    // A revision, and a scale that changed: both are other texts.
+
+    // A revised value, and a value with another number of decimal places: both count as changes.
     let revised = [observation("2026-11-12", "14.75"), observation("2026-11-13", "15.0")];
     assert_eq!(load_selic(&store, 5, &revised).await?, 2);
     assert_eq!(generation().await?, Some(2));
+
     let current = store.open_reader().await?.observations(selic).await?;
     let current: Vec<Observation> = current.into_iter().map(|(row, _)| row).collect();
     assert_eq!(current, revised);
     assert_eq!(current[1].value.to_string(), "15.0");
+
     Ok(())
 }
 
 #[tokio::test]
 async fn an_uncommitted_load_leaves_nothing() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    let (store, selic) = (database.open_store()?, series::find_series("selic").expect("in the table"));
+    let store = database.open_store()?;
+    let selic = series::find_series("selic").expect("in the table");
+
     let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Real, &fetch_after_hours(0)).await?;
     load.append_observations(selic, &[observation("2026-11-13", "15.00")]).await?;
     drop(load);
+
     assert!(store.dataset_states().await?.is_empty());
     assert!(store.open_reader().await?.observations(selic).await?.is_empty());
+
     Ok(())
 }
 
@@ -67,7 +77,7 @@ async fn an_uncommitted_load_leaves_nothing() -> TestResult {
 async fn a_renamed_company_keeps_its_former_names() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let store = database.open_store()?;
-    let named = |name: &str| Company {
+    let company_named = |name: &str| Company {
         id: 123,
         name: name.into(),
         cnpj: Cnpj::parse("33.000.167/0001-01"),
@@ -75,15 +85,18 @@ async fn a_renamed_company_keeps_its_former_names() -> TestResult {
         is_registered: true,
         ..Company::default()
     };
+
     for (hours, name) in ["Um S.A.", "Dois S.A.", "Três S.A.", "Dois S.A."].into_iter().enumerate() {
         let mut load = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch_after_hours(hours as i64)).await?;
-        load.append_companies(&[named(name)]).await?;
+        load.append_companies(&[company_named(name)]).await?;
         assert_eq!(load.commit().await?, 1);
     }
+
     let companies = store.open_reader().await?.companies().await?;
-    let expected = Company { former_names: vec!["Três S.A.".into(), "Um S.A.".into()], ..named("Dois S.A.") };
+    let expected = Company { former_names: vec!["Três S.A.".into(), "Um S.A.".into()], ..company_named("Dois S.A.") };
     assert_eq!(companies.len(), 1);
     assert_eq!(companies[0].0, expected);
+
     Ok(())
 }
 
@@ -94,7 +107,7 @@ async fn tickers_are_those_of_the_newest_form_that_are_still_traded() -> TestRes
     let cnpj = Cnpj::parse("33.000.167/0001-01").expect("a CNPJ");
     let company =
         Company { id: 123, name: "Um S.A.".into(), cnpj: Some(cnpj), is_registered: true, ..Company::default() };
-    let security = |document_id: u64, ticker: &str, year: i32, ended: bool| ListedSecurity {
+    let security = |document_id: u64, ticker: &str, year: i32, has_ended: bool| ListedSecurity {
         document_id,
         cnpj,
         ticker: ticker.into(),
@@ -103,20 +116,24 @@ async fn tickers_are_those_of_the_newest_form_that_are_still_traded() -> TestRes
         market: "Bolsa".into(),
         segment: String::new(),
         traded_from: None,
-        traded_until: ended.then(|| friday().date_naive()),
+        traded_until: has_ended.then(|| friday().date_naive()),
     };
-    // The older form comes last, as years do in any order.
+
+    // The older form is loaded last, because years may arrive in any order.
     let forms = [
         vec![security(2, "UMSA4", 2026, false), security(2, "UMSA3", 2026, true)],
         vec![security(1, "UMSA11", 2020, false)],
     ];
+
     for (hours, form) in forms.iter().enumerate() {
         let mut load = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch_after_hours(hours as i64)).await?;
         load.append_companies(std::slice::from_ref(&company)).await?;
         load.append_securities(form).await?;
         load.commit().await?;
     }
+
     assert_eq!(store.open_reader().await?.companies().await?[0].0.tickers, ["UMSA4"]);
+
     Ok(())
 }
 
@@ -133,11 +150,13 @@ async fn a_usage_batch_is_stored_once() -> TestResult {
         email: "a@example.com",
     };
     let key = store.create_key(&key).await?;
+
     let day: NaiveDate = "2026-11-13".parse()?;
     let counts = UsageCounts { requests: 5, successful: 3, client_errors: 1, server_errors: 0, rate_limited: 1 };
     let row = |key_id, group| UsageRow { key_id, day, group, counts };
     let rows = [row(key.id, RouteGroup::Market), row(key.id, RouteGroup::Plans), row(key.id + 1, RouteGroup::Market)];
-    // Eight drainers at once with the same batch, as after a crash of one of them.
+
+    // Eight drainers with the same batch at once, as after one of them crashed.
     let drains = (0..8).map(|_| {
         let store = store.clone();
         tokio::spawn(async move { store.record_usage_batch("batch-1", &rows).await })
@@ -145,18 +164,23 @@ async fn a_usage_batch_is_stored_once() -> TestResult {
     for drain in drains.collect::<Vec<_>>() {
         drain.await??;
     }
+
     store.record_usage_batch("batch-2", &rows).await?;
+
     let stored = store.key_usage(key.id, day, day, &["batch-1".into(), "batch-3".into()]).await?;
-    let mut twice = counts;
-    twice.add(&counts);
+    let mut doubled = counts;
+    doubled.add(&counts);
     let mut rows = stored.rows;
     rows.sort_by_key(|row| row.group);
+
     let expected =
-        [RouteGroup::Market, RouteGroup::Plans].map(|group| UsageRow { counts: twice, ..row(key.id, group) });
+        [RouteGroup::Market, RouteGroup::Plans].map(|group| UsageRow { counts: doubled, ..row(key.id, group) });
     assert_eq!(rows, expected);
     assert_eq!(stored.drained_batches.into_iter().collect::<Vec<_>>(), ["batch-1"]);
-    let listed = store.list_keys(i64::MAX, 10).await?;
-    assert_eq!(listed[0].last_used_on, Some(day));
+
+    let keys = store.list_keys(i64::MAX, 10).await?;
+    assert_eq!(keys[0].last_used_on, Some(day));
+
     Ok(())
 }
 
@@ -164,6 +188,7 @@ async fn a_usage_batch_is_stored_once() -> TestResult {
 async fn key_changes_are_returned_in_order() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let store = database.open_store()?;
+
     let mut ids = Vec::new();
     for number in 0..5u8 {
         let key = NewKey {
@@ -176,13 +201,16 @@ async fn key_changes_are_returned_in_order() -> TestResult {
         };
         ids.push(store.create_key(&key).await?.id);
     }
+
     assert!(store.revoke_key(ids[1]).await?);
     assert!(store.set_key_plan(ids[0], Plan::Gold).await?);
+
     let changed = store.keys_changed_after(0, 100).await?;
     assert_eq!(changed.iter().map(|key| key.id).collect::<Vec<_>>(), [ids[2], ids[3], ids[4], ids[1], ids[0]]);
     assert!(changed[3].is_revoked && changed[4].plan == Plan::Gold);
     assert_eq!(store.keys_changed_after(changed[3].revision, 100).await?, changed[4..]);
     assert_eq!(store.find_key_by_hmac(&[2; 32]).await?.map(|key| key.id), Some(ids[2]));
     assert_eq!(store.find_key_by_hmac(&[9; 32]).await?, None);
+
     Ok(())
 }

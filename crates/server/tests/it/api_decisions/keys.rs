@@ -1,4 +1,4 @@
-//! Keys: their form, the two headers, one refusal for all that are not valid, registration.
+//! Keys: their format, the two headers, one response for all invalid keys, and registration.
 
 use serde_json::{Value, json};
 use vintem_domain::{ApiKey, Plan};
@@ -11,34 +11,42 @@ const REGISTER_PATH: &str = "/api/v1/plans/register";
 
 #[tokio::test]
 async fn a_key_has_the_form_that_leak_scanners_look_for() -> TestResult {
-    let served = start_demo().await?;
-    let request = served.replica.http.post(served.replica.url(REGISTER_PATH));
+    let service = start_demo().await?;
+    let request = service.replica.http.post(service.replica.url(REGISTER_PATH));
     let body: Value =
-        served.replica.send(request.json(&json!({"name": "Ana", "email": "ana@example.com"}))).await?.json().await?;
+        service.replica.send(request.json(&json!({"name": "Ana", "email": "ana@example.com"}))).await?.json().await?;
     let key = body["api_key"].as_str().expect("a key");
-    let random = key.strip_prefix("vtm_").expect("the prefix");
-    assert!(random.len() == 43 && random.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{}", random.len());
+
+    let after_prefix = key.strip_prefix("vtm_").expect("the prefix");
+    assert!(
+        after_prefix.len() == 43 && after_prefix.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        "{}",
+        after_prefix.len()
+    );
     assert!(ApiKey::parse(key).is_some(), "its last six characters check the rest");
+
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_with_a_wrong_checksum_is_refused_without_a_lookup() -> TestResult {
-    let served = start_demo().await?;
-    let mut wrong = vintem_api::generate_key().reveal().to_owned();
-    let last = if wrong.ends_with('0') { "1" } else { "0" };
-    wrong.replace_range(46.., last);
-    // With the table locked a look-up would end as 503.
-    let _lock = served._database.lock_table("api_key").await?;
-    assert_eq!(served.replica.get_with_key(SELIC_PATH, &wrong).await?.status(), 401);
+    let service = start_demo().await?;
+
+    let mut bad_key = vintem_api::generate_key().reveal().to_owned();
+    let last = if bad_key.ends_with('0') { "1" } else { "0" };
+    bad_key.replace_range(46.., last);
+
+    // With the table locked, a lookup would end in a 503.
+    let _lock = service._database.lock_table("api_key").await?;
+    assert_eq!(service.replica.get_with_key(SELIC_PATH, &bad_key).await?.status(), 401);
     Ok(())
 }
 
 #[tokio::test]
 async fn the_two_key_headers_must_not_contradict_each_other() -> TestResult {
-    let served = start_demo_with(&["--limit-free=1000"]).await?;
-    let (_, bronze) = served.replica.create_key(Plan::Bronze).await?;
-    let (_, gold) = served.replica.create_key(Plan::Gold).await?;
+    let service = start_demo_with(&["--limit-free=1000"]).await?;
+    let (_, bronze) = service.replica.create_key(Plan::Bronze).await?;
+    let (_, gold) = service.replica.create_key(Plan::Gold).await?;
     let bearer = |key: &str| format!("Bearer {key}");
     let table: Vec<(Vec<&str>, Vec<String>, u16, &str)> = vec![
         (vec![], vec![], 200, "free"),
@@ -59,88 +67,98 @@ async fn the_two_key_headers_must_not_contradict_each_other() -> TestResult {
         (vec![], vec![bronze.clone()], 401, "free"),
         (vec!["nonsense"], vec![], 401, "free"),
     ];
+
     for (keys, authorizations, status, plan) in table {
-        let mut request = served.replica.http.get(served.replica.url(SELIC_PATH));
+        let mut request = service.replica.http.get(service.replica.url(SELIC_PATH));
         for key in &keys {
             request = request.header("X-API-Key", *key);
         }
         for authorization in &authorizations {
             request = request.header("Authorization", authorization);
         }
-        let answer = served.replica.send(request).await?;
-        assert_eq!(answer.status(), status, "{} and {} headers", keys.len(), authorizations.len());
-        assert_eq!(answer.headers()["x-plan"], plan);
+
+        let response = service.replica.send(request).await?;
+        assert_eq!(response.status(), status, "{} and {} headers", keys.len(), authorizations.len());
+        assert_eq!(response.headers()["x-plan"], plan);
     }
+
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_in_the_query_string_is_ignored() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     for name in ["api_key", "key", "token", "X-API-Key", "apikey"] {
-        let answer = served.replica.get(&format!("{SELIC_PATH}?{name}={}", served.platinum_key)).await?;
-        assert_eq!(answer.headers()["x-plan"], "free", "{name}");
+        let response = service.replica.get(&format!("{SELIC_PATH}?{name}={}", service.platinum_key)).await?;
+        assert_eq!(response.headers()["x-plan"], "free", "{name}");
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn invalid_keys_get_the_same_response_on_every_route() -> TestResult {
-    let served = start_demo_with(&["--limit-free=1000"]).await?;
-    let revoked = served.replica.create_revoked_key().await?;
+    let service = start_demo_with(&["--limit-free=1000"]).await?;
+    let revoked = service.replica.create_revoked_key().await?;
     let unknown = vintem_api::generate_key().reveal().to_owned();
+
     let mut bodies = Vec::new();
     for key in [revoked.as_str(), &unknown, "malformed"] {
         for path in [SELIC_PATH, "/api/v1/plans/usage", "/api/v1/companies", "/pricing", "/health", "/api/v1/nothing"] {
-            let answer = served.replica.get_with_key(path, key).await?;
-            assert_eq!(answer.status(), 401, "{path}");
-            assert_eq!(answer.headers()["www-authenticate"], "Bearer");
-            assert_eq!(answer.headers()["x-ratelimit-limit"], "1000", "charged to the address");
-            let mut body: Value = answer.json().await?;
+            let response = service.replica.get_with_key(path, key).await?;
+            assert_eq!(response.status(), 401, "{path}");
+            assert_eq!(response.headers()["www-authenticate"], "Bearer");
+            assert_eq!(response.headers()["x-ratelimit-limit"], "1000", "charged to the address");
+            let mut body: Value = response.json().await?;
             body["request_id"] = Value::Null;
             bodies.push(body);
         }
     }
+
     assert_eq!(bodies[0]["error"], "invalid_api_key");
     assert!(bodies.iter().all(|body| *body == bodies[0]), "{bodies:#?}");
+
     Ok(())
 }
 
 #[tokio::test]
 async fn a_missing_key_is_401_where_one_is_required() -> TestResult {
-    let served = start_demo().await?;
-    let answer = served.replica.get("/api/v1/plans/usage").await?;
-    assert_eq!(answer.status(), 401);
-    assert_eq!(answer.headers()["www-authenticate"], "Bearer");
-    let body: Value = answer.json().await?;
+    let service = start_demo().await?;
+    let response = service.replica.get("/api/v1/plans/usage").await?;
+    assert_eq!(response.status(), 401);
+    assert_eq!(response.headers()["www-authenticate"], "Bearer");
+    let body: Value = response.json().await?;
     assert_eq!((&body["error"], &body["message"]), (&json!("unauthorized"), &json!("API key required")));
     Ok(())
 }
 
 #[tokio::test]
 async fn registration_creates_a_free_key_and_reveals_nothing_about_others() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     let mut keys = Vec::new();
     for email in ["ana@example.com", "ana@example.com", "eva@example.com"] {
-        let request = served.replica.http.post(served.replica.url(REGISTER_PATH));
+        let request = service.replica.http.post(service.replica.url(REGISTER_PATH));
         let body = json!({"name": "  Ana  ", "email": email, "plan": "platinum"});
-        let answer = served.replica.send(request.json(&body)).await?;
-        assert_eq!(answer.status(), 201);
-        assert_eq!(answer.headers()["cache-control"], "no-store");
-        let mut body: Value = answer.json().await?;
+
+        let response = service.replica.send(request.json(&body)).await?;
+        assert_eq!(response.status(), 201);
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        let mut body: Value = response.json().await?;
+
         keys.push(body["api_key"].take());
         assert_eq!((&body["plan"], &body["rate_limit"]), (&json!("free"), &json!(30)));
         assert!(body["message"].is_string());
     }
+
     assert!(keys[0] != keys[1] && keys[1] != keys[2], "a second registration is a second key");
-    let stored = served.replica.open_store()?.list_keys(i64::MAX, 10).await?;
+    let stored = service.replica.open_store()?.list_keys(i64::MAX, 10).await?;
     assert!(stored.iter().any(|key| key.name == "Ana"), "trimmed");
+
     Ok(())
 }
 
 #[tokio::test]
 async fn an_invalid_registration_names_the_field() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     for (body, field) in [
         (json!({"email": "ana@example.com"}), "name"),
         (json!({"name": " ", "email": "ana@example.com"}), "name"),
@@ -150,12 +168,13 @@ async fn an_invalid_registration_names_the_field() -> TestResult {
         (json!({"name": "Ana", "email": "ana"}), "email"),
         (json!({"name": "Ana", "email": format!("{}@example.com", "a".repeat(250))}), "email"),
     ] {
-        let request = served.replica.http.post(served.replica.url(REGISTER_PATH));
-        let answer = served.replica.send(request.json(&body)).await?;
-        assert_eq!(answer.status(), 400, "{body}");
-        let refused: Value = answer.json().await?;
-        assert_eq!(refused["error"], "bad_request");
-        assert!(refused["message"].as_str().expect("text").contains(&format!("`{field}`")), "{refused}");
+        let request = service.replica.http.post(service.replica.url(REGISTER_PATH));
+        let response = service.replica.send(request.json(&body)).await?;
+        assert_eq!(response.status(), 400, "{body}");
+        let body: Value = response.json().await?;
+        assert_eq!(body["error"], "bad_request");
+        assert!(body["message"].as_str().expect("text").contains(&format!("`{field}`")), "{body}");
     }
+
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Parameters, order and errors.
+//! Query parameters, sort order and errors.
 
 use serde_json::{Value, json};
 use vintem_domain::{Currency, Decimal};
@@ -8,7 +8,7 @@ use crate::TestResult;
 
 #[tokio::test]
 async fn limits_default_to_20_and_are_clamped_and_echoed() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     for (path, max_limit) in [
         ("/api/v1/companies?", 100),
         ("/api/v1/filings?", 100),
@@ -17,19 +17,21 @@ async fn limits_default_to_20_and_are_clamped_and_echoed() -> TestResult {
         ("/api/v1/market/selic?", 20_000),
         ("/api/v1/market/fx?", 20_000),
     ] {
-        assert_eq!(served.get_ok(path).await?["limit"], json!(20), "{path}");
-        assert_eq!(served.get_ok(&format!("{path}limit=7")).await?["limit"], json!(7), "{path}");
-        assert_eq!(served.get_ok(&format!("{path}limit=99999999")).await?["limit"], json!(max_limit), "{path}");
+        assert_eq!(service.get_ok(path).await?["limit"], json!(20), "{path}");
+        assert_eq!(service.get_ok(&format!("{path}limit=7")).await?["limit"], json!(7), "{path}");
+        assert_eq!(service.get_ok(&format!("{path}limit=99999999")).await?["limit"], json!(max_limit), "{path}");
     }
-    let found = served.get_ok("/api/v1/search?q=companhia&limit=500").await?;
+
+    let found = service.get_ok("/api/v1/search?q=companhia&limit=500").await?;
     assert!(found["companies"].as_array().is_some_and(|companies| companies.len() <= 20), "it finds, it does not list");
+
     Ok(())
 }
 
 #[tokio::test]
 async fn an_invalid_parameter_is_refused_by_name() -> TestResult {
-    let served = start_demo().await?;
-    let long = format!("/api/v1/companies/search?q={}", "a".repeat(201));
+    let service = start_demo().await?;
+    let too_long = format!("/api/v1/companies/search?q={}", "a".repeat(201));
     for (path, name) in [
         ("/api/v1/companies?limit=0", "limit"),
         ("/api/v1/companies?limit=many", "limit"),
@@ -41,141 +43,160 @@ async fn an_invalid_parameter_is_refused_by_name() -> TestResult {
         ("/api/v1/search", "q"),
         ("/api/v1/search?q=", "q"),
         ("/api/v1/filings/search?q=%20%20", "q"),
-        (&long, "q"),
+        (&too_long, "q"),
         ("/api/v1/companies?status=ativo&status=ativo", "status"),
     ] {
-        let (status, body) = served.get_status_and_body(path).await?;
+        let (status, body) = service.get_status_and_body(path).await?;
         assert_eq!((status, &body["error"]), (400, &json!("bad_request")), "{path}");
         assert!(body["message"].as_str().expect("text").contains(&format!("`{name}`")), "{body}");
     }
+
     Ok(())
 }
 
 #[tokio::test]
 async fn an_unknown_parameter_is_ignored() -> TestResult {
-    let served = start_demo().await?;
-    let (plain, more) = (
-        served.get_ok("/api/v1/companies?limit=3").await?,
-        served.get_ok("/api/v1/companies?limit=3&colour=blue&a=1&a=2").await?,
-    );
-    assert_eq!(plain, more);
+    let service = start_demo().await?;
+    let plain = service.get_ok("/api/v1/companies?limit=3").await?;
+    let with_unknown = service.get_ok("/api/v1/companies?limit=3&colour=blue&a=1&a=2").await?;
+    assert_eq!(plain, with_unknown);
     Ok(())
 }
 
 #[tokio::test]
 async fn past_the_end_the_list_is_empty_and_the_total_correct() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     for path in
         ["/api/v1/companies?", "/api/v1/filings?", "/api/v1/filings/search?q=assembleia&", "/api/v1/market/selic?"]
     {
-        let total = served.get_ok(path).await?["total"].clone();
+        let total = service.get_ok(path).await?["total"].clone();
         assert!(total.as_u64() > Some(20), "{path}");
-        let past = served.get_ok(&format!("{path}offset=100000000")).await?;
-        assert_eq!((&past["data"], &past["total"]), (&json!([]), &total), "{path}");
+        let past_the_end = service.get_ok(&format!("{path}offset=100000000")).await?;
+        assert_eq!((&past_the_end["data"], &past_the_end["total"]), (&json!([]), &total), "{path}");
     }
+
     Ok(())
 }
 
 #[tokio::test]
 async fn market_lists_are_newest_first_and_the_limit_cuts_after_ordering() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     let range = "/api/v1/market/cdi?from=2026-01-01&to=2026-06-30";
-    let all = field_values(&served.get_ok(&format!("{range}&limit=20000")).await?, "date");
+    let all = field_values(&service.get_ok(&format!("{range}&limit=20000")).await?, "date");
     assert!(all.len() > 100 && all.is_sorted_by(|newer, older| newer > older));
-    let newest = field_values(&served.get_ok(&format!("{range}&limit=3&order=desc")).await?, "date");
+
+    let newest = field_values(&service.get_ok(&format!("{range}&limit=3&order=desc")).await?, "date");
     assert_eq!(newest, all[..3]);
-    let oldest = field_values(&served.get_ok(&format!("{range}&limit=3&order=asc")).await?, "date");
+
+    let oldest = field_values(&service.get_ok(&format!("{range}&limit=3&order=asc")).await?, "date");
     assert_eq!(oldest, all.iter().rev().take(3).cloned().collect::<Vec<_>>());
+
     Ok(())
 }
 
 #[tokio::test]
 async fn filings_are_by_date_then_id_newest_first_and_companies_by_folded_name() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     let mut filings: Vec<(String, String)> = Vec::new();
     for offset in [0, 100, 200] {
-        let page = served.get_ok(&format!("/api/v1/filings?limit=100&offset={offset}")).await?;
+        let page = service.get_ok(&format!("/api/v1/filings?limit=100&offset={offset}")).await?;
         filings.extend(field_values(&page, "date").into_iter().zip(field_values(&page, "id")));
     }
+
     assert!(filings.is_sorted_by(|newer, older| newer.0 >= older.0), "by date");
+
     let mut ids: Vec<&String> = filings.iter().map(|(_, id)| id).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 300, "no row twice and none left out: the order has a tie-breaker");
-    let recent = served.get_ok("/api/v1/filings/recent").await?;
+
+    let recent = service.get_ok("/api/v1/filings/recent").await?;
     assert_eq!(field_values(&recent, "id"), filings.iter().take(20).map(|(_, id)| id.clone()).collect::<Vec<_>>());
 
-    let names = field_values(&served.get_ok("/api/v1/companies?limit=100").await?, "name");
+    let names = field_values(&service.get_ok("/api/v1/companies?limit=100").await?, "name");
     let folded: Vec<String> = names.iter().map(|name| vintem_domain::text::normalize_text(name)).collect();
     assert!(folded.is_sorted(), "{folded:?}");
+
     Ok(())
 }
 
 #[tokio::test]
 async fn filters_match_whole_values_ignoring_case_and_accents() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     let categories =
         [("Reunião da Administração", "REUNIAO%20DA%20ADMINISTRACAO"), ("Fato Relevante", "fato%20relevante")];
-    for (category, spelled) in categories {
-        let found = served.get_ok(&format!("/api/v1/filings?category={spelled}&limit=100")).await?;
-        assert!(found["total"].as_u64() > Some(0), "{category}");
-        assert!(field_values(&found, "category").iter().all(|other| other == category));
+    for (category, spelling) in categories {
+        let list = service.get_ok(&format!("/api/v1/filings?category={spelling}&limit=100")).await?;
+        assert!(list["total"].as_u64() > Some(0), "{category}");
+        assert!(field_values(&list, "category").iter().all(|value| value == category));
     }
-    assert_eq!(served.get_ok("/api/v1/filings?category=fato").await?["total"], json!(0), "equality, not a part");
-    let first = served.get_ok("/api/v1/companies?limit=1&status=ativo").await?;
+
+    assert_eq!(service.get_ok("/api/v1/filings?category=fato").await?["total"], json!(0), "equality, not a part");
+    let first = service.get_ok("/api/v1/companies?limit=1&status=ativo").await?;
     assert_eq!(field_values(&first, "status"), ["ATIVO"]);
+
     Ok(())
 }
 
 #[tokio::test]
 async fn every_error_has_its_code_a_message_and_the_id_of_the_request() -> TestResult {
-    let served = start_demo_with(&["--limit-free=6"]).await?;
-    let seen = [
-        (served.replica.get("/api/v1/nothing").await?, 404, "not_found"),
-        (served.replica.get("/api/v1/companies").await?, 403, "upgrade_required"),
-        (served.replica.get("/api/v1/plans/usage").await?, 401, "unauthorized"),
-        (served.replica.get_with_key("/api/v1/plans", "x").await?, 401, "invalid_api_key"),
-        (served.replica.get("/api/v1/plans/register").await?, 405, "method_not_allowed"),
-        (served.replica.get("/api/v1/market/selic?limit=x").await?, 400, "bad_request"),
-        (served.replica.get("/api/v1/market/selic").await?, 429, "rate_limited"),
+    let service = start_demo_with(&["--limit-free=6"]).await?;
+    let cases = [
+        (service.replica.get("/api/v1/nothing").await?, 404, "not_found"),
+        (service.replica.get("/api/v1/companies").await?, 403, "upgrade_required"),
+        (service.replica.get("/api/v1/plans/usage").await?, 401, "unauthorized"),
+        (service.replica.get_with_key("/api/v1/plans", "x").await?, 401, "invalid_api_key"),
+        (service.replica.get("/api/v1/plans/register").await?, 405, "method_not_allowed"),
+        (service.replica.get("/api/v1/market/selic?limit=x").await?, 400, "bad_request"),
+        (service.replica.get("/api/v1/market/selic").await?, 429, "rate_limited"),
     ];
-    for (answer, status, code) in seen {
-        assert_eq!(answer.status(), status, "{code}");
-        assert_eq!(answer.headers().get("allow").is_some(), status == 405);
-        let id = answer.headers()["x-request-id"].to_str()?.to_owned();
-        let body: Value = answer.json().await?;
+    for (response, status, code) in cases {
+        assert_eq!(response.status(), status, "{code}");
+        assert_eq!(response.headers().get("allow").is_some(), status == 405);
+        let id = response.headers()["x-request-id"].to_str()?.to_owned();
+        let body: Value = response.json().await?;
         assert_eq!((&body["error"], &body["request_id"]), (&json!(code), &json!(id)));
         assert!(body["message"].as_str().is_some_and(|message| !message.is_empty()));
     }
+
     Ok(())
 }
 
 #[tokio::test]
 async fn currency_pairs_accept_three_spellings_and_mark_derived_rates() -> TestResult {
-    let served = start_demo().await?;
+    let service = start_demo().await?;
     let current = |pair: &str| {
         let path = format!("/api/v1/market/fx/current?pair={pair}&numbers=string");
-        let served = &served;
-        async move { served.get_ok(&path).await }
+        let service = &service;
+        async move { service.get_ok(&path).await }
     };
+
     let usd = current("USD/BRL").await?;
-    for spelled in ["USD-BRL", "USDBRL", "usd/brl", "usdbrl"] {
-        assert_eq!(current(spelled).await?, usd, "{spelled}");
+    for spelling in ["USD-BRL", "USDBRL", "usd/brl", "usdbrl"] {
+        assert_eq!(current(spelling).await?, usd, "{spelling}");
     }
-    let number = |quote: &Value, side: &str| quote[side].as_str().expect("text").parse::<Decimal>().expect("a decimal");
-    let ratio = |above: Decimal, below: Decimal| (above / below).round_dp(8);
-    let (eur, inverse, cross) = (current("EURBRL").await?, current("BRL/USD").await?, current("EUR/USD").await?);
+
+    let parse_side =
+        |quote: &Value, side: &str| quote[side].as_str().expect("text").parse::<Decimal>().expect("a decimal");
+    let ratio = |numerator: Decimal, denominator: Decimal| (numerator / denominator).round_dp(8);
+    let eur = current("EURBRL").await?;
+    let inverse = current("BRL/USD").await?;
+    let cross = current("EUR/USD").await?;
+
     assert_eq!(usd.get("derived"), None);
     assert_eq!((&inverse["derived"], &cross["derived"]), (&json!(true), &json!(true)));
-    assert_eq!(number(&inverse, "buy"), ratio(Decimal::ONE, number(&usd, "sell")));
-    assert_eq!(number(&inverse, "sell"), ratio(Decimal::ONE, number(&usd, "buy")));
-    assert_eq!(number(&cross, "buy"), ratio(number(&eur, "buy"), number(&usd, "sell")));
-    assert_eq!(number(&cross, "sell"), ratio(number(&eur, "sell"), number(&usd, "buy")));
-    let (status, body) = served.get_status_and_body("/api/v1/market/fx?pair=XYZ/BRL").await?;
+
+    assert_eq!(parse_side(&inverse, "buy"), ratio(Decimal::ONE, parse_side(&usd, "sell")));
+    assert_eq!(parse_side(&inverse, "sell"), ratio(Decimal::ONE, parse_side(&usd, "buy")));
+    assert_eq!(parse_side(&cross, "buy"), ratio(parse_side(&eur, "buy"), parse_side(&usd, "sell")));
+    assert_eq!(parse_side(&cross, "sell"), ratio(parse_side(&eur, "sell"), parse_side(&usd, "buy")));
+
+    let (status, body) = service.get_status_and_body("/api/v1/market/fx?pair=XYZ/BRL").await?;
     assert_eq!(status, 400);
     let message = body["message"].as_str().expect("text");
     for currency in Currency::ALL {
         assert!(message.contains(&format!("{}/BRL", currency.code())), "{message}");
     }
+
     Ok(())
 }

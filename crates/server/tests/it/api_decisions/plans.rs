@@ -1,4 +1,4 @@
-//! Plans and who may call what.
+//! Plans, and what each of them may call.
 
 use serde_json::{Value, json};
 use vintem_domain::Plan;
@@ -11,24 +11,26 @@ use crate::{TestResult, friday};
 
 #[tokio::test]
 async fn the_plan_list_and_the_pricing_page_match_actual_access() -> TestResult {
-    let served = start_demo().await?;
-    let list = served.get_ok("/api/v1/plans").await?;
-    let page = served.replica.get("/pricing").await?.text().await?;
-    for (at, plan) in Plan::ALL.into_iter().enumerate() {
-        let listed = list["plans"][at].to_string();
-        let (_, key) = served.replica.create_key(plan).await?;
+    let service = start_demo().await?;
+    let list = service.get_ok("/api/v1/plans").await?;
+    let page = service.replica.get("/pricing").await?.text().await?;
+
+    for (index, plan) in Plan::ALL.into_iter().enumerate() {
+        let features_listed = list["plans"][index].to_string();
+        let (_, key) = service.replica.create_key(plan).await?;
         for feature in Feature::available(&PlanConfig::default()) {
             let path = path_for_feature(feature).replace("{id}", "99999999");
-            let is_let_in = served.replica.get_with_key(&path, &key).await?.status() != 403;
+            let is_allowed = service.replica.get_with_key(&path, &key).await?.status() != 403;
             let sentence = feature.description().in_lang(vintem_domain::Lang::En);
-            assert_eq!(listed.contains(sentence), is_let_in, "{} and {sentence}", plan.id());
+            assert_eq!(features_listed.contains(sentence), is_allowed, "{} and {sentence}", plan.id());
             assert!(page.contains(sentence), "{sentence} on the page");
         }
     }
+
     Ok(())
 }
 
-/// What is asked for to have a feature: a route of its own, or an option of others.
+/// A request that needs the feature: to a route of its own, or with an option of another route.
 fn path_for_feature(feature: Feature) -> String {
     if let Some(route) = ROUTES.iter().find(|route| route.feature == feature) {
         return format!("{}?q=a", route.path);
@@ -39,10 +41,12 @@ fn path_for_feature(feature: Feature) -> String {
 
 #[tokio::test]
 async fn plans_are_ordered_by_rank_and_described_in_both_languages() -> TestResult {
-    let served = start_demo().await?;
-    let english = served.get_ok("/api/v1/plans").await?;
-    let asked = served.replica.http.get(served.replica.url("/api/v1/plans")).header("Accept-Language", "pt-BR");
-    let portuguese: Value = served.replica.send(asked).await?.json().await?;
+    let service = start_demo().await?;
+    let english = service.get_ok("/api/v1/plans").await?;
+
+    let request = service.replica.http.get(service.replica.url("/api/v1/plans")).header("Accept-Language", "pt-BR");
+    let portuguese: Value = service.replica.send(request).await?.json().await?;
+
     let column = |list: &Value, name: &str| -> Vec<Value> {
         list["plans"].as_array().expect("a list").iter().map(|plan| plan[name].clone()).collect()
     };
@@ -54,30 +58,35 @@ async fn plans_are_ordered_by_rank_and_described_in_both_languages() -> TestResu
     assert_eq!(column(&english, "rate_limit_unit"), ["requests/minute"; 4]);
     assert_eq!(column(&english, "billing"), ["monthly"; 4]);
     assert_eq!(column(&english, "restrictions")[3], json!([]), "never null");
+
     for name in ["features", "restrictions"] {
         assert_ne!(column(&english, name)[0], column(&portuguese, name)[0], "{name}");
     }
+
     Ok(())
 }
 
 #[tokio::test]
 async fn an_upgrade_error_names_both_plans_and_the_upgrade_url() -> TestResult {
-    let served = start_demo().await?;
-    let (_, bronze) = served.replica.create_key(Plan::Bronze).await?;
-    let with_key = served.replica.get_with_key("/api/v1/filings", &bronze).await?;
-    assert_eq!(with_key.status(), 403);
-    let with_key: Value = with_key.json().await?;
+    let service = start_demo().await?;
+    let (_, bronze) = service.replica.create_key(Plan::Bronze).await?;
+
+    let response = service.replica.get_with_key("/api/v1/filings", &bronze).await?;
+    assert_eq!(response.status(), 403);
+    let with_key: Value = response.json().await?;
     assert_eq!(with_key["error"], "upgrade_required");
     assert_eq!((&with_key["current_plan"], &with_key["required_plan"]), (&json!("bronze"), &json!("gold")));
-    assert_eq!(with_key["upgrade_url"], served.replica.url("/pricing"));
+    assert_eq!(with_key["upgrade_url"], service.replica.url("/pricing"));
+
     let message = with_key["message"].as_str().expect("text");
     assert!(message.contains("valid") && message.contains("Gold"), "{message}");
 
-    let anonymous = served.replica.get("/api/v1/filings").await?;
-    assert_eq!(anonymous.status(), 403, "anonymous is the Free plan");
-    let anonymous: Value = anonymous.json().await?;
+    let response = service.replica.get("/api/v1/filings").await?;
+    assert_eq!(response.status(), 403, "anonymous is the Free plan");
+    let anonymous: Value = response.json().await?;
     assert_eq!((&anonymous["current_plan"], &anonymous["required_plan"]), (&json!("free"), &json!("gold")));
     assert!(!anonymous["message"].as_str().expect("text").contains("valid"), "there is no key to speak of");
+
     Ok(())
 }
 
