@@ -1,6 +1,6 @@
-//! The two languages in which we speak to people.
+//! The two languages of messages and pages: English and Portuguese.
 
-/// English unless the reader asks for Portuguese.
+/// English unless the client prefers Portuguese.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Lang {
     #[default]
@@ -29,9 +29,10 @@ impl LocalizedText {
 }
 
 impl Lang {
-    /// The better of the two for an `Accept-Language` header: the highest weight wins, the first of equals.
+    /// Chooses a language by an `Accept-Language` header: the highest weight wins, the first one in a tie.
     pub fn from_accept_language(header: &str) -> Self {
-        let mut best = (Lang::En, 0);
+        let mut best_lang = Lang::En;
+        let mut best_weight = 0;
         for range in header.split(',').take(20) {
             let mut parts = range.split(';');
             let tag = parts.next().unwrap_or("").trim().to_ascii_lowercase();
@@ -42,15 +43,17 @@ impl Lang {
                 "en" | "*" => Lang::En,
                 _ => continue,
             };
-            if weight > best.1 {
-                best = (lang, weight);
+
+            if weight > best_weight {
+                best_lang = lang;
+                best_weight = weight;
             }
         }
-        best.0
+        best_lang
     }
 }
 
-/// `0.85` → 850. What is no weight counts as none.
+/// `0.85` → 850. Anything that is not a weight counts as 0.
 fn parse_quality_thousandths(text: &str) -> u32 {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(3);
