@@ -1,9 +1,9 @@
-//! What rates come to one after the other, to the last digit: by the rule of the market for daily rates (B3's book of
-//! formulas), for monthly ones alike.
+//! Exact accumulation of rates, by the market's rule for daily rates (B3's book of formulas). Monthly rates follow the
+//! same rule.
 //!
-//! Each factor is cut to sixteen decimals, and so is the running product at each step; the whole is rounded half-up to
-//! eight. Since the product depends on where it began, nothing can be precomputed; ten thousand steps of whole numbers
-//! take a fraction of a millisecond.
+//! Each factor is truncated to sixteen decimals, and so is the running product at each step; the result is rounded
+//! half-up to eight. Because of the truncation the product depends on its first day, so nothing can be precomputed; ten
+//! thousand integer steps take a fraction of a millisecond.
 
 use std::fmt;
 
@@ -21,40 +21,45 @@ pub struct GrowthFactor(u128);
 impl GrowthFactor {
     pub const ONE: Self = Self(FACTOR_SCALE);
 
-    /// 1 + rate × percent, both in percent, cut to sixteen decimals. Nothing where that is negative or beyond all
-    /// numbers.
+    /// 1 + rate × percent, both in percent, truncated to sixteen decimals. `None` if that is negative or overflows.
     pub fn from_rate(rate: Decimal, percent: Decimal) -> Option<Self> {
         let growth = rate.mantissa().checked_mul(percent.mantissa())?;
-        // In units of 10^-scale, of which two decimals each make a percentage.
+
+        // `growth` is in units of 10^-scale; each of the two percentages adds two decimals.
         let scale = rate.scale() + percent.scale() + 4;
         let growth = match scale.checked_sub(16) {
             None | Some(0) => growth.checked_mul(10_i128.checked_pow(16 - scale)?)?,
-            Some(further) => growth.div_euclid(10_i128.checked_pow(further)?),
+            Some(excess) => growth.div_euclid(10_i128.checked_pow(excess)?),
         };
+
         u128::try_from(FACTOR_SCALE.cast_signed().checked_add(growth)?).ok().map(Self)
     }
 
-    /// 1 + (one price against another − 1) × percent, the quotient and the whole cut to sixteen decimals. Nothing where
-    /// there is no such quotient.
+    /// 1 + (end price / start price − 1) × percent, with quotient and result truncated to sixteen decimals. `None` if
+    /// the start price is not positive, or if the result is negative or overflows.
     pub fn from_prices(start_price: Decimal, end_price: Decimal, percent: Decimal) -> Option<Self> {
         if start_price <= Decimal::ZERO {
             return None;
         }
+
         let scaled = BigInt::from(end_price.mantissa()) * power_of_ten(16 + start_price.scale());
         let ratio: BigInt = scaled / (BigInt::from(start_price.mantissa()) * power_of_ten(end_price.scale()));
+
         let growth = i128::try_from(ratio).ok()?.checked_sub(FACTOR_SCALE.cast_signed())?;
         let growth = growth.checked_mul(percent.mantissa())?.div_euclid(10_i128.checked_pow(percent.scale() + 2)?);
         u128::try_from(FACTOR_SCALE.cast_signed().checked_add(growth)?).ok().map(Self)
     }
 
-    /// Both multiplied, cut to sixteen decimals.
+    /// The product, truncated to sixteen decimals.
     pub fn checked_mul(self, other: Self) -> Option<Self> {
-        let (whole, rest) = (self.0 / FACTOR_SCALE, self.0 % FACTOR_SCALE);
-        let of_rest = rest.checked_mul(other.0)? / FACTOR_SCALE;
-        whole.checked_mul(other.0)?.checked_add(of_rest).map(Self)
+        // Whole part and fraction apart, because the full product would overflow.
+        let whole = self.0 / FACTOR_SCALE;
+        let fraction = self.0 % FACTOR_SCALE;
+        let fraction_product = fraction.checked_mul(other.0)? / FACTOR_SCALE;
+        whole.checked_mul(other.0)?.checked_add(fraction_product).map(Self)
     }
 
-    /// Half-up to so many decimals, of which there are at most sixteen.
+    /// Rounds half-up to `decimals`, which is at most sixteen.
     pub fn round_half_up(self, decimals: u32) -> FixedDecimal {
         let unit = 10_u128.pow(16 - decimals);
         FixedDecimal { units: (self.0 + unit / 2) / unit, decimals }
@@ -67,7 +72,7 @@ impl fmt::Display for GrowthFactor {
     }
 }
 
-/// A number that is not negative, with so many decimals.
+/// A non-negative number with a fixed number of decimals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedDecimal {
     units: u128,
@@ -75,7 +80,7 @@ pub struct FixedDecimal {
 }
 
 impl FixedDecimal {
-    /// Both multiplied, half-up to so many decimals.
+    /// The product, rounded half-up to `decimals`.
     pub fn checked_mul(self, other: Self, decimals: u32) -> Option<Self> {
         let product = BigInt::from(self.units) * BigInt::from(other.units);
         let dropped = (self.decimals + other.decimals).checked_sub(decimals)?;
@@ -83,17 +88,17 @@ impl FixedDecimal {
         Some(Self { units: units.try_into().ok()?, decimals })
     }
 
-    /// Nothing of a negative number.
+    /// `None` for a negative number.
     pub fn from_decimal(value: Decimal) -> Option<Self> {
         Some(Self { units: u128::try_from(value.mantissa()).ok()?, decimals: value.scale() })
     }
 
-    /// What is gained by it, in percent: two decimals fewer than it has.
+    /// The gain of this factor in percent, with two decimals fewer than the factor.
     pub fn gain_percent(self) -> String {
         let one = 10_u128.pow(self.decimals);
         let sign = if self.units < one { "-" } else { "" };
-        let gained = Self { units: self.units.abs_diff(one), decimals: self.decimals - 2 };
-        format!("{sign}{gained}")
+        let gain = Self { units: self.units.abs_diff(one), decimals: self.decimals - 2 };
+        format!("{sign}{gain}")
     }
 }
 
@@ -107,10 +112,11 @@ impl fmt::Display for FixedDecimal {
     }
 }
 
-/// (1 + spread/100)^(days/252), half-up to nine decimals: a spread in percent a year, over so many business days.
+/// (1 + spread/100)^(days/252), rounded half-up to nine decimals: an annual spread in percent, over `days` business
+/// days.
 ///
-/// By logarithm and exponential in sixty decimals, of which at least fifty are right; to half a unit of the last, so that
-/// a power that comes out even is not taken for a little less.
+/// Computed by logarithm and exponential with sixty decimals, of which at least fifty are right. A tolerance of 10^-40
+/// is added before rounding, so that an exact result is not taken for slightly less.
 pub fn spread_factor(spread: Decimal, days: u32) -> Option<FixedDecimal> {
     const WORKING_DECIMALS: u32 = 60;
     let one = power_of_ten(WORKING_DECIMALS);
@@ -119,33 +125,40 @@ pub fn spread_factor(spread: Decimal, days: u32) -> Option<FixedDecimal> {
     if spread <= -hundred.clone() {
         return None;
     }
+
     // ln(1 + x) = 2 artanh(x / (2 + x)), for every x above −1.
     let ratio: BigInt = &spread * &one / (hundred * 2 + &spread);
     let square = &ratio * &ratio / &one;
-    let (mut power, mut logarithm, mut divisor) = (ratio.clone(), ratio, 1);
+    let mut power = ratio.clone();
+    let mut logarithm = ratio;
+    let mut divisor = 1;
     while power != BigInt::ZERO {
         power = power * &square / &one;
         divisor += 2;
         logarithm += &power / divisor;
     }
     let exponent = logarithm * 2 * days / BUSINESS_DAYS_PER_YEAR;
-    // e^y = (e^(y / 2^16))^(2^16): the series of a small number is short.
-    let small = &exponent >> 16;
-    let (mut term, mut sum, mut number) = (one.clone(), one.clone(), 1);
+
+    // e^y = (e^(y / 2^16))^(2^16), because the series of a small exponent converges quickly.
+    let small_exponent = &exponent >> 16;
+    let mut term = one.clone();
+    let mut sum = one.clone();
+    let mut term_number = 1;
     while term != BigInt::ZERO {
-        term = term * &small / &one / number;
+        term = term * &small_exponent / &one / term_number;
         sum += &term;
-        number += 1;
+        term_number += 1;
     }
     for _ in 0..16 {
         sum = &sum * &sum / &one;
     }
-    let even = power_of_ten(WORKING_DECIMALS - 40);
-    let units = divide_half_up(&(sum + even), WORKING_DECIMALS - 9);
+
+    let tolerance = power_of_ten(WORKING_DECIMALS - 40);
+    let units = divide_half_up(&(sum + tolerance), WORKING_DECIMALS - 9);
     Some(FixedDecimal { units: units.try_into().ok()?, decimals: 9 })
 }
 
-/// Of a number that is not negative, without so many of its decimals.
+/// Drops decimals from a non-negative number, rounding half-up.
 fn divide_half_up(number: &BigInt, dropped_decimals: u32) -> BigInt {
     let unit = power_of_ten(dropped_decimals);
     (number * 2 + &unit) / (unit * 2)
@@ -212,7 +225,8 @@ mod tests {
         assert_eq!(factor("0", 500).as_deref(), Some("1.000000000"));
         assert_eq!(factor("-50", 252).as_deref(), Some("0.500000000"));
         assert_eq!(factor("-100", 252), None);
-        // 1.00005^2 = 1.0001000025: its tenth decimal is a tie that comes out even.
+
+        // 1.00005^2 = 1.0001000025 exactly: a tie in the tenth decimal, which rounds up.
         assert_eq!(factor("0.005", 504).as_deref(), Some("1.000100003"));
     }
 

@@ -1,4 +1,4 @@
-//! The clock, passed in, so that a test can stand on any day.
+//! The clock, which is passed in so that tests can set the time.
 
 use std::sync::Mutex;
 
@@ -18,7 +18,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is set.
+/// A clock for tests that moves only when it is set.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<DateTime<Utc>>);
 

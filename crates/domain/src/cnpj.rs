@@ -1,13 +1,13 @@
-//! The company tax number, numeric or (since July 2026) alphanumeric.
+//! The CNPJ, Brazil's company tax number: numeric or (since July 2026) alphanumeric.
 
 use std::fmt;
 
-/// Fourteen characters `[0-9A-Z]`, the last two digits; the check digits are right.
+/// Fourteen characters `[0-9A-Z]`, of which the last two are valid check digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cnpj([u8; 14]);
 
 impl Cnpj {
-    /// From any spelling: with or without dots, slash, hyphen and spaces, letters of either case.
+    /// Parses any spelling: with or without dots, slash, hyphen and spaces, in upper or lower case.
     pub fn parse(text: &str) -> Option<Self> {
         let mut characters = [0u8; 14];
         let mut length = 0;
@@ -21,23 +21,26 @@ impl Cnpj {
                 _ => return None,
             }
         }
+
         let cnpj = Self(characters);
-        // All zeros passes the sums, but it is what the regulator writes for "none".
-        let whole = length == 14 && characters.iter().any(|character| *character != b'0');
-        (whole && cnpj.compute_check_digits() == characters[12..]).then_some(cnpj)
+
+        // All zeros has valid check digits, but the regulator writes it for "none".
+        let is_complete = length == 14 && characters.iter().any(|character| *character != b'0');
+        (is_complete && cnpj.compute_check_digits() == characters[12..]).then_some(cnpj)
     }
 
-    /// The number with this root and branch (`b"999123450001"`), its check digits computed.
+    /// Builds the number from its root and branch (`b"999123450001"`), computing the check digits.
     pub fn from_root_and_branch(root_and_branch: [u8; 12]) -> Self {
         let mut characters = [b'0'; 14];
         characters[..12].copy_from_slice(&root_and_branch);
+
         let [first, second] = Self(characters).compute_check_digits();
         characters[12] = first;
         characters[13] = second;
         Self(characters)
     }
 
-    /// `12ABC34501DE35`: as stored.
+    /// The stored form: `12ABC34501DE35`.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("only ASCII is ever stored")
     }
@@ -51,18 +54,18 @@ impl Cnpj {
     }
 }
 
-/// Value = ASCII − 48, weights 2…9 from the right and again, modulo 11.
+/// Each character is worth its ASCII code − 48. Weights repeat 2…9 from the right; the sum is taken modulo 11.
 fn compute_check_digit(characters: &[u8]) -> u8 {
     let weights = (2..=9).cycle();
     let sum: u32 =
         characters.iter().rev().zip(weights).map(|(character, weight)| u32::from(character - 48) * weight).sum();
     match sum % 11 {
         0 | 1 => b'0',
-        rest => b'0' + u8::try_from(11 - rest).expect("one digit"),
+        remainder => b'0' + u8::try_from(11 - remainder).expect("one digit"),
     }
 }
 
-/// `12.ABC.345/01DE-35`: as shown.
+/// The form for people: `12.ABC.345/01DE-35`.
 impl fmt::Display for Cnpj {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.as_str();

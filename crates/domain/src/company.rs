@@ -1,10 +1,10 @@
-//! Registered companies, as the regulator's registry states them.
+//! Companies, as CVM's registry states them.
 
 use chrono::NaiveDate;
 
 use crate::Cnpj;
 
-/// CVM's code, without leading zeros.
+/// CVM's company code, without leading zeros.
 pub type CompanyId = u32;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,12 +13,12 @@ pub struct Company {
     pub name: String,
     pub cnpj: Option<Cnpj>,
     pub status: String,
-    /// Empty where the registry gives none.
+    /// Empty if the registry gives none.
     pub sector: String,
     pub trade_name: String,
-    /// Names under which we knew it before, newest first.
+    /// Names in earlier versions of the registry, newest first.
     pub former_names: Vec<String>,
-    /// The same of trade names: to be found by, not told.
+    /// Earlier trade names: searchable, but not shown.
     pub former_trade_names: Vec<String>,
     pub tickers: Vec<String>,
     pub markets: Vec<String>,
@@ -31,14 +31,14 @@ pub struct Company {
     pub city: String,
     pub state: String,
     pub auditor: String,
-    /// False for an issuer that only filings name.
+    /// False for an issuer that appears only in filings.
     pub is_registered: bool,
 }
 
-/// A CVM code as people write it: digits, with or without leading zeros.
+/// Parses a CVM code as people write it: digits, with or without leading zeros.
 pub fn parse_company_id(text: &str) -> Option<CompanyId> {
-    let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten().filter(|id| *id > 0)
+    let is_numeric = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_numeric.then(|| text.parse().ok()).flatten().filter(|id| *id > 0)
 }
 
 #[cfg(test)]

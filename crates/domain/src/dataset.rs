@@ -1,4 +1,4 @@
-//! What is loaded, versioned and swapped by itself: each series, the exchange rates, companies, filings.
+//! Datasets: each series, the exchange rates, companies and filings. Each is loaded, versioned and swapped on its own.
 
 use chrono::{Days, NaiveDate};
 
@@ -13,7 +13,7 @@ pub enum Dataset {
     Filings,
 }
 
-/// Whether a dataset came from its publisher or was made up for a demonstration.
+/// Whether a dataset came from its publisher or was generated for a demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataOrigin {
     Real,
@@ -38,7 +38,7 @@ impl Dataset {
         PUBLISHED_SERIES.iter().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
     }
 
-    /// As stored, notified and shown.
+    /// The id as stored, notified and shown.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Series(series) => series.id,
@@ -71,12 +71,12 @@ impl Dataset {
         }
     }
 
-    /// Under which its publisher gives it away.
+    /// The license under which its publisher releases it.
     pub const fn license(self) -> &'static str {
         "ODbL-1.0"
     }
 
-    /// The day on which what follows `newest` is published.
+    /// The day on which the data after `newest` is expected.
     pub fn next_expected_on(self, newest: NaiveDate) -> NaiveDate {
         match self {
             Self::Series(series) => series.frequency.next_expected_on(newest),
@@ -86,14 +86,14 @@ impl Dataset {
         }
     }
 
-    /// Whether newer data is overdue, judged by the newest date that is held.
+    /// Whether newer data is overdue, given the newest date that we have.
     pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
         match self {
             Self::Series(series) => series.frequency.is_stale(newest, today),
             Self::Fx => Frequency::BusinessDaily.is_stale(newest, today),
-            // The registry carries no date of its own that moves each day; its loads are judged, not its rows.
+            // The registry has no date that advances every day, so its loads are judged instead of its rows.
             Self::Companies => false,
-            // The regulator's file is rewritten weekly, at times a week late.
+            // CVM rewrites its file weekly, sometimes a week late.
             Self::Filings => (today - newest).num_days() > 14,
         }
     }
@@ -125,10 +125,9 @@ mod tests {
     #[test]
     fn staleness_follows_the_frequency() {
         let day = |text| parse_date(text).unwrap();
-        let (selic, ipca) = (
-            Dataset::Series(series::find_series("selic").unwrap()),
-            Dataset::Series(series::find_series("ipca").unwrap()),
-        );
+        let selic = Dataset::Series(series::find_series("selic").unwrap());
+        let ipca = Dataset::Series(series::find_series("ipca").unwrap());
+
         assert!(!selic.is_stale(day("2026-11-09"), day("2026-11-13")));
         assert!(selic.is_stale(day("2026-11-06"), day("2026-11-13")));
         assert!(!ipca.is_stale(day("2026-10-01"), day("2026-12-15")));

@@ -1,4 +1,4 @@
-//! Dates as they are asked for and served: ranges, São Paulo's day, months.
+//! Dates: parsing, ranges, months, and the time zone of São Paulo.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -20,52 +20,53 @@ pub struct DateRange {
 impl DateRange {
     pub const ALL: Self = Self { from: MIN_DATE, to: MAX_DATE };
 
-    /// The same range without what lies after `today`: no date after today is ever served.
+    /// The same range without the days after `end`. Callers pass today, because later dates are never served.
     pub fn capped_at(self, end: NaiveDate) -> Self {
         Self { from: self.from, to: self.to.min(end) }
     }
 }
 
-/// `YYYY-MM-DD` and nothing else, within the days that a parameter may name.
+/// Parses `YYYY-MM-DD` and nothing else, from [`MIN_DATE`] to [`MAX_DATE`].
 pub fn parse_date(text: &str) -> Option<NaiveDate> {
     let bytes = text.as_bytes();
-    let shaped = bytes.len() == 10
-        && bytes.iter().enumerate().all(|(at, byte)| match at {
+    let is_well_formed = bytes.len() == 10
+        && bytes.iter().enumerate().all(|(index, byte)| match index {
             4 | 7 => *byte == b'-',
             _ => byte.is_ascii_digit(),
         });
-    if !shaped {
+    if !is_well_formed {
         return None;
     }
+
     let day = NaiveDate::from_ymd_opt(text[0..4].parse().ok()?, text[5..7].parse().ok()?, text[8..10].parse().ok()?)?;
     (MIN_DATE..=MAX_DATE).contains(&day).then_some(day)
 }
 
-/// The day in São Paulo at this instant.
+/// The date in São Paulo at this instant.
 pub fn sao_paulo_date(now: DateTime<Utc>) -> NaiveDate {
     now.with_timezone(&Sao_Paulo).date_naive()
 }
 
-/// What the clocks of São Paulo show at this instant.
-pub fn sao_paulo_datetime(at: DateTime<Utc>) -> NaiveDateTime {
-    at.with_timezone(&Sao_Paulo).naive_local()
+/// The local time in São Paulo at this instant.
+pub fn sao_paulo_datetime(instant: DateTime<Utc>) -> NaiveDateTime {
+    instant.with_timezone(&Sao_Paulo).naive_local()
 }
 
-/// The first instant after a day in São Paulo.
+/// The instant at which a day ends in São Paulo.
 pub fn sao_paulo_day_end(day: NaiveDate) -> DateTime<Utc> {
     let next = day.succ_opt().unwrap_or(day);
     let offset = chrono::TimeDelta::seconds(sao_paulo_offset_seconds(next).into());
     next.and_time(chrono::NaiveTime::MIN).and_utc() - offset
 }
 
-/// São Paulo's offset from UTC on this day, taken at noon: on 16 days midnight did not exist.
+/// São Paulo's offset from UTC on this day, taken at noon because on 16 days midnight did not exist.
 pub fn sao_paulo_offset_seconds(day: NaiveDate) -> i32 {
     let noon = day.and_hms_opt(12, 0, 0).expect("noon exists");
     let local = Sao_Paulo.from_local_datetime(&noon).earliest().expect("noon is never skipped");
     local.offset().fix().local_minus_utc()
 }
 
-/// The instant at which a day begins, with São Paulo's offset on it: `2026-02-11T00:00:00-03:00`.
+/// The start of a day, written with São Paulo's offset: `2026-02-11T00:00:00-03:00`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SaoPauloMidnight(pub NaiveDate);
 
@@ -76,23 +77,23 @@ impl Display for SaoPauloMidnight {
     }
 }
 
-/// The first day of the month that `day` lies in.
+/// The first day of the month of `day`.
 pub fn month_start(day: NaiveDate) -> NaiveDate {
     day.with_day(1).expect("every month has a first day")
 }
 
-/// The last day of the month that `day` lies in.
+/// The last day of the month of `day`.
 pub fn month_end(day: NaiveDate) -> NaiveDate {
     month_start(day) + Months::new(1) - Days::new(1)
 }
 
-/// What a `Retry-After` asks for: seconds, or a date.
+/// Parses a `Retry-After` header: seconds or a date.
 pub fn parse_retry_after(text: &str, now: DateTime<Utc>) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let at = DateTime::parse_from_rfc2822(text.trim()).ok()?;
-    Some((at.to_utc() - now).to_std().unwrap_or(Duration::ZERO))
+    let retry_at = DateTime::parse_from_rfc2822(text.trim()).ok()?;
+    Some((retry_at.to_utc() - now).to_std().unwrap_or(Duration::ZERO))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Exact decimals, from the upstream's text to the reader's.
+//! Exact decimals: parsing, division and compounding without floats.
 
 use rust_decimal::{Decimal, RoundingStrategy};
 
-/// A decimal exactly as written, trailing zeros included; `None` for anything else or for more than 28
-/// significant digits. No exponent, no plus sign, no thousands.
+/// Parses a decimal exactly as written, trailing zeros included. `None` for anything else, such as an exponent, a plus
+/// sign or a thousands separator, and for more than 28 significant digits.
 pub fn parse_exact_decimal(text: &str) -> Option<Decimal> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
@@ -11,14 +11,16 @@ pub fn parse_exact_decimal(text: &str) -> Option<Decimal> {
     if !all_digits(whole) || !all_digits(fraction) {
         return None;
     }
-    let significant = digits.bytes().filter(u8::is_ascii_digit).skip_while(|digit| *digit == b'0').count();
-    if significant > 28 {
+
+    let significant_digits = digits.bytes().filter(u8::is_ascii_digit).skip_while(|digit| *digit == b'0').count();
+    if significant_digits > 28 {
         return None;
     }
+
     Decimal::from_str_exact(text).ok()
 }
 
-/// `numerator / denominator`, half-even to eight decimals, as derived exchange rates are stated.
+/// `numerator / denominator`, rounded half-even to the eight decimals of derived exchange rates.
 pub fn divide_to_8_decimals(numerator: Decimal, denominator: Decimal) -> Option<Decimal> {
     let quotient = numerator.checked_div(denominator)?;
     let mut rounded = quotient.round_dp_with_strategy(8, RoundingStrategy::MidpointNearestEven);
@@ -26,19 +28,21 @@ pub fn divide_to_8_decimals(numerator: Decimal, denominator: Decimal) -> Option<
     Some(rounded)
 }
 
-/// Percentages one after the other, in percent with two decimals; nothing where they grow beyond all numbers.
+/// Compounds percentages; the result is in percent with two decimals. `None` on overflow.
 pub fn compound_rates(mut rates: impl Iterator<Item = Decimal>) -> Option<Decimal> {
     let product = rates.try_fold(Decimal::ONE, |product, rate| {
         let factor = Decimal::ONE.checked_add(rate.checked_div(Decimal::ONE_HUNDRED)?)?;
-        // More digits than these change nothing in the second decimal, and would not fit.
+
+        // More digits would not change the second decimal, and would overflow.
         Some(product.checked_mul(factor)?.round_dp(18))
     })?;
+
     let mut percent = ((product - Decimal::ONE) * Decimal::ONE_HUNDRED).round_dp(2);
     percent.rescale(2);
     Some(percent)
 }
 
-/// The rate of a year that a daily rate compounds to over its 252 business days, as the central bank states it.
+/// The annual rate that a daily rate compounds to over 252 business days, as the central bank states it.
 pub fn annualize_daily_rate(daily: Decimal) -> Option<Decimal> {
     compound_rates(std::iter::repeat_n(daily, 252))
 }

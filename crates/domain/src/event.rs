@@ -1,4 +1,4 @@
-//! What there is to tell of: the kinds of events.
+//! The kinds of events that the feed and webhooks carry.
 
 use crate::webhook::FilterField;
 
@@ -11,14 +11,14 @@ pub enum EventKind {
     SeriesRevised,
 }
 
-/// What a webhook is sent when its owner asks to try it; never published.
+/// The type of the event that a webhook gets when its owner tests it. Never published in the feed.
 pub const WEBHOOK_TEST_EVENT: &str = "webhook.test";
 
 impl EventKind {
     pub const ALL: [Self; 5] =
         [Self::FilingPublished, Self::CompanyUpdated, Self::RatePublished, Self::FxPublished, Self::SeriesRevised];
 
-    /// As stored and shown.
+    /// The id as stored and shown.
     pub const fn id(self) -> &'static str {
         match self {
             Self::FilingPublished => "filing.published",
@@ -33,7 +33,7 @@ impl EventKind {
         Self::ALL.into_iter().find(|kind| kind.id() == id)
     }
 
-    /// Whether events of this kind have what this filter looks at.
+    /// Whether events of this kind have the field that this filter matches.
     pub const fn supports_filter(self, field: FilterField) -> bool {
         match self {
             Self::FilingPublished => matches!(field, FilterField::Companies | FilterField::Categories),

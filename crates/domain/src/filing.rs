@@ -1,10 +1,10 @@
-//! Filings: what companies deliver to the regulator.
+//! Filings: the documents that companies deliver to the regulator, CVM.
 
 use chrono::NaiveDate;
 
 use crate::CompanyId;
 
-/// The regulator's set that a filing comes from.
+/// The CVM dataset that a filing comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CvmDataset {
     Ipe,
@@ -28,10 +28,10 @@ impl CvmDataset {
     }
 
     pub fn from_id(id: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|set| set.id() == id)
+        Self::ALL.into_iter().find(|dataset| dataset.id() == id)
     }
 
-    /// The publisher and its set.
+    /// The publisher and its dataset.
     pub const fn source_name(self) -> &'static str {
         match self {
             Self::Ipe => "CVM IPE",
@@ -55,10 +55,10 @@ pub struct Filing {
     pub doc_type: String,
     /// CVM's `Especie`.
     pub kind: String,
-    /// The subject, empty where the regulator gives none.
+    /// Empty if CVM gives none.
     pub subject: String,
     pub delivered_on: NaiveDate,
-    /// May be absurd (year 3026): never sorted or filtered by.
+    /// May be absurd (year 3026), so we never sort or filter by it.
     pub reference_date: Option<NaiveDate>,
     pub version: u16,
     pub protocol: String,

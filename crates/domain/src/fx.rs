@@ -1,4 +1,4 @@
-//! Currencies, pairs, and the rates that follow from those that the central bank publishes.
+//! Currencies, currency pairs, and rates derived from those that the central bank publishes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use chrono::NaiveDate;
 use crate::Decimal;
 use crate::decimal::divide_to_8_decimals;
 
-/// The first day of the real. What was quoted before is stored in the currency of its day and never served as BRL.
+/// The first day of the real. Earlier quotes are stored in the currency of their day and never served as BRL.
 pub const BRL_START_DATE: NaiveDate = NaiveDate::from_ymd_opt(1994, 7, 1).expect("a day of the calendar");
 
 /// The ten currencies that PTAX quotes. Each rate is reais per one unit.
@@ -49,14 +49,14 @@ impl Currency {
     }
 }
 
-/// A pair that we can quote: published, its inverse, or a cross of two published ones.
+/// A pair that we can quote: a published pair, its inverse, or a cross of two published pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CurrencyPair {
-    /// `USD/BRL`: as published.
+    /// `USD/BRL`, as published.
     Published(Currency),
     /// `BRL/USD`.
     Inverse(Currency),
-    /// `EUR/USD`: base, quote.
+    /// `EUR/USD`: base and quote currency.
     Cross(Currency, Currency),
 }
 
@@ -70,31 +70,33 @@ pub struct Quote {
 impl CurrencyPair {
     pub const DEFAULT: Self = Self::Published(Currency::Usd);
 
-    /// `USD/BRL`, `USD-BRL`, `USDBRL`, in any case.
+    /// Parses `USD/BRL`, `USD-BRL` or `USDBRL`, in upper or lower case.
     pub fn parse(text: &str) -> Option<Self> {
         if !text.is_ascii() {
             return None;
         }
+
         let (base, quote) = match text.len() {
             6 => text.split_at(3),
             7 if matches!(text.as_bytes()[3], b'/' | b'-') => (&text[..3], &text[4..]),
             _ => return None,
         };
-        let is_real = |code: &str| code.eq_ignore_ascii_case("BRL");
+
+        let is_brl = |code: &str| code.eq_ignore_ascii_case("BRL");
         match (Currency::from_code(base), Currency::from_code(quote)) {
-            (Some(base), None) if is_real(quote) => Some(Self::Published(base)),
-            (None, Some(quote)) if is_real(base) => Some(Self::Inverse(quote)),
+            (Some(base), None) if is_brl(quote) => Some(Self::Published(base)),
+            (None, Some(quote)) if is_brl(base) => Some(Self::Inverse(quote)),
             (Some(base), Some(quote)) if base != quote => Some(Self::Cross(base, quote)),
             _ => None,
         }
     }
 
-    /// Whether we compute it from what is published.
+    /// Whether we compute its rate from published ones.
     pub const fn is_derived(self) -> bool {
         !matches!(self, Self::Published(_))
     }
 
-    /// The published currencies that it is made of.
+    /// The currencies whose published rates make up this pair.
     pub fn legs(self) -> (Currency, Option<Currency>) {
         match self {
             Self::Published(currency) | Self::Inverse(currency) => (currency, None),
@@ -102,7 +104,7 @@ impl CurrencyPair {
         }
     }
 
-    /// The rate of this pair from the published rates of its legs on one day.
+    /// Computes the quote of this pair from the published quotes of its legs on one day.
     pub fn derive_quote(self, first_leg: Quote, second_leg: Option<Quote>) -> Option<Quote> {
         match (self, second_leg) {
             (Self::Published(_), _) => Some(first_leg),
@@ -118,7 +120,7 @@ impl CurrencyPair {
         }
     }
 
-    /// `AUD/BRL, CAD/BRL, …`: what a refused pair is answered with.
+    /// `AUD/BRL, CAD/BRL, …`, for the error message about an unknown pair.
     pub fn published_pair_names() -> String {
         Currency::ALL.map(|currency| Self::Published(currency).to_string()).join(", ")
     }
@@ -153,9 +155,12 @@ mod tests {
     #[test]
     fn derived_quotes_use_the_less_favorable_side() {
         let quote = |buy: &str, sell: &str| Quote { buy: buy.parse().unwrap(), sell: sell.parse().unwrap() };
-        let (usd, eur) = (quote("5.4000", "5.5000"), quote("6.0000", "6.1000"));
+        let usd = quote("5.4000", "5.5000");
+        let eur = quote("6.0000", "6.1000");
+
         let inverse = CurrencyPair::Inverse(Currency::Usd).derive_quote(usd, None).unwrap();
         assert_eq!((inverse.buy.to_string(), inverse.sell.to_string()), ("0.18181818".into(), "0.18518519".into()));
+
         let cross = CurrencyPair::Cross(Currency::Eur, Currency::Usd).derive_quote(eur, Some(usd)).unwrap();
         assert_eq!((cross.buy.to_string(), cross.sell.to_string()), ("1.09090909".into(), "1.12962963".into()));
     }

@@ -1,9 +1,10 @@
-//! Client addresses, as they are counted and as they are logged.
+//! Client IP addresses: the buckets of rate limits, and the truncated form for logs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is counted as: IPv4 whole (IPv4-mapped too), IPv6 by its /64, which is one subscriber's.
+/// The bucket that an address counts against: the whole IPv4 address (also IPv4-mapped), or the IPv6 /64, which belongs
+/// to one subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressBucket {
     V4(Ipv4Addr),
@@ -18,13 +19,11 @@ impl AddressBucket {
         }
     }
 
-    /// The /48 around an IPv6 bucket: one site's. IPv4 has none.
+    /// The /48 around an IPv6 bucket, which belongs to one site. IPv4 has none.
     pub fn ipv6_site(self) -> Option<Self> {
         match self {
             Self::V4(_) => None,
-            Self::V6 { network: address, .. } => {
-                Some(Self::V6 { network: mask_to_prefix(address, 48), prefix_length: 48 })
-            }
+            Self::V6 { network, .. } => Some(Self::V6 { network: mask_to_prefix(network, 48), prefix_length: 48 }),
         }
     }
 }
@@ -33,12 +32,12 @@ impl fmt::Display for AddressBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::V4(address) => write!(f, "{address}"),
-            Self::V6 { network, prefix_length: prefix } => write!(f, "{network}/{prefix}"),
+            Self::V6 { network, prefix_length } => write!(f, "{network}/{prefix_length}"),
         }
     }
 }
 
-/// An address cut to /24 or /48, the most of it that a log may hold.
+/// Truncates an address to /24 or /48, the most that a log may contain.
 pub fn anonymize_for_log(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => {

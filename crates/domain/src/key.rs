@@ -1,52 +1,57 @@
-//! API keys: `vtm_`, 37 random base62 characters (220 bits), 6 base62 characters of CRC32 over what precedes.
+//! API keys: `vtm_`, 37 random base62 characters (220 bits) and 6 base62 characters of CRC32 over
+//! everything before them.
 
 use std::fmt;
 
-/// The number under which a key is stored, counted and limited; it outlives a rotation of the secret.
+/// The number by which a key is stored, counted and rate limited. It survives a rotation of the secret.
 pub type KeyId = i64;
 
 const KEY_PREFIX: &[u8; 4] = b"vtm_";
 const RANDOM_LENGTH: usize = 37;
 const CHECKSUM_LENGTH: usize = 6;
-/// What the checksum is over.
+/// The part that the checksum covers.
 const CHECKSUMMED_LENGTH: usize = KEY_PREFIX.len() + RANDOM_LENGTH;
 const KEY_LENGTH: usize = CHECKSUMMED_LENGTH + CHECKSUM_LENGTH;
-/// What is kept in clear for people to tell their keys apart.
+/// Stored in clear text so that people can tell their keys apart.
 const DISPLAY_PREFIX_LENGTH: usize = 12;
 const BASE62_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A well-formed key in clear. It is shown once, to its owner; `Debug` hides it.
+/// A well-formed key in clear text. Only its owner sees it, once; `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey([u8; KEY_LENGTH]);
 
 impl ApiKey {
-    /// A new key from a source of random bytes.
+    /// Generates a key from a source of random bytes.
     pub fn generate(mut random_byte: impl FnMut() -> u8) -> Self {
         let mut key = [0; KEY_LENGTH];
         key[..KEY_PREFIX.len()].copy_from_slice(KEY_PREFIX);
+
         let mut length = KEY_PREFIX.len();
         while length < CHECKSUMMED_LENGTH {
             let byte = random_byte();
-            // 248 = 4 × 62: bytes above would make some characters likelier than others.
+
+            // 248 = 4 × 62. Larger bytes would make some characters likelier than others.
             if byte < 248 {
                 key[length] = BASE62_ALPHABET[usize::from(byte) % 62];
                 length += 1;
             }
         }
-        let sum = compute_checksum(&key[..CHECKSUMMED_LENGTH]);
-        key[CHECKSUMMED_LENGTH..].copy_from_slice(&sum);
+
+        let checksum = compute_checksum(&key[..CHECKSUMMED_LENGTH]);
+        key[CHECKSUMMED_LENGTH..].copy_from_slice(&checksum);
         Self(key)
     }
 
-    /// `None` unless prefix, length, alphabet and checksum are right: garbage costs no look-up.
+    /// Returns `None` unless prefix, length, alphabet and checksum are right, so that garbage costs no database lookup.
     pub fn parse(text: &str) -> Option<Self> {
         let key: [u8; KEY_LENGTH] = text.as_bytes().try_into().ok()?;
-        let (signed, sum) = key.split_at(CHECKSUMMED_LENGTH);
-        let is_shaped = key.starts_with(KEY_PREFIX) && key[KEY_PREFIX.len()..].iter().all(u8::is_ascii_alphanumeric);
-        (is_shaped && compute_checksum(signed) == sum).then_some(Self(key))
+        let (payload, checksum) = key.split_at(CHECKSUMMED_LENGTH);
+        let is_well_formed =
+            key.starts_with(KEY_PREFIX) && key[KEY_PREFIX.len()..].iter().all(u8::is_ascii_alphanumeric);
+        (is_well_formed && compute_checksum(payload) == checksum).then_some(Self(key))
     }
 
-    /// The key itself: for its owner's eyes and for the HMAC.
+    /// The key in clear text, for its owner and for the HMAC.
     pub fn reveal(&self) -> &str {
         str::from_utf8(&self.0).expect("a key is plain letters and digits")
     }
@@ -55,7 +60,6 @@ impl ApiKey {
         &self.0
     }
 
-    /// The first 12 characters.
     pub fn display_prefix(&self) -> &str {
         &self.reveal()[..DISPLAY_PREFIX_LENGTH]
     }
@@ -68,23 +72,23 @@ impl fmt::Debug for ApiKey {
 }
 
 fn compute_checksum(payload: &[u8]) -> [u8; CHECKSUM_LENGTH] {
-    let mut rest = crc32fast::hash(payload);
+    let mut remaining = crc32fast::hash(payload);
     let mut characters = [b'0'; CHECKSUM_LENGTH];
     for character in characters.iter_mut().rev() {
-        *character = BASE62_ALPHABET[(rest % 62) as usize];
-        rest /= 62;
+        *character = BASE62_ALPHABET[(remaining % 62) as usize];
+        remaining /= 62;
     }
     characters
 }
 
 const MAX_LABEL_LENGTH: usize = 100;
 
-/// Whether this may stand on a key for its owner to know it by: up to 100 characters, none of them a control character.
+/// Whether this is a valid label for a key: up to 100 characters, none of them a control character.
 pub fn is_valid_label(text: &str) -> bool {
     text.chars().count() <= MAX_LABEL_LENGTH && !text.chars().any(char::is_control)
 }
 
-/// What can happen to a key, as its history says it.
+/// The kinds of changes in a key's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChange {
     Created,
@@ -124,15 +128,15 @@ impl KeyChange {
     }
 }
 
-/// Who changes a key.
+/// Who changed a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyActor {
     /// On the command line.
     #[default]
     Operator,
-    /// With the key itself.
+    /// Through the API, with the key itself.
     Owner,
-    /// Somebody who asked for a free key.
+    /// Somebody who registered for a free key.
     Registration,
 }
 
@@ -175,14 +179,14 @@ mod tests {
     #[test]
     fn changing_any_character_makes_a_key_invalid() {
         let key = deterministic_key();
-        for at in 0..key.reveal().len() {
-            for other in BASE62_ALPHABET {
+        for position in 0..key.reveal().len() {
+            for replacement in BASE62_ALPHABET {
                 let mut bytes = key.reveal().as_bytes().to_vec();
-                if bytes[at] == *other {
+                if bytes[position] == *replacement {
                     continue;
                 }
-                bytes[at] = *other;
-                assert_eq!(ApiKey::parse(std::str::from_utf8(&bytes).unwrap()), None, "position {at}");
+                bytes[position] = *replacement;
+                assert_eq!(ApiKey::parse(std::str::from_utf8(&bytes).unwrap()), None, "position {position}");
             }
         }
     }

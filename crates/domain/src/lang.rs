@@ -1,8 +1,8 @@
-//! The two languages in which we speak to people.
+//! The two languages of messages and pages: English and Portuguese.
 
 use crate::quality_list::{Preference, parse_quality_list};
 
-/// English unless the reader asks for Portuguese.
+/// English unless the client prefers Portuguese.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Lang {
     #[default]

@@ -1,7 +1,7 @@
-//! What Vintém speaks of: series, plans, routes, problems, keys, companies, filings, dates and decimals.
+//! Domain types and rules: series, plans, routes, problems, keys, companies, filings, dates and decimals.
 //!
-//! Pure: no I/O, no async, no JSON bodies. Clock and randomness are passed in. Values are decimals from the
-//! upstream's text to the reader's, so binary floating point is refused in this crate.
+//! This crate is pure: no I/O, no async, no JSON bodies. Clock and randomness are passed in. Values stay decimal from
+//! the upstream's text to the response, so floating-point arithmetic is denied in this crate.
 #![deny(clippy::float_arithmetic)]
 
 pub mod accumulation;
@@ -45,5 +45,5 @@ pub use problem::Problem;
 pub use rust_decimal::Decimal;
 pub use series::Series;
 
-/// The version of the binary, of `/health` and of `openapi.yaml`.
+/// The version that the binary, `/health` and `openapi.yaml` report.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

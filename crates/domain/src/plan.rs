@@ -1,6 +1,6 @@
-//! The four plans: what they cost and how much they may ask. What they may ask *for* is in [`crate::route`].
+//! The four plans, with price and rate limit. Which routes a plan includes is in [`crate::route`].
 
-/// Ordered by rank: a plan includes all that lower ones may do.
+/// Ordered by rank: a plan includes everything that lower plans include.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Plan {
     Free,
@@ -30,7 +30,6 @@ impl Plan {
         }
     }
 
-    /// US dollars a month.
     pub const fn monthly_price_usd(self) -> u32 {
         match self {
             Self::Free => 0,
@@ -40,7 +39,7 @@ impl Plan {
         }
     }
 
-    /// Requests admitted in any minute, unless the operator's settings say otherwise.
+    /// Requests admitted in any minute, unless the operator configures another limit.
     pub const fn default_requests_per_minute(self) -> u32 {
         match self {
             Self::Free => 30,
@@ -54,21 +53,21 @@ impl Plan {
         Self::ALL.into_iter().find(|plan| plan.id() == id)
     }
 
-    /// The place in [`Plan::ALL`], for tables by plan.
+    /// The index in [`Plan::ALL`], for tables by plan.
     pub const fn rank(self) -> usize {
         self as usize
     }
 }
 
-/// What this installation offers, as its operator configured it.
+/// The plans as the operator of this installation configured them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlanConfig {
     pub limits: PlanLimits,
-    /// Whether there is somebody whom the highest plan may ask first.
+    /// Whether the highest plan includes priority support.
     pub priority_support: bool,
 }
 
-/// How many requests each plan may make in one window, as configured.
+/// The number of requests that each plan may make in one window, as configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanLimits {
     pub window_seconds: u32,

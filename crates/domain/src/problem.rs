@@ -1,12 +1,12 @@
-//! Everything that can go wrong for a caller: one table of codes, each message in both languages.
+//! Every error that a caller can get: one table of codes, and each message in both languages.
 //!
-//! A message says what to do next. What went wrong inside is for the log, never for the body.
+//! A message says what to do next. Internal causes go to the log, never into the body.
 
 use crate::lang::{Lang, LocalizedText};
 use crate::plan::Plan;
 use crate::webhook::MAX_WEBHOOKS_PER_KEY;
 
-/// The closed list of `error`.
+/// The closed list of values of `error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     BadRequest,
@@ -39,7 +39,7 @@ impl ErrorCode {
         Self::Overloaded,
     ];
 
-    /// Its `error`, its status, and when it is given, as the documents say it.
+    /// The value of `error`, the status, and the description in the documentation.
     const fn definition(self) -> (&'static str, u16, &'static str) {
         match self {
             Self::BadRequest => (
@@ -90,19 +90,19 @@ impl ErrorCode {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// A query parameter that cannot be read; `must` goes on after its name: "must be …".
+    /// A query parameter that cannot be read. `requirement` completes the sentence "`name` must …".
     BadParameter {
         name: &'static str,
         requirement: LocalizedText,
     },
-    /// A field of the body that cannot be taken; `must` as above.
+    /// A body field that cannot be accepted. `requirement` as above.
     BadField {
         name: &'static str,
         requirement: LocalizedText,
     },
-    /// A body that is no JSON object, or too long, or of another type.
+    /// A body that is not a JSON object, too long, or of another content type.
     BadBody(LocalizedText),
-    /// An exchange-rate pair that we do not carry, with those that we do.
+    /// A currency pair that we do not carry, with those that we do.
     UnknownPair {
         published_pairs: String,
     },
@@ -123,13 +123,13 @@ pub enum Problem {
     NoSuchWebhook,
     NoSuchDelivery,
     TooManyWebhooks,
-    /// Nothing is sent to a webhook that is paused or disabled.
+    /// The webhook is paused or disabled, so nothing is sent to it.
     WebhookNotActive,
-    /// A part of a file that lies behind its end.
+    /// The requested range lies beyond the end of the file.
     RangeNotSatisfiable {
         file_size: u64,
     },
-    /// Nothing is as old as the day asked for; when the first is.
+    /// Every value is newer than the requested day; `first_date` is the oldest.
     NoValueOnOrBefore {
         first_date: String,
     },
@@ -152,7 +152,7 @@ pub enum Problem {
         dataset: &'static str,
     },
     DependencyUnavailable,
-    /// Shed: more is under way than would be answered in good time.
+    /// Load shedding: more requests are in flight than can be answered in time.
     Overloaded,
 }
 
@@ -192,7 +192,7 @@ impl Problem {
         }
     }
 
-    /// That of its code, but for what tools that go on with a broken download look for.
+    /// The status of its code, except 416, which tools that resume a download look for.
     pub const fn status(&self) -> u16 {
         match self {
             Self::RangeNotSatisfiable { .. } => 416,
@@ -200,7 +200,7 @@ impl Problem {
         }
     }
 
-    /// When the same request may be tried again, where waiting helps.
+    /// When to retry the same request, if waiting helps.
     pub const fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_seconds }
@@ -210,7 +210,7 @@ impl Problem {
             // A first load takes minutes, a restart of a dependency seconds.
             Self::DatasetNotLoaded { .. } => Some(60),
             Self::DependencyUnavailable => Some(2),
-            // What is under way is answered in a fraction of a second.
+            // Requests in flight are answered within a fraction of a second.
             Self::Overloaded => Some(1),
             _ => None,
         }
@@ -225,11 +225,11 @@ impl Problem {
 
     fn english_message(&self) -> String {
         match self {
-            Self::BadParameter { name, requirement: must } => format!("Parameter `{name}` must {}.", must.en),
-            Self::BadField { name, requirement: must } => format!("Field `{name}` must {}.", must.en),
+            Self::BadParameter { name, requirement } => format!("Parameter `{name}` must {}.", requirement.en),
+            Self::BadField { name, requirement } => format!("Field `{name}` must {}.", requirement.en),
             Self::BadBody(text) => text.en.to_owned(),
-            Self::UnknownPair { published_pairs: published } => format!(
-                "Parameter `pair` names no pair that we carry. Published: {published}; also their inverses (BRL/USD) and crosses (EUR/USD)."
+            Self::UnknownPair { published_pairs } => format!(
+                "Parameter `pair` names no pair that we carry. Published: {published_pairs}; also their inverses (BRL/USD) and crosses (EUR/USD)."
             ),
             Self::UrlTooLong => "The address of the request is longer than 8192 bytes. Shorten its parameters.".into(),
             Self::ConflictingKeys => "X-API-Key and Authorization carry two different keys. Send one of them.".into(),
@@ -247,13 +247,13 @@ impl Problem {
             Self::NoSuchPath => "There is nothing at this path. The reference is at /docs.".into(),
             Self::NoSuchCompany => "No company has this code or CNPJ. Find it by /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
-            Self::NoValueOnOrBefore { first_date: first } => format!("There is no value on or before this day; the first is of {first}."),
+            Self::NoValueOnOrBefore { first_date } => format!("There is no value on or before this day; the first is of {first_date}."),
             Self::NoSuchExport => "There is no file of this name. /api/v1/export lists those that there are.".into(),
             Self::NoSuchWebhook => "Your key has no webhook of this id. /api/v1/webhooks lists those that it has.".into(),
             Self::NoSuchDelivery => "This webhook has no delivery of this id; they are kept for 30 days. Its path with /deliveries lists them.".into(),
             Self::TooManyWebhooks => format!("A key has at most {MAX_WEBHOOKS_PER_KEY} webhooks. Delete one that you do not need."),
             Self::WebhookNotActive => "Nothing is sent to this webhook: it is paused or disabled. Set its status to active first.".into(),
-            Self::RangeNotSatisfiable { file_size: bytes } => format!("The file has {bytes} bytes: nothing of it lies within the range asked for."),
+            Self::RangeNotSatisfiable { file_size } => format!("The file has {file_size} bytes: nothing of it lies within the range asked for."),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
             Self::CursorExpired => "Events are kept for 30 days, and those right after this cursor are gone. Begin anew without `after`, and read what you missed from the lists.".into(),
@@ -278,11 +278,11 @@ impl Problem {
 
     fn portuguese_message(&self) -> String {
         match self {
-            Self::BadParameter { name, requirement: must } => format!("O parâmetro `{name}` deve {}.", must.pt),
-            Self::BadField { name, requirement: must } => format!("O campo `{name}` deve {}.", must.pt),
+            Self::BadParameter { name, requirement } => format!("O parâmetro `{name}` deve {}.", requirement.pt),
+            Self::BadField { name, requirement } => format!("O campo `{name}` deve {}.", requirement.pt),
             Self::BadBody(text) => text.pt.to_owned(),
-            Self::UnknownPair { published_pairs: published } => format!(
-                "O parâmetro `pair` não indica um par que oferecemos. Publicados: {published}; também os inversos (BRL/USD) e os cruzados (EUR/USD)."
+            Self::UnknownPair { published_pairs } => format!(
+                "O parâmetro `pair` não indica um par que oferecemos. Publicados: {published_pairs}; também os inversos (BRL/USD) e os cruzados (EUR/USD)."
             ),
             Self::UrlTooLong => "O endereço da requisição passa de 8192 bytes. Encurte os parâmetros.".into(),
             Self::ConflictingKeys => "X-API-Key e Authorization trazem duas chaves diferentes. Envie só uma delas.".into(),
@@ -300,13 +300,13 @@ impl Problem {
             Self::NoSuchPath => "Não há nada neste caminho. A referência está em /docs.".into(),
             Self::NoSuchCompany => "Nenhuma companhia tem este código ou CNPJ. Procure em /api/v1/companies/search.".into(),
             Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
-            Self::NoValueOnOrBefore { first_date: first } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first}."),
+            Self::NoValueOnOrBefore { first_date } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first_date}."),
             Self::NoSuchExport => "Não há arquivo com este nome. /api/v1/export lista os que existem.".into(),
             Self::NoSuchWebhook => "Sua chave não tem webhook com este id. /api/v1/webhooks lista os que ela tem.".into(),
             Self::NoSuchDelivery => "Este webhook não tem entrega com este id; elas são guardadas por 30 dias. O caminho dele com /deliveries as lista.".into(),
             Self::TooManyWebhooks => format!("Uma chave tem no máximo {MAX_WEBHOOKS_PER_KEY} webhooks. Apague um de que não precise."),
             Self::WebhookNotActive => "Nada é enviado a este webhook: ele está pausado ou desativado. Antes, mude o status para active.".into(),
-            Self::RangeNotSatisfiable { file_size: bytes } => format!("O arquivo tem {bytes} bytes: nada dele está no intervalo pedido."),
+            Self::RangeNotSatisfiable { file_size } => format!("O arquivo tem {file_size} bytes: nada dele está no intervalo pedido."),
             Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
             Self::CursorExpired => "Os eventos são guardados por 30 dias, e os que vinham logo após este cursor já não existem. Recomece sem `after` e leia o que perdeu nas listas.".into(),
@@ -344,8 +344,8 @@ mod tests {
 
     #[test]
     fn error_codes_are_unique() {
-        for (at, code) in ErrorCode::ALL.iter().enumerate() {
-            assert!(ErrorCode::ALL[at + 1..].iter().all(|other| other.id() != code.id()));
+        for (index, code) in ErrorCode::ALL.iter().enumerate() {
+            assert!(ErrorCode::ALL[index + 1..].iter().all(|other| other.id() != code.id()));
         }
     }
 

@@ -1,6 +1,6 @@
-//! The one table of routes: which plan each takes, whether it is counted, and what it gives.
+//! The route table: which plan each route requires, which limit it counts against, and which feature it belongs to.
 //!
-//! The gate, the plan list, the pricing page and the marks in `openapi.yaml` are all drawn from it.
+//! Access control, the plan list, the pricing page and the plan badges in `openapi.yaml` are all derived from it.
 
 use crate::lang::{Lang, LocalizedText};
 use crate::plan::{Plan, PlanConfig};
@@ -24,22 +24,21 @@ impl HttpMethod {
     }
 }
 
-/// What a request is counted against.
+/// Which limit a request counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitKind {
-    /// One of the caller's own quota.
+    /// The caller's own quota.
     Quota,
-    /// Nothing of the quota; only the generous limit of the address, so that a caller who is over its quota
-    /// can still read the pricing page.
+    /// Only the generous limit per address, so that a caller over its quota can still read the pricing page.
     Page,
-    /// Like a page, with a limit of its own: a search costs more than a page.
+    /// Like a page, but with its own limit, because a search costs more than a page.
     Search,
 }
 
-/// What a route is a part of, as the plan list and the pricing page name it.
+/// The feature that a route belongs to, as the plan list and the pricing page show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// Open to everybody and no reason to choose a plan: pages, plans, health.
+    /// Open to everybody and not a reason to choose a plan: pages, plans, health.
     Service,
     Market,
     Calendar,
@@ -51,12 +50,12 @@ pub enum Feature {
     Csv,
     Events,
     Webhooks,
-    /// Somebody to ask. No route: the operator's word.
+    /// Priority support. It has no route; the operator offers it.
     Support,
 }
 
 impl Feature {
-    /// In the order in which they are listed.
+    /// In display order.
     const ALL: [Self; 11] = [
         Self::Market,
         Self::Calendar,
@@ -71,7 +70,7 @@ impl Feature {
         Self::Support,
     ];
 
-    /// What this installation sells: what is not there is not listed.
+    /// The features that this installation offers. Others are not listed.
     pub fn available(config: &PlanConfig) -> impl Iterator<Item = Self> {
         let priority_support = config.priority_support;
         Self::ALL.into_iter().filter(move |feature| *feature != Self::Support || priority_support)
@@ -139,14 +138,16 @@ impl Feature {
         }
     }
 
-    /// The plan from which on it is included: that of its routes, or of its option where it has none.
+    /// The lowest plan that includes it: that of its routes, or of its gated parameter if it has no route.
     pub fn required_plan(self) -> Plan {
         if self == Self::Support {
             return Plan::Platinum;
         }
-        let of_routes = ROUTES.iter().filter(|route| route.feature == self).map(|route| route.plan);
-        let of_options = GATED_PARAMETERS.iter().filter(|option| option.feature == self).map(|option| option.plan);
-        of_routes.chain(of_options).next().unwrap_or(Plan::Free)
+
+        let route_plans = ROUTES.iter().filter(|route| route.feature == self).map(|route| route.plan);
+        let parameter_plans =
+            GATED_PARAMETERS.iter().filter(|parameter| parameter.feature == self).map(|parameter| parameter.plan);
+        route_plans.chain(parameter_plans).next().unwrap_or(Plan::Free)
     }
 }
 
@@ -180,7 +181,7 @@ const fn post(operation: &'static str, path: &'static str, plan: Plan, feature: 
     Route { operation, method: HttpMethod::Post, path, plan, rate_limit: RateLimitKind::Quota, feature }
 }
 
-/// What the owner of a webhook does with it.
+/// A route by which owners manage their webhooks.
 const fn webhook_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
     Route {
         operation,
@@ -192,7 +193,7 @@ const fn webhook_route(operation: &'static str, method: HttpMethod, path: &'stat
     }
 }
 
-/// What the owner of a key does with it: with a key of any plan.
+/// A route by which owners manage their key, on any plan.
 const fn key_owner_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
     Route { operation, method, path, plan: Plan::Free, rate_limit: RateLimitKind::Quota, feature: Feature::Service }
 }
@@ -281,11 +282,11 @@ pub const ROUTES: &[Route] = &[
     get("get_status", "/api/v1/status", Plan::Free, Feature::Service),
 ];
 
-/// A parameter, or one value of it, that takes a higher plan than the operations that know it.
+/// A parameter, or one value of it, that requires a higher plan than the operations that accept it.
 #[derive(Debug)]
 pub struct GatedParameter {
     pub name: &'static str,
-    /// Every value, where none is named.
+    /// `None` gates every value.
     pub value: Option<&'static str>,
     pub plan: Plan,
     pub feature: Feature,
@@ -316,7 +317,7 @@ pub const GATED_PARAMETERS: &[GatedParameter] = &[
             "get_filing",
         ],
     },
-    // Who prefers CSV by `Accept` asks for the same.
+    // Applies to an `Accept` header that prefers CSV, too.
     GatedParameter {
         name: "format",
         value: Some("csv"),
@@ -347,19 +348,21 @@ pub const GATED_PARAMETERS: &[GatedParameter] = &[
 ];
 
 impl Route {
-    /// The plan that it takes with these parameters and their values: the largest of all.
+    /// The plan that a request with these parameters and values requires: the highest of all.
     pub fn required_plan<'q>(&self, parameters: impl Iterator<Item = (&'q str, Option<&'q str>)>) -> Plan {
-        let of_parameter = |(name, value): (&str, Option<&str>)| {
-            let is_asked =
-                |option: &&GatedParameter| option.name == name && option.value.is_none_or(|gated| value == Some(gated));
-            let asked = GATED_PARAMETERS.iter().filter(is_asked);
-            asked.filter(|option| option.operations.contains(&self.operation)).map(|option| option.plan).max()
+        let parameter_plan = |(name, value): (&str, Option<&str>)| {
+            let applies = |gated: &&GatedParameter| {
+                gated.name == name
+                    && gated.value.is_none_or(|gated_value| value == Some(gated_value))
+                    && gated.operations.contains(&self.operation)
+            };
+            GATED_PARAMETERS.iter().filter(applies).map(|gated| gated.plan).max()
         };
-        parameters.filter_map(of_parameter).fold(self.plan, Plan::max)
+        parameters.filter_map(parameter_plan).fold(self.plan, Plan::max)
     }
 }
 
-/// The route of this operation. A name that is in no line of the table is a bug, found at the first start.
+/// The route of this operation. Panics if the table has none, which is a bug that shows at the first start.
 pub fn route_by_operation(operation: &str) -> &'static Route {
     ROUTES
         .iter()
@@ -367,10 +370,11 @@ pub fn route_by_operation(operation: &str) -> &'static Route {
         .unwrap_or_else(|| panic!("no line of the route table is called {operation}"))
 }
 
-/// What a plan includes, as sentences.
+/// Describes what a plan includes, one sentence per feature.
 pub fn describe_features(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
     let limits = &config.limits;
     let mut sentences = vec![describe_rate_limit(limits.for_plan(plan), limits.window_seconds, lang)];
+
     if plan == Plan::Free {
         let text = LocalizedText::new(
             "No API key needed: counted per address; with a free key, per key",
@@ -378,20 +382,22 @@ pub fn describe_features(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<Str
         );
         sentences.push(text.in_lang(lang).to_owned());
     }
+
     let included = Feature::available(config).filter(|feature| feature.required_plan() <= plan);
     sentences.extend(included.map(|feature| feature.description().in_lang(lang).to_owned()));
     sentences
 }
 
-/// What a plan does not include, with the plan that does.
+/// Describes what a plan does not include, each with the plan that does.
 pub fn describe_restrictions(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
     Feature::available(config)
         .filter(|feature| feature.required_plan() > plan)
         .map(|feature| {
-            let (missing, needed) = (feature.missing_description().in_lang(lang), feature.required_plan().name());
+            let missing = feature.missing_description().in_lang(lang);
+            let required_plan = feature.required_plan().name();
             match lang {
-                Lang::En => format!("{missing} (from {needed} on)"),
-                Lang::Pt => format!("{missing} (a partir do {needed})"),
+                Lang::En => format!("{missing} (from {required_plan} on)"),
+                Lang::Pt => format!("{missing} (a partir do {required_plan})"),
             }
         })
         .collect()
@@ -412,12 +418,12 @@ mod tests {
 
     #[test]
     fn priority_support_is_listed_only_when_offered() {
-        let offered = PlanConfig { priority_support: true, ..PlanConfig::default() };
-        let last = |offer: &PlanConfig| describe_features(Plan::Platinum, offer, Lang::En).pop().unwrap();
-        assert_eq!(last(&offered), "Priority support");
-        assert!(last(&PlanConfig::default()).starts_with("Webhooks"));
+        let with_support = PlanConfig { priority_support: true, ..PlanConfig::default() };
+        let last_feature = |config: &PlanConfig| describe_features(Plan::Platinum, config, Lang::En).pop().unwrap();
+        assert_eq!(last_feature(&with_support), "Priority support");
+        assert!(last_feature(&PlanConfig::default()).starts_with("Webhooks"));
         assert_eq!(
-            describe_restrictions(Plan::Gold, &offered, Lang::En).pop().unwrap(),
+            describe_restrictions(Plan::Gold, &with_support, Lang::En).pop().unwrap(),
             "No priority support (from Platinum on)"
         );
     }
@@ -431,22 +437,26 @@ mod tests {
 
     #[test]
     fn a_parameter_can_require_a_higher_plan_than_its_route() {
-        let (limit, as_of) = (("limit", Some("2")), ("as_of", Some("2026-01-01")));
-        let (csv, json) = (("format", Some("csv")), ("format", Some("json")));
+        let limit = ("limit", Some("2"));
+        let as_of = ("as_of", Some("2026-01-01"));
+        let csv = ("format", Some("csv"));
+        let json = ("format", Some("json"));
+
         let selic = route_by_operation("list_selic");
         assert_eq!(selic.required_plan([limit, json].into_iter()), Plan::Free);
         assert_eq!(selic.required_plan([limit, as_of].into_iter()), Plan::Gold);
         assert_eq!(selic.required_plan([csv, json, as_of].into_iter()), Plan::Platinum);
         assert_eq!(route_by_operation("get_overview").required_plan([as_of, csv].into_iter()), Plan::Free);
-        for option in GATED_PARAMETERS {
-            assert!(option.operations.iter().all(|operation| route_by_operation(operation).operation == *operation));
+
+        for parameter in GATED_PARAMETERS {
+            assert!(parameter.operations.iter().all(|operation| route_by_operation(operation).operation == *operation));
         }
     }
 
     #[test]
     fn operations_and_paths_are_unique() {
-        for (at, route) in ROUTES.iter().enumerate() {
-            for other in &ROUTES[at + 1..] {
+        for (index, route) in ROUTES.iter().enumerate() {
+            for other in &ROUTES[index + 1..] {
                 assert_ne!(route.operation, other.operation);
                 assert!(route.path != other.path || route.method != other.method, "{}", route.path);
             }

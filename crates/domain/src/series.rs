@@ -1,4 +1,4 @@
-//! The series that we carry: one entry each, from which storage, endpoints and descriptions follow.
+//! The table of series. Storage, endpoints and descriptions of a series are all derived from its one entry here.
 
 use chrono::{Datelike, Days, Months, NaiveDate};
 
@@ -27,17 +27,17 @@ impl Frequency {
         }
     }
 
-    /// The day on which what follows `newest` is published.
+    /// The day on which the value after `newest` is expected.
     pub fn next_expected_on(self, newest: NaiveDate) -> NaiveDate {
         match self {
             Self::Daily => newest + Days::new(1),
             Self::BusinessDaily => Calendar::Settlement.add_business_days(newest, 1).unwrap_or(MAX_DATE),
-            // The month after `newest`, on about the tenth of the month after that.
+            // The next month's value is published on about the tenth of the month after it.
             Self::Monthly => newest + Months::new(2) + Days::new(9),
         }
     }
 
-    /// The day by which a value is surely published: rather a day late than one early.
+    /// The day by which a value has certainly been published. Errs late, never early.
     pub fn assumed_publication_date(self, date: NaiveDate) -> NaiveDate {
         match self {
             Self::Daily => date,
@@ -49,24 +49,24 @@ impl Frequency {
     /// Whether a newer value is overdue.
     pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
         match self {
-            // Published for every business day, or renewed on one; four bridge what a publisher takes at worst.
+            // Published or renewed on every business day; the slowest publisher takes four of them.
             Self::Daily | Self::BusinessDaily => {
                 Calendar::Settlement.count_business_days(newest + Days::new(1), today + Days::new(1)) > 4
             }
-            // Published with a month's delay, on about the tenth.
+            // Published a month later, on about the tenth.
             Self::Monthly => (today - month_end(newest)).num_days() > 45,
         }
     }
 
-    /// The days within a range that have a value, in order.
+    /// The days in a range that should have a value, in order.
     pub fn expected_dates(self, range: DateRange) -> Vec<NaiveDate> {
-        let within = |day: &NaiveDate| *day <= range.to;
+        let is_not_after_end = |day: &NaiveDate| *day <= range.to;
         match self {
-            Self::Daily => range.from.iter_days().take_while(within).collect(),
+            Self::Daily => range.from.iter_days().take_while(is_not_after_end).collect(),
             Self::BusinessDaily => Calendar::Settlement.business_days(range).collect(),
             Self::Monthly => {
                 let months = (0..).map(|month| month_start(range.from) + Months::new(month));
-                months.take_while(within).filter(|first| *first >= range.from).collect()
+                months.take_while(is_not_after_end).filter(|first| *first >= range.from).collect()
             }
         }
     }
@@ -75,39 +75,39 @@ impl Frequency {
 #[derive(Debug)]
 pub struct Series {
     pub id: &'static str,
-    /// The code in the central bank's time-series system (SGS); none where we compute it.
+    /// The code in the central bank's time-series system (SGS); `None` if we compute the series.
     pub sgs_code: Option<u32>,
     pub name: LocalizedText,
     pub unit: LocalizedText,
     pub basis: LocalizedText,
-    /// What it is taken for and is not.
+    /// What it is easily mistaken for.
     pub is_not: LocalizedText,
     pub frequency: Frequency,
-    /// Its first day, as far as we know; what lies before is looked for too.
+    /// Its first day, as far as we know. Ingestion looks for earlier values too.
     pub starts_on: NaiveDate,
     pub decimals: u32,
-    /// The lowest and the highest value that it can have had, hyperinflation included. Beyond is a mistake.
+    /// The lowest and the highest plausible value, hyperinflation included. Anything outside is an error.
     pub plausible_range: (i64, i64),
-    /// The series of daily rates from which a day that this one lacks is computed.
+    /// The series of daily rates from which we compute the days that this series lacks.
     pub gap_fill_series: Option<&'static str>,
-    /// By what it is computed, where none of it is published.
+    /// How we compute the series, if it is not published.
     pub formula: Option<Formula>,
 }
 
-/// How a series follows from others.
+/// How a series is computed from others.
 #[derive(Debug)]
 pub struct Formula {
     pub description: LocalizedText,
-    /// The series that it is computed from.
+    /// The ids of the input series.
     pub inputs: &'static [&'static str],
-    /// From the values of each of them, oldest first.
+    /// Takes the values of each input, oldest first.
     pub compute: fn(&[Vec<DatedValue>]) -> Vec<DatedValue>,
 }
 
-/// A value and its day.
+/// A date and its value.
 pub type DatedValue = (NaiveDate, Decimal);
 
-/// By identity: the table holds each series once.
+/// Compares ids, because the tables hold each series once.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -248,7 +248,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
     },
 ];
 
-/// Series that we compute from those above. They are served like them, and nothing of them is stored.
+/// Series that we compute from those above. They are served like the others, but never stored.
 pub static DERIVED_SERIES: [Series; 2] = [
     Series {
         id: "ipca-ytd",
@@ -306,7 +306,7 @@ pub static DERIVED_SERIES: [Series; 2] = [
     },
 ];
 
-/// Series that are stored to check others by, and never served.
+/// Series that are stored to cross-check others, and never served.
 pub static CROSS_CHECK_SERIES: [Series; 2] = [
     Series {
         id: "check-usd-sell",
@@ -338,36 +338,36 @@ pub static CROSS_CHECK_SERIES: [Series; 2] = [
     },
 ];
 
-/// Of monthly changes: what those of a year come to until each month. After a month that is missing nothing can be said
+/// Compounds the monthly changes of each year, from January to each month. After a missing month there are no values
 /// until the next year.
 fn compute_year_to_date(inputs: &[Vec<DatedValue>]) -> Vec<DatedValue> {
     let [monthly] = inputs else { return Vec::new() };
     let mut values = Vec::new();
-    for of_year in monthly.chunk_by(|(one, _), (other, _)| one.year() == other.year()) {
-        for (at, (month, _)) in of_year.iter().enumerate().take_while(|(at, (month, _))| month.month0() as usize == *at)
-        {
-            let rates = of_year[..=at].iter().map(|(_, rate)| *rate);
-            values.extend(compound_rates(rates).map(|value| (*month, value)));
+    for year in monthly.chunk_by(|(month, _), (next, _)| month.year() == next.year()) {
+        let months = year.iter().map(|(month, _)| *month).enumerate();
+        for (index, month) in months.take_while(|(index, month)| month.month0() as usize == *index) {
+            let rates = year[..=index].iter().map(|(_, rate)| *rate);
+            values.extend(compound_rates(rates).map(|value| (month, value)));
         }
     }
     values
 }
 
-/// Of an annual rate and the inflation of twelve months: what the one at the end of a month leaves above the other.
+/// Deflates the annual rate at the end of each month by the inflation of the last twelve months.
 fn compute_real_rate(inputs: &[Vec<DatedValue>]) -> Vec<DatedValue> {
     let [rates, inflation] = inputs else { return Vec::new() };
-    let of_month = |(month, inflation): &DatedValue| -> Option<DatedValue> {
-        let at = rates.partition_point(|(day, _)| *day <= month_end(*month)).checked_sub(1)?;
+    let real_rate = |(month, inflation): &DatedValue| -> Option<DatedValue> {
+        let index = rates.partition_point(|(day, _)| *day <= month_end(*month)).checked_sub(1)?;
         let hundred = Decimal::ONE_HUNDRED;
-        let ratio = (hundred + rates[at].1).checked_div(hundred + inflation)?;
+        let ratio = (hundred + rates[index].1).checked_div(hundred + inflation)?;
         let mut percent = ((ratio - Decimal::ONE) * hundred).round_dp(2);
         percent.rescale(2);
         Some((*month, percent))
     };
-    inflation.iter().filter_map(of_month).collect()
+    inflation.iter().filter_map(real_rate).collect()
 }
 
-/// All that are served, those that we compute last.
+/// All served series, with derived ones last.
 pub fn served_series() -> impl Iterator<Item = &'static Series> {
     PUBLISHED_SERIES.iter().chain(&DERIVED_SERIES)
 }
@@ -377,10 +377,10 @@ pub fn find_series(id: &str) -> Option<&'static Series> {
 }
 
 impl Series {
-    /// The series that its values are made of: itself where it is published.
+    /// The published series that its values come from: itself, or the inputs of its formula.
     pub fn source_series(&self) -> Vec<&'static Series> {
-        let itself = [self.id];
-        let inputs = self.formula.as_ref().map_or(&itself[..], |formula| formula.inputs);
+        let own_id = [self.id];
+        let inputs = self.formula.as_ref().map_or(&own_id[..], |formula| formula.inputs);
         inputs.iter().copied().filter_map(find_series).collect()
     }
 }

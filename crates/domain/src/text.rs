@@ -1,26 +1,26 @@
-//! Folding: how two spellings of a word are found to be the same; and bytes as text.
+//! Text helpers: normalization, which makes spellings comparable, and hexadecimal encoding.
 
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
-/// Bytes as hexadecimal digits.
 pub fn hex_encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Lower case without accents, white space collapsed: `"  PETRÓLEO  S.A. "` → `"petroleo s.a."`.
 pub fn normalize_text(text: &str) -> String {
-    let mut folded = String::with_capacity(text.len());
+    let mut normalized = String::with_capacity(text.len());
     for character in text.nfd().filter(|character| !is_combining_mark(*character)) {
         if character.is_whitespace() {
-            if !folded.ends_with(' ') && !folded.is_empty() {
-                folded.push(' ');
+            if !normalized.ends_with(' ') && !normalized.is_empty() {
+                normalized.push(' ');
             }
         } else {
-            folded.extend(character.to_lowercase());
+            normalized.extend(character.to_lowercase());
         }
     }
-    folded.truncate(folded.trim_end().len());
-    folded
+
+    normalized.truncate(normalized.trim_end().len());
+    normalized
 }
 
 #[cfg(test)]

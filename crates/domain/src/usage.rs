@@ -1,4 +1,4 @@
-//! Usage: what is counted for a key on a day, by what it asked for.
+//! Usage: request counts per key, UTC day and part of the API.
 
 use chrono::{DateTime, NaiveDate};
 
@@ -10,7 +10,7 @@ pub enum RequestOutcome {
     Successful,
     ClientError,
     ServerError,
-    /// Admitted, and then refused by a limit of the route's own.
+    /// Admitted, then rejected by the route's own limit.
     RateLimited,
 }
 
@@ -25,7 +25,7 @@ impl RequestOutcome {
     }
 }
 
-/// `requests` is all that was asked; what is in no class is under way, or its replica died.
+/// `requests` counts all admitted requests. Those without an outcome are still in flight, or their replica died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageCounts {
     pub requests: u64,
@@ -50,7 +50,7 @@ impl UsageCounts {
     }
 }
 
-/// What usage is told apart by: the part of the API, as the first word of its paths under `/api/v1` names it.
+/// The part of the API that usage is grouped by: the first path segment under `/api/v1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RouteGroup {
     Market,
@@ -105,14 +105,14 @@ impl RouteGroup {
         Self::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Of a path; `None` outside of `/api/v1`, where nothing is counted.
+    /// `None` outside of `/api/v1`, where nothing is counted.
     pub fn from_path(path: &str) -> Option<Self> {
-        let word = path.strip_prefix("/api/v1/")?.split('/').next()?;
-        Some(Self::from_id(word).unwrap_or(Self::Other))
+        let segment = path.strip_prefix("/api/v1/")?.split('/').next()?;
+        Some(Self::from_id(segment).unwrap_or(Self::Other))
     }
 }
 
-/// What a key used on a day of one part of the API.
+/// A key's usage of one part of the API on one day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageRow {
     pub key_id: KeyId,
@@ -121,7 +121,7 @@ pub struct UsageRow {
     pub counts: UsageCounts,
 }
 
-/// The UTC day of an instant in microseconds since 1970.
+/// The UTC date of an instant in microseconds since 1970.
 pub fn utc_date_from_micros(micros: i64) -> NaiveDate {
     DateTime::from_timestamp_micros(micros).unwrap_or_default().date_naive()
 }

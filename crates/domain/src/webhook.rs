@@ -1,10 +1,10 @@
-//! Webhooks: what one wants to hear of, how it stands, and when to try again.
+//! Webhooks: event filters, statuses and the retry schedule.
 
 use chrono::TimeDelta;
 
 use crate::event::EventKind;
 
-/// What an event can be chosen by.
+/// The fields that events can be filtered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterField {
     Companies,
@@ -13,7 +13,7 @@ pub enum FilterField {
     Pairs,
 }
 
-/// What a webhook wants to hear of. Filters are and-ed; an empty one leaves nothing out.
+/// The events that a webhook subscribes to. Filters are and-ed; an empty filter matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventFilter {
     pub kinds: Vec<EventKind>,
@@ -24,7 +24,7 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    /// Whether each type that it names, or where it names none any type at all, has all that it filters by.
+    /// Whether every kind that it names supports all of its filters; or at least one kind, if it names none.
     pub fn is_satisfiable(&self) -> bool {
         let filters = [
             (FilterField::Companies, &self.companies),
@@ -32,13 +32,18 @@ impl EventFilter {
             (FilterField::Series, &self.series),
             (FilterField::Pairs, &self.pairs),
         ];
-        let can_meet =
-            |kind: &EventKind| filters.iter().all(|(filter, list)| list.is_empty() || kind.supports_filter(*filter));
-        if self.kinds.is_empty() { EventKind::ALL.iter().any(can_meet) } else { self.kinds.iter().all(can_meet) }
+        let supports_all =
+            |kind: &EventKind| filters.iter().all(|(field, values)| values.is_empty() || kind.supports_filter(*field));
+
+        if self.kinds.is_empty() {
+            EventKind::ALL.iter().any(supports_all)
+        } else {
+            self.kinds.iter().all(supports_all)
+        }
     }
 }
 
-/// What an event is about, for filters to look at.
+/// The values of an event that filters match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventAttributes {
     pub company: Option<String>,
@@ -50,7 +55,7 @@ pub struct EventAttributes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebhookStatus {
     Active,
-    /// By its owner.
+    /// Paused by its owner.
     Paused,
     Disabled(DisabledReason),
 }
@@ -59,7 +64,7 @@ pub enum WebhookStatus {
 pub enum DisabledReason {
     /// The receiver answered 410.
     Gone,
-    /// No attempt succeeded for [`DISABLED_AFTER`].
+    /// No attempt succeeded for [`DISABLE_AFTER_FAILING`].
     Failing,
 }
 
@@ -83,7 +88,7 @@ impl WebhookStatus {
     pub fn from_ids(status: &str, reason: Option<&str>) -> Option<Self> {
         let all =
             [Self::Active, Self::Paused, Self::Disabled(DisabledReason::Gone), Self::Disabled(DisabledReason::Failing)];
-        all.into_iter().find(|known| known.id() == status && known.disabled_reason() == reason)
+        all.into_iter().find(|candidate| candidate.id() == status && candidate.disabled_reason() == reason)
     }
 }
 
@@ -113,7 +118,7 @@ impl DeliveryState {
     }
 }
 
-/// After the first failure, the second and so on: svix's schedule, 27.6 hours in all.
+/// The delay after the first failure, the second and so on: svix's schedule, 27.6 hours in total.
 const RETRY_DELAYS: [TimeDelta; 7] = [
     TimeDelta::seconds(5),
     TimeDelta::minutes(5),
@@ -123,21 +128,20 @@ const RETRY_DELAYS: [TimeDelta; 7] = [
     TimeDelta::hours(10),
     TimeDelta::hours(10),
 ];
-/// A wait is so much shorter or longer by chance, so that not all come again at once.
+/// Each delay is randomly shortened or lengthened by up to this much, so that retries don't arrive all at once.
 const RETRY_JITTER_PERCENT: i32 = 10;
-/// A receiver that asks for more is tried after that.
+/// The longest `Retry-After` that we honor.
 const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
-/// A webhook of which nothing succeeded for so long is given up.
+/// A webhook is disabled when none of its attempts succeeded for this long.
 pub const DISABLE_AFTER_FAILING: TimeDelta = TimeDelta::days(5);
-/// Of one key.
 pub const MAX_WEBHOOKS_PER_KEY: usize = 20;
 
-/// How long to wait after so many failures, or nothing where it was the last attempt. `chance` from -100 to 100 spreads
-/// it; what the receiver asked for is waited if it is longer.
+/// The delay before the next attempt, or `None` after the last one. `jitter` goes from -100 to 100. The receiver's
+/// `retry_after` wins if it is longer, up to 24 hours.
 pub fn retry_delay(failures: usize, jitter: i32, retry_after: Option<TimeDelta>) -> Option<TimeDelta> {
-    let wait = *RETRY_DELAYS.get(failures.checked_sub(1)?)?;
-    let spread = wait + wait * (RETRY_JITTER_PERCENT * jitter.clamp(-100, 100)) / 10_000;
-    Some(retry_after.map_or(spread, |asked| asked.min(MAX_RETRY_AFTER).max(spread)))
+    let delay = *RETRY_DELAYS.get(failures.checked_sub(1)?)?;
+    let jittered = delay + delay * (RETRY_JITTER_PERCENT * jitter.clamp(-100, 100)) / 10_000;
+    Some(retry_after.map_or(jittered, |requested| requested.min(MAX_RETRY_AFTER).max(jittered)))
 }
 
 #[cfg(test)]
@@ -146,41 +150,39 @@ mod tests {
 
     #[test]
     fn retry_delays_grow_with_jitter_and_end() {
-        let seconds = |failures, chance| retry_delay(failures, chance, None).map(|wait| wait.num_milliseconds());
-        assert_eq!(seconds(1, 0), Some(5_000));
-        assert_eq!((seconds(1, -100), seconds(1, 100)), (Some(4_500), Some(5_500)));
-        assert_eq!((seconds(7, 100), seconds(8, 0)), (Some(39_600_000), None));
-        assert_eq!(seconds(0, 0), None);
-        let all: TimeDelta = (1..=7).filter_map(|failures| retry_delay(failures, 0, None)).sum();
-        assert_eq!(all, TimeDelta::seconds(5) + TimeDelta::minutes(5 + 30) + TimeDelta::hours(27));
+        let millis = |failures, jitter| retry_delay(failures, jitter, None).map(|delay| delay.num_milliseconds());
+        assert_eq!(millis(1, 0), Some(5_000));
+        assert_eq!((millis(1, -100), millis(1, 100)), (Some(4_500), Some(5_500)));
+        assert_eq!((millis(7, 100), millis(8, 0)), (Some(39_600_000), None));
+        assert_eq!(millis(0, 0), None);
+
+        let total: TimeDelta = (1..=7).filter_map(|failures| retry_delay(failures, 0, None)).sum();
+        assert_eq!(total, TimeDelta::seconds(5) + TimeDelta::minutes(5 + 30) + TimeDelta::hours(27));
     }
 
     #[test]
     fn a_receiver_can_request_a_longer_delay_up_to_a_day() {
-        let asked = |failures, seconds| retry_delay(failures, 0, Some(TimeDelta::seconds(seconds)));
-        assert_eq!(asked(1, 60), Some(TimeDelta::seconds(60)));
-        assert_eq!(asked(2, 60), Some(TimeDelta::minutes(5)));
-        assert_eq!(asked(1, i64::from(u32::MAX)), Some(TimeDelta::hours(24)));
-        assert_eq!(asked(8, 60), None);
+        let delay = |failures, seconds| retry_delay(failures, 0, Some(TimeDelta::seconds(seconds)));
+        assert_eq!(delay(1, 60), Some(TimeDelta::seconds(60)));
+        assert_eq!(delay(2, 60), Some(TimeDelta::minutes(5)));
+        assert_eq!(delay(1, i64::from(u32::MAX)), Some(TimeDelta::hours(24)));
+        assert_eq!(delay(8, 60), None);
     }
 
     #[test]
     fn an_unsatisfiable_filter_is_detected() {
         let some = || vec!["x".to_owned()];
-        let interest = |kinds: &[EventKind], companies, series| EventFilter {
+        let filter = |kinds: &[EventKind], companies, series| EventFilter {
             kinds: kinds.to_vec(),
             companies,
             series,
             ..EventFilter::default()
         };
+
         assert!(EventFilter::default().is_satisfiable());
-        assert!(interest(&[], some(), Vec::new()).is_satisfiable());
-        assert!(!interest(&[], some(), some()).is_satisfiable());
-        assert!(
-            interest(&[EventKind::FilingPublished, EventKind::CompanyUpdated], some(), Vec::new()).is_satisfiable()
-        );
-        assert!(
-            !interest(&[EventKind::FilingPublished, EventKind::RatePublished], some(), Vec::new()).is_satisfiable()
-        );
+        assert!(filter(&[], some(), Vec::new()).is_satisfiable());
+        assert!(!filter(&[], some(), some()).is_satisfiable());
+        assert!(filter(&[EventKind::FilingPublished, EventKind::CompanyUpdated], some(), Vec::new()).is_satisfiable());
+        assert!(!filter(&[EventKind::FilingPublished, EventKind::RatePublished], some(), Vec::new()).is_satisfiable());
     }
 }

@@ -1,9 +1,9 @@
-//! Rows in the text format of Postgres' COPY, which takes millions of them in seconds.
+//! Writes rows in the text format of Postgres' COPY, which loads millions of rows in seconds.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use rust_decimal::Decimal;
 
-/// Lines under construction: `line.text("a").date(day).end()`.
+/// Builds rows field by field: `line.text("a").date(day).end_row()`.
 #[derive(Debug, Default)]
 pub struct CopyBuffer {
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ impl CopyBuffer {
         }
     }
 
-    /// `text[]`, each element in quotes.
+    /// A `text[]` with each element in quotes.
     pub fn text_array(&mut self, values: &[String]) -> &mut Self {
         let quoted: Vec<String> =
             values.iter().map(|value| format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))).collect();
@@ -61,7 +61,7 @@ impl CopyBuffer {
         self.bytes.is_empty()
     }
 
-    /// What was built so far; the buffer is empty afterwards.
+    /// Takes the rows built so far and leaves the buffer empty.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -86,7 +86,7 @@ impl CopyBuffer {
                 b'\t' => self.bytes.extend_from_slice(b"\\t"),
                 b'\n' => self.bytes.extend_from_slice(b"\\n"),
                 b'\r' => self.bytes.extend_from_slice(b"\\r"),
-                // Postgres' text has no NUL.
+                // Postgres' text type cannot hold NUL.
                 0 => {}
                 _ => self.bytes.push(byte),
             }

@@ -1,4 +1,4 @@
-//! The outbox: events as loads wrote them, and as they are published, in one order.
+//! The event outbox: loads write events, and a worker publishes them in one global order.
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
@@ -7,24 +7,24 @@ use vintem_domain::webhook::EventAttributes;
 
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
-/// An event that has no place in the order yet.
+/// An event that has no position in the feed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnpublishedEvent {
     pub sequence: i64,
     pub id: String,
     pub kind: String,
     pub occurred_at: DateTime<Utc>,
-    /// What it tells of, as JSON: where to look it up, or all that there is to say.
+    /// The subject of the event as JSON: a reference to look up, or the complete content.
     pub subject_json: String,
 }
 
-/// An event as it is to be published.
+/// An event with the body and attributes to publish it with.
 #[derive(Debug, Clone)]
 pub struct EventPublication {
     pub sequence: i64,
-    /// As callers are to get it.
+    /// The event as callers will get it.
     pub body: String,
-    /// What webhooks may choose it by.
+    /// The values that webhook filters match.
     pub attributes: EventAttributes,
 }
 
@@ -32,22 +32,22 @@ pub struct EventPublication {
 pub struct PublishedEvent {
     pub position: i64,
     pub kind: String,
-    /// As callers get it; it never changes.
+    /// The event as callers get it. It never changes.
     pub body: String,
 }
 
-/// The positions of the last event that was published, and of the last one that was forgotten.
+/// The positions of the last published event and of the last pruned one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeedBounds {
     pub last_position: i64,
     pub pruned_position: i64,
 }
 
-/// Only one worker publishes at a time; an arbitrary number that no other lock has.
+/// Only one worker publishes at a time. The number is arbitrary, but used by no other lock.
 const PUBLISH_LOCK_ID: i64 = 0x7669_6e74_656d_0003;
 
 impl Store {
-    /// The oldest that have no place yet.
+    /// The oldest events without a position.
     pub async fn unpublished_events(&self, limit: i64) -> Result<Vec<UnpublishedEvent>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let rows = sqlx::query(
@@ -60,7 +60,8 @@ impl Store {
             .bind(limit)
             .fetch_all(&self.pool)
             .await?;
-            let event = |row: &sqlx::postgres::PgRow| {
+
+            let parse_row = |row: &sqlx::postgres::PgRow| {
                 Ok(UnpublishedEvent {
                     sequence: row.try_get("sequence")?,
                     id: row.try_get("id")?,
@@ -69,12 +70,11 @@ impl Store {
                     subject_json: row.try_get("subject")?,
                 })
             };
-            rows.iter().map(event).collect()
+            rows.iter().map(parse_row).collect()
         })
         .await
     }
 
-    /// How many webhooks may want to hear of an event.
     pub async fn count_active_webhooks(&self) -> Result<usize> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let count: i64 = sqlx::query_scalar("select count(*) from webhook where status = 'active'")
@@ -85,16 +85,17 @@ impl Store {
         .await
     }
 
-    /// Gives events, by their sequence, the next positions and their bodies, and has them delivered to the webhooks that
-    /// want them; those that have a position keep it. Says how many it were. Whoever sees an event of it sees all that
-    /// have a lower position.
+    /// Publishes events in order of their sequence: each gets its body and the next position, and a delivery for every
+    /// webhook whose filter it matches. Events that have a position already keep it. Returns the number of events
+    /// published. A reader who sees an event also sees all events with a lower position.
     pub async fn publish_events(&self, events: &[EventPublication], now: DateTime<Utc>) -> Result<u64> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
             sqlx::query("select pg_advisory_xact_lock($1)").bind(PUBLISH_LOCK_ID).execute(&mut *transaction).await?;
-            let topics = |part: fn(&EventAttributes) -> Option<String>| -> Vec<Option<String>> {
-                events.iter().map(|event| part(&event.attributes)).collect()
+            let column = |attribute: fn(&EventAttributes) -> Option<String>| -> Vec<Option<String>> {
+                events.iter().map(|event| attribute(&event.attributes)).collect()
             };
+
             let published: i64 = sqlx::query_scalar(
                 "with given as (
                      select given.*, row_number() over (order by event.sequence) as place
@@ -131,13 +132,14 @@ impl Store {
             )
             .bind(events.iter().map(|event| event.sequence).collect::<Vec<_>>())
             .bind(events.iter().map(|event| event.body.as_str()).collect::<Vec<_>>())
-            .bind(topics(|topic| topic.company.clone()))
-            .bind(topics(|topic| topic.category.as_deref().map(normalize_text)))
-            .bind(topics(|topic| topic.series.clone()))
-            .bind(topics(|topic| topic.pair.clone()))
+            .bind(column(|attributes| attributes.company.clone()))
+            .bind(column(|attributes| attributes.category.as_deref().map(normalize_text)))
+            .bind(column(|attributes| attributes.series.clone()))
+            .bind(column(|attributes| attributes.pair.clone()))
             .bind(now)
             .fetch_one(&mut *transaction)
             .await?;
+
             sqlx::query("notify vintem_events").execute(&mut *transaction).await?;
             sqlx::query("notify vintem_deliveries").execute(&mut *transaction).await?;
             transaction.commit().await?;
@@ -158,7 +160,7 @@ impl Store {
         .await
     }
 
-    /// Those after a position, in order, of these kinds or of all.
+    /// The events after a position, in order; `None` for all kinds.
     pub async fn published_events(
         &self,
         after_position: i64,
@@ -178,19 +180,20 @@ impl Store {
             .bind(limit)
             .fetch_all(&self.pool)
             .await?;
-            let event = |row: &sqlx::postgres::PgRow| {
+
+            let parse_row = |row: &sqlx::postgres::PgRow| {
                 Ok(PublishedEvent {
                     position: row.try_get("position")?,
                     kind: row.try_get("type")?,
                     body: row.try_get("body")?,
                 })
             };
-            rows.iter().map(event).collect()
+            rows.iter().map(parse_row).collect()
         })
         .await
     }
 
-    /// Forgets some of the events that are older than 30 days, their deliveries with them, and tests of webhooks.
+    /// Deletes a batch of the events older than 30 days with their deliveries, and webhook tests of that age.
     pub async fn prune_events(&self) -> Result<u64> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
@@ -207,17 +210,20 @@ impl Store {
             )
             .fetch_all(&mut *transaction)
             .await?;
+
             sqlx::query("delete from delivery where event is null and created_at < now() - interval '30 days'")
                 .execute(&mut *transaction)
                 .await?;
+
             let positions = pruned.iter().map(|row| row.try_get::<Option<i64>, _>("position"));
-            let last = positions.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().max();
-            if let Some(last) = last {
+            let last_pruned = positions.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().max();
+            if let Some(last_pruned) = last_pruned {
                 sqlx::query("update event_feed set forgotten_position = greatest(forgotten_position, $1)")
-                    .bind(last)
+                    .bind(last_pruned)
                     .execute(&mut *transaction)
                     .await?;
             }
+
             transaction.commit().await?;
             Ok(pruned.len() as u64)
         })

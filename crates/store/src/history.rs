@@ -1,4 +1,4 @@
-//! What was known when: every version, for those who look back.
+//! All versions of values and rows, for point-in-time queries and revisions.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use futures_util::TryStreamExt;
@@ -8,7 +8,7 @@ use vintem_domain::{Company, Currency, DateRange, Decimal, Quote, Series};
 use crate::reader::{FilingRow, RowProvenance, load_companies, parse_filing_row, parse_stored_decimal};
 use crate::{Result, Store, with_timeout};
 
-/// A row as it was learned at some time.
+/// One version of a value, and when we learned of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueVersion<V> {
     pub date: NaiveDate,
@@ -17,23 +17,23 @@ pub struct ValueVersion<V> {
     pub provenance: RowProvenance,
 }
 
-/// Every version of every row, by day and then by when we learned of it.
+/// Every version of every value, ordered by date and then by when we learned of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionHistory<V> {
     pub rows: Vec<ValueVersion<V>>,
-    /// Since when all that had been published before was there; what came later we saw appear.
+    /// When the backfill was complete. We saw later versions appear.
     pub backfilled_at: Option<DateTime<Utc>>,
 }
 
 impl<V> VersionHistory<V> {
-    /// What was never filled by its source was filled by its first load.
+    /// Without a recorded backfill, the first load counts as the backfill.
     fn new(rows: Vec<ValueVersion<V>>, backfilled_at: Option<DateTime<Utc>>) -> Self {
-        let first = rows.iter().map(|row| row.known_at).min();
-        Self { rows, backfilled_at: backfilled_at.or(first) }
+        let first_known_at = rows.iter().map(|row| row.known_at).min();
+        Self { rows, backfilled_at: backfilled_at.or(first_known_at) }
     }
 }
 
-/// A value that was replaced by another.
+/// The replacement of a value by another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revision {
     pub date: NaiveDate,
@@ -54,7 +54,8 @@ impl Store {
             .bind(series.id)
             .fetch_all(&self.pool)
             .await?;
-            let version = |(date, value, known_at, fetch_id): (NaiveDate, String, DateTime<Utc>, i64)| {
+
+            let to_version = |(date, value, known_at, fetch_id): (NaiveDate, String, DateTime<Utc>, i64)| {
                 Ok(ValueVersion {
                     date,
                     value: parse_stored_decimal(&value)?,
@@ -62,13 +63,14 @@ impl Store {
                     provenance: RowProvenance::new(known_at, fetch_id)?,
                 })
             };
-            let rows = rows.into_iter().map(version).collect::<Result<_>>()?;
+            let rows = rows.into_iter().map(to_version).collect::<Result<_>>()?;
             Ok(VersionHistory::new(rows, self.load_backfilled_at(series.id).await?))
         })
         .await
     }
 
-    /// Of the closing rates in reais, each with its moment of publication: a day may have several, each with its versions.
+    /// The closing rates in reais, each with its time of publication. A day can have several, each with its own
+    /// versions.
     pub async fn closing_rate_versions(&self, currency: Currency) -> Result<VersionHistory<(NaiveDateTime, Quote)>> {
         type ClosingRow = (NaiveDate, NaiveDateTime, String, String, DateTime<Utc>, i64);
         with_timeout(self.timeouts.bulk_query, async {
@@ -81,18 +83,19 @@ impl Store {
             .bind(currency.code())
             .fetch_all(&self.pool)
             .await?;
-            let version = |(date, published_at, buy, sell, known_at, fetch_id): ClosingRow| {
-                let value =
-                    (published_at, Quote { buy: parse_stored_decimal(&buy)?, sell: parse_stored_decimal(&sell)? });
-                Ok(ValueVersion { date, value, known_at, provenance: RowProvenance::new(known_at, fetch_id)? })
+
+            let to_version = |(date, published_at, buy, sell, known_at, fetch_id): ClosingRow| {
+                let quote = Quote { buy: parse_stored_decimal(&buy)?, sell: parse_stored_decimal(&sell)? };
+                let provenance = RowProvenance::new(known_at, fetch_id)?;
+                Ok(ValueVersion { date, value: (published_at, quote), known_at, provenance })
             };
-            let rows = rows.into_iter().map(version).collect::<Result<_>>()?;
+            let rows = rows.into_iter().map(to_version).collect::<Result<_>>()?;
             Ok(VersionHistory::new(rows, self.load_backfilled_at("fx").await?))
         })
         .await
     }
 
-    /// A page of the values of a series that were replaced, the newest first, and how many there are.
+    /// The total number of revisions of a series, and one page of them, newest first.
     pub async fn revisions(
         &self,
         series: &Series,
@@ -117,18 +120,19 @@ impl Store {
             .bind(range.to)
             .fetch_all(&self.pool)
             .await?;
+
             let total = rows.len();
-            let revision = |(date, old, new, known_at): (NaiveDate, String, String, DateTime<Utc>)| {
+            let to_revision = |(date, old, new, known_at): (NaiveDate, String, String, DateTime<Utc>)| {
                 Ok(Revision { date, old: parse_stored_decimal(&old)?, new: parse_stored_decimal(&new)?, known_at })
             };
-            let page = rows.into_iter().skip(offset).take(limit).map(revision).collect::<Result<_>>()?;
+            let page = rows.into_iter().skip(offset).take(limit).map(to_revision).collect::<Result<_>>()?;
             Ok((total, page))
         })
         .await
     }
 
-    /// The registry as it was known before an instant; where that is before its first load, as that has it, each company
-    /// with that it is so.
+    /// The registry as it was known before an instant. An instant before the first load gets the registry of that load;
+    /// the flag of a company says whether we learned of it only later.
     pub async fn companies_known_before(&self, instant: DateTime<Utc>) -> Result<Vec<(Company, RowProvenance, bool)>> {
         with_timeout(self.timeouts.bulk_query, async {
             load_companies(&mut *self.pool.acquire().await?, Some(instant)).await
@@ -136,12 +140,12 @@ impl Store {
         .await
     }
 
-    /// The filings that were replaced or taken away at an instant or later, each as it was before, with whether it was
-    /// absent. One that was known only later is as it was first.
+    /// Visits the filings that were replaced or withdrawn at or after an instant. Each is passed in its version from
+    /// before the instant (or in its first version, if we learned of it only later), with whether it was absent.
     pub async fn for_each_filing_replaced_since(
         &self,
         instant: DateTime<Utc>,
-        mut visit: impl FnMut(FilingRow<'_>, bool),
+        mut on_row: impl FnMut(FilingRow<'_>, bool),
     ) -> Result<()> {
         with_timeout(self.timeouts.bulk_query, async {
             let mut rows = sqlx::query(
@@ -154,8 +158,9 @@ impl Store {
             )
             .bind(instant)
             .fetch(&self.pool);
+
             while let Some(row) = rows.try_next().await? {
-                visit(parse_filing_row(&row)?, row.try_get(15)?);
+                on_row(parse_filing_row(&row)?, row.try_get(15)?);
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! API keys at rest: what is read of them here, what changes them in [`change`].
+//! API keys in the database: reading them here, changing them in [`change`].
 
 mod change;
 
@@ -12,22 +12,23 @@ pub use change::{KeyOptions, NewKey, NewSecret, OwnerChangeResult};
 
 use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, with_timeout};
 
-/// What deciding about a request needs to know of one secret of a key. For a while after a rotation a key has two.
+/// One secret of a key, with the facts that authorizing a request needs. After a rotation a key has two secrets for a
+/// while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySecretRow {
     pub id: KeyId,
     pub hmac: [u8; 32],
     pub plan: Plan,
-    /// When the key expires, or this secret of it ends: the earlier of the two.
+    /// When the key expires or this secret ends, whichever is earlier.
     pub valid_until: Option<DateTime<Utc>>,
     pub is_revoked: bool,
     /// Replaced by a rotation.
     pub is_former: bool,
-    /// Of the key, the same for all of its secrets.
+    /// The revision of the key, the same for all of its secrets.
     pub revision: i64,
 }
 
-/// What people see of a key.
+/// A key as its owner and the operator see it.
 #[derive(Debug, Clone)]
 pub struct KeyDetails {
     pub id: KeyId,
@@ -40,7 +41,7 @@ pub struct KeyDetails {
     pub last_used_on: Option<NaiveDate>,
     pub expires_at: Option<DateTime<Utc>>,
     pub revoked_at: Option<DateTime<Utc>>,
-    /// The secret before this one, whether it has ended or not.
+    /// The previous secret, ended or not.
     pub former_secret: Option<FormerSecret>,
 }
 
@@ -50,7 +51,7 @@ pub struct FormerSecret {
     pub ends_at: DateTime<Utc>,
 }
 
-/// One line of a key's history.
+/// One entry in the history of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChangeRow {
     pub changed_at: DateTime<Utc>,
@@ -61,7 +62,7 @@ pub struct KeyChangeRow {
 }
 
 impl Store {
-    /// By either of its secrets.
+    /// Finds a key by its current secret or a former one.
     pub async fn find_key_by_hmac(&self, hmac: &[u8; 32]) -> Result<Option<KeySecretRow>> {
         with_timeout(self.timeouts.query, async {
             let row = sqlx::query(
@@ -82,7 +83,7 @@ impl Store {
         .await
     }
 
-    /// All secrets of the first keys that changed after this revision, in order of revision; none where no key did.
+    /// All secrets of the next `limit` keys that changed after this revision, in order of revision.
     pub async fn keys_changed_after(&self, revision: i64, limit: i64) -> Result<Vec<KeySecretRow>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut rows = sqlx::query(
@@ -104,7 +105,8 @@ impl Store {
             .bind(revision)
             .bind(limit)
             .fetch(&self.pool);
-            // One by one: a page of rows as the driver holds them takes many times the memory.
+
+            // Parsed one by one, because the driver's rows take many times the memory.
             let mut keys = Vec::new();
             while let Some(row) = rows.try_next().await? {
                 keys.push(parse_key_secret_row(&row)?);
@@ -114,7 +116,7 @@ impl Store {
         .await
     }
 
-    /// For the operator, newest first, from below the id `before` on.
+    /// Lists keys for the operator, newest first: those with an id below `before_id`.
     pub async fn list_keys(&self, before_id: KeyId, limit: i64) -> Result<Vec<KeyDetails>> {
         let rows = sqlx::query(
             "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
@@ -153,7 +155,7 @@ impl Store {
         .await
     }
 
-    /// What happened to a key, oldest first.
+    /// The history of a key, oldest first.
     pub async fn key_history(&self, id: KeyId) -> Result<Vec<KeyChangeRow>> {
         let rows = sqlx::query(
             "select at, what, by_whom, was, became
@@ -167,14 +169,14 @@ impl Store {
         rows.iter().map(parse_key_change_row).collect()
     }
 
-    /// The first 12 characters of a key, as its owner is shown it.
+    /// The first 12 characters of a key, which identify it to its owner.
     pub async fn key_display_prefix(&self, id: KeyId) -> Result<Option<String>> {
         with_timeout(self.timeouts.query, async {
-            let shown = sqlx::query_scalar("select shown from api_key where id = $1")
+            let display_prefix = sqlx::query_scalar("select shown from api_key where id = $1")
                 .bind(id)
                 .fetch_optional(&self.pool)
                 .await?;
-            Ok(shown)
+            Ok(display_prefix)
         })
         .await
     }
@@ -195,8 +197,11 @@ fn parse_key_secret_row(row: &PgRow) -> Result<KeySecretRow> {
 }
 
 fn parse_key_details(row: &PgRow) -> Result<KeyDetails> {
-    let former: (Option<String>, Option<DateTime<Utc>>) =
-        (row.try_get("former_shown")?, row.try_get("former_ends_at")?);
+    let former_prefix: Option<String> = row.try_get("former_shown")?;
+    let former_ends_at: Option<DateTime<Utc>> = row.try_get("former_ends_at")?;
+    let former_secret =
+        former_prefix.zip(former_ends_at).map(|(display_prefix, ends_at)| FormerSecret { display_prefix, ends_at });
+
     Ok(KeyDetails {
         id: row.try_get("id")?,
         display_prefix: row.try_get("shown")?,
@@ -208,17 +213,19 @@ fn parse_key_details(row: &PgRow) -> Result<KeyDetails> {
         last_used_on: row.try_get("last_used_on")?,
         expires_at: row.try_get("expires_at")?,
         revoked_at: row.try_get("revoked_at")?,
-        former_secret: former.0.zip(former.1).map(|(shown, ends_at)| FormerSecret { display_prefix: shown, ends_at }),
+        former_secret,
     })
 }
 
 fn parse_key_change_row(row: &PgRow) -> Result<KeyChangeRow> {
-    let (what, by): (&str, &str) = (row.try_get("what")?, row.try_get("by_whom")?);
-    let foreign = |what: &str| StoreError::UnreadableData(format!("a change of a key called {what}"));
+    let kind: &str = row.try_get("what")?;
+    let actor: &str = row.try_get("by_whom")?;
+    let unknown = |id: &str| StoreError::UnreadableData(format!("a change of a key called {id}"));
+
     Ok(KeyChangeRow {
         changed_at: row.try_get("at")?,
-        kind: KeyChange::from_id(what).ok_or_else(|| foreign(what))?,
-        actor: KeyActor::from_id(by).ok_or_else(|| foreign(by))?,
+        kind: KeyChange::from_id(kind).ok_or_else(|| unknown(kind))?,
+        actor: KeyActor::from_id(actor).ok_or_else(|| unknown(actor))?,
         old_value: row.try_get("was")?,
         new_value: row.try_get("became")?,
     })

@@ -1,7 +1,8 @@
-//! PostgreSQL: the migrations and every line of SQL.
+//! PostgreSQL: the migrations and all SQL.
 //!
-//! It never speaks HTTP and never writes a JSON body. When Postgres is away every call fails within seconds with
-//! [`StoreError::Database`]; reads of the service go on from the snapshot, and what needs Postgres says so.
+//! This crate never speaks HTTP and never writes a JSON body. If Postgres is unavailable, every call fails within
+//! seconds with [`StoreError::Database`] or [`StoreError::Timeout`]. The service keeps serving reads from the snapshot;
+//! endpoints that need Postgres return an error.
 
 pub mod copy_buffer;
 pub mod events;
@@ -30,49 +31,49 @@ pub enum StoreError {
     #[error("migrating the database: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
     #[error(
-        "the database holds {held} data and takes no {offered} data: use another database, or `vintem demo --remove`"
+        "the database holds {stored} data and takes no {offered} data: use another database, or `vintem demo --remove`"
     )]
-    WrongOrigin { held: &'static str, offered: &'static str },
+    WrongOrigin { stored: &'static str, offered: &'static str },
     #[error("the database holds what this version cannot read: {0}")]
     UnreadableData(String),
 }
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// How long one waits for Postgres.
+/// How long calls wait for Postgres.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
     connection: Duration,
-    /// For what others have locked: given up by the server itself, so that the connection is free again at once.
+    /// For a lock. The server enforces it, so that the connection is free again at once.
     lock: Duration,
-    /// In all, for a row or two.
+    /// Total time for a query of a few rows.
     query: Duration,
-    /// In all, for many rows.
+    /// Total time for a query of many rows.
     bulk_query: Duration,
 }
 
 impl Timeouts {
-    /// Somebody waits for the answer: one who waits longer is better told to come again.
+    /// For requests: a caller who waits longer than `budget` is better off with an error and a retry.
     pub fn for_requests(budget: Duration) -> Self {
         Self { connection: budget * 3 / 5, lock: budget * 4 / 5, query: budget, bulk_query: budget * 2 }
     }
 
-    /// A worker, or a person at a terminal, for whom late is better than not at all.
+    /// For workers and the command line, where a late answer is better than none.
     pub fn for_workers() -> Self {
         let five_seconds = Duration::from_secs(5);
         Self { connection: five_seconds, lock: five_seconds, query: 2 * five_seconds, bulk_query: 2 * five_seconds }
     }
 }
 
-/// What following and draining may wait before they try anew.
+/// Timeout of background work, such as following changes or draining usage, which retries anyway.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Also bounds what the server itself cannot: a connection that is silent because the other side is gone.
+/// Covers a case that server-side timeouts cannot: a connection that is silent because the other side is gone.
 async fn with_timeout<T>(limit: Duration, operation: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(limit, operation).await.unwrap_or(Err(StoreError::Timeout(limit)))
 }
 
-/// Everything that is stored, in one handle. Cheap to clone.
+/// The handle to the database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: PgPool,
@@ -80,19 +81,22 @@ pub struct Store {
 }
 
 impl Store {
-    /// Connects lazily: a replica may start and serve what it can while Postgres is away.
+    /// Connects lazily, so that a replica can start and serve the snapshot while Postgres is unavailable.
     pub fn open(url: &str, max_connections: u32, timeouts: Timeouts) -> Result<Self> {
         let options: PgConnectOptions = url.parse()?;
-        // The URL carries a password, statements carry addresses: neither belongs into the log.
-        // A statement that hangs on a lock is given up by the server too; loads and builds lift this for themselves.
+
+        // No statement logging: the URL contains a password, and statements contain email addresses.
+        // The server-side timeouts end statements that wait for a lock. Loads and snapshot builds disable them.
         let options = options
             .disable_statement_logging()
             .application_name("vintem")
             .options([("statement_timeout", "5s"), ("lock_timeout", &format!("{}ms", timeouts.lock.as_millis()))]);
+
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(timeouts.connection)
             .connect_lazy_with(options);
+
         Ok(Self { pool, timeouts })
     }
 
@@ -101,17 +105,18 @@ impl Store {
         self.timeouts.query
     }
 
-    /// Brings the schema up to this version; a second run does nothing.
+    /// Applies the migrations that are missing.
     pub async fn migrate(&self) -> Result<()> {
         let mut connection = self.pool.acquire().await?;
         disable_timeouts(&mut connection).await?;
         build_migrator().run(&mut *connection).await?;
-        // What was set stays with this connection: it is not to serve requests.
+
+        // The timeouts stay disabled on this connection, so it must not serve requests.
         connection.close().await?;
         Ok(())
     }
 
-    /// Whether Postgres answers.
+    /// Checks that Postgres answers.
     pub async fn ping(&self) -> Result<()> {
         with_timeout(self.timeouts.query, async {
             sqlx::query("select 1").execute(&self.pool).await?;
@@ -125,19 +130,19 @@ impl Store {
     }
 }
 
-/// For work that has no caller who waits: on this connection as long as it is open.
+/// For work without a waiting caller. Lasts as long as the connection is open.
 async fn disable_timeouts(connection: &mut PgConnection) -> Result<()> {
     sqlx::raw_sql("set statement_timeout = 0; set lock_timeout = 0").execute(connection).await?;
     Ok(())
 }
 
-/// The same within a transaction.
+/// The same for one transaction.
 async fn disable_timeouts_in_transaction(transaction: &mut PgConnection) -> Result<()> {
     sqlx::raw_sql("set local statement_timeout = 0; set local lock_timeout = 0").execute(transaction).await?;
     Ok(())
 }
 
-/// The migrations in the order in which they are applied. Append only: an applied file never changes.
+/// The migrations, in order. Append-only: an applied file never changes.
 const MIGRATIONS: [(i64, &str, &str); 9] = [
     (1, "data", include_str!("../migrations/0001_data.sql")),
     (2, "keys and usage", include_str!("../migrations/0002_keys_and_usage.sql")),
@@ -157,7 +162,7 @@ fn build_migrator() -> Migrator {
     Migrator::with_migrations(migrations.to_vec())
 }
 
-/// Changes with every change of the schema: names the template that tests copy.
+/// Changes with every change of the schema. Tests name their template database by it.
 pub fn schema_fingerprint() -> String {
     let mut hasher = DefaultHasher::new();
     for migration in build_migrator().iter() {
@@ -174,6 +179,6 @@ mod tests {
     fn every_migration_file_is_registered() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
         assert_eq!(std::fs::read_dir(directory).unwrap().count(), MIGRATIONS.len());
-        assert!(MIGRATIONS.iter().zip(1..).all(|((version, _, _), place)| *version == place));
+        assert!(MIGRATIONS.iter().zip(1..).all(|((version, _, _), expected)| *version == expected));
     }
 }

@@ -1,5 +1,4 @@
-//! Notifications: that a dataset has a new generation, that a key changed, that events were published, or that there is something to
-//! deliver.
+//! Notifications from Postgres (`LISTEN`): new dataset generations, changed keys, published events, queued deliveries.
 
 use sqlx::postgres::PgListener;
 
@@ -11,7 +10,7 @@ pub enum StoreNotification {
     KeysChanged,
     EventsPublished,
     DeliveriesQueued,
-    /// The channel was cut and is open again: anything may have happened meanwhile.
+    /// The connection was lost and is open again. Notifications may have been missed in between.
     Reconnected,
 }
 
@@ -27,7 +26,7 @@ impl Store {
 }
 
 impl NotificationListener {
-    /// Waits for the next notice; an error means that Postgres is away and a new listener is needed.
+    /// Waits for the next notification. On an error Postgres is unavailable, and the caller needs a new listener.
     pub async fn next_notification(&mut self) -> Result<StoreNotification> {
         let Some(notification) = self.0.try_recv().await? else { return Ok(StoreNotification::Reconnected) };
         Ok(match notification.channel() {

@@ -1,8 +1,8 @@
-//! The append path: the only way by which data enters, for real and for demo data alike.
+//! Loading: the only way by which data enters the database, for real and demo data alike.
 //!
-//! A load is one transaction over one dataset, one at a time. Rows are staged by COPY; of them only what differs
-//! from the current version is appended, with the events that tell of it. The commit raises the dataset's generation
-//! and notifies, if and only if something was appended; a load that brings nothing leaves no trace.
+//! A load is one transaction over one dataset, and a dataset has one load at a time. Rows are staged by COPY; only
+//! those that differ from their current version are appended, together with their events. If anything was appended, the
+//! commit raises the dataset's generation and notifies replicas. A load without changes leaves no trace.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Transaction};
@@ -11,18 +11,18 @@ use vintem_domain::{Cnpj, Company, Currency, CvmDataset, DataOrigin, Dataset, De
 use crate::copy_buffer::CopyBuffer;
 use crate::{Result, Store, StoreError, disable_timeouts_in_transaction};
 
-/// Where loaded values come from.
+/// The fetch that loaded values come from.
 #[derive(Debug, Clone)]
 pub struct NewFetch {
     pub source_url: String,
-    /// Also when we knew what it brings.
+    /// Becomes `known_at` of the loaded rows.
     pub fetched_at: DateTime<Utc>,
-    /// Of the bytes as they came.
+    /// The hash of the bytes as received.
     pub sha256: [u8; 32],
     pub response: Option<ArchivedResponse>,
 }
 
-/// An answer of an upstream, and what is kept of it.
+/// A response of an upstream, as archived.
 #[derive(Debug, Clone)]
 pub struct ArchivedResponse {
     pub status: u16,
@@ -30,7 +30,7 @@ pub struct ArchivedResponse {
     pub body: RawBody,
 }
 
-/// Bytes to be kept, compressed by zstd.
+/// A body to archive, compressed with zstd.
 #[derive(Debug, Clone)]
 pub struct RawBody {
     pub sha256: [u8; 32],
@@ -39,13 +39,13 @@ pub struct RawBody {
 }
 
 impl NewFetch {
-    /// Of something that no upstream sent.
+    /// For data that no upstream sent.
     pub fn without_response(source_url: String, fetched_at: DateTime<Utc>, sha256: [u8; 32]) -> Self {
         Self { source_url, fetched_at, sha256, response: None }
     }
 }
 
-/// A security by which a company is traded, as its registration form states it.
+/// A listed security of a company, as its registration form states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedSecurity {
     pub document_id: u64,
@@ -55,31 +55,31 @@ pub struct ListedSecurity {
     pub version: u16,
     pub market: String,
     pub segment: String,
-    /// The days on which it was first and last traded under this ticker.
+    /// The first and the last day of trading under this ticker.
     pub traded_from: Option<NaiveDate>,
     pub traded_until: Option<NaiveDate>,
 }
 
-/// The rows of which a whole file tells: what it no longer has is missing.
+/// The stored rows that a full file covers. Rows in this scope that the file lacks count as missing.
 #[derive(Debug, Clone, Copy)]
 pub enum FullFileScope {
     Registry,
-    /// The regulator's file of a set and year: by day of delivery for IPE, by reference date for the others.
+    /// CVM's file for a dataset and year: by delivery date for IPE, by reference date for the others.
     Filings(CvmDataset, i32),
 }
 
-/// What became of rows that a whole file no longer had.
+/// Counts of rows that a full file no longer has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MissingRowCounts {
     /// Missing for the first time.
     pub newly_missing: u64,
-    /// Missing from a second good file: marked as absent.
+    /// Missing from a second good file, and so marked as absent.
     pub marked_absent: u64,
-    /// Missing from a second good file, but too many at once to be believed.
+    /// Missing from a second good file, but not marked, because too many were missing at once.
     pub rejected: u64,
 }
 
-/// More than this share of a file's rows never vanishes at once: then it is the file that is wrong.
+/// If a larger share of a file's rows is missing at once, the file must be wrong.
 const MAX_MISSING_PERCENT: u64 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,21 +93,21 @@ pub struct NewBulletin {
     pub currency: Currency,
     pub date: NaiveDate,
     pub kind: BulletinKind,
-    /// Brasília's time, as published.
+    /// In Brasília time, as published.
     pub published_at: NaiveDateTime,
     pub quote_currency: String,
     pub buy: Decimal,
     pub sell: Decimal,
 }
 
-/// In the order in which a day has them.
+/// In the order of publication within a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BulletinKind {
     Opening,
     Intermediate,
     /// The day's rate.
     Closing,
-    /// A further close, of the market among banks, published until June 2011.
+    /// A second close, for the interbank market, published until June 2011.
     Interbank,
 }
 
@@ -128,17 +128,17 @@ impl BulletinKind {
     }
 }
 
-/// COPY is fed in pieces of about this size: large enough to be fast, small enough to be nothing.
+/// COPY data is sent in chunks of about this size: large enough to be fast, small enough for memory not to matter.
 const COPY_CHUNK_BYTES: usize = 1 << 20;
 
-/// One transaction that appends to one dataset. Dropped without [`Load::commit`], nothing has happened.
+/// One transaction that appends to one dataset. Dropping it without [`LoadTransaction::commit`] rolls it back.
 #[derive(Debug)]
 pub struct LoadTransaction {
     transaction: Transaction<'static, Postgres>,
     dataset: Dataset,
     origin: DataOrigin,
     known_at: DateTime<Utc>,
-    /// Which the dataset will have with this load: no other is under way.
+    /// The dataset's generation after this load. Known in advance, because a dataset has one load at a time.
     generation: i64,
     fetch_id: i64,
     sha256: [u8; 32],
@@ -147,7 +147,7 @@ pub struct LoadTransaction {
     other_changes: u64,
 }
 
-/// A row that did not fit, and why.
+/// A row that was rejected, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuarantinedRow {
     /// 0 for the whole file.
@@ -157,7 +157,7 @@ pub struct QuarantinedRow {
 }
 
 impl Store {
-    /// Opens a load, alone on its dataset. Refused where the database holds data of the other origin.
+    /// Begins a load, the only one on its dataset. Fails if the database holds data of the other origin.
     pub async fn begin_load(&self, dataset: Dataset, origin: DataOrigin, fetch: &NewFetch) -> Result<LoadTransaction> {
         let mut transaction = self.pool.begin().await?;
         disable_timeouts_in_transaction(&mut transaction).await?;
@@ -165,14 +165,16 @@ impl Store {
             .bind(dataset.id())
             .execute(&mut *transaction)
             .await?;
-        // Real loads run side by side, but never beside a synthetic one: neither would see the other's origin yet.
+
+        // Real loads may run concurrently, but not with a synthetic one: neither would see the other's origin yet.
         sqlx::query(match origin {
             DataOrigin::Real => "select pg_advisory_xact_lock_shared(hashtext('vintem_origin'))",
             DataOrigin::Synthetic => "select pg_advisory_xact_lock(hashtext('vintem_origin'))",
         })
         .execute(&mut *transaction)
         .await?;
-        let held: Option<String> = sqlx::query_scalar(
+
+        let other_origin: Option<String> = sqlx::query_scalar(
             "select origin
              from dataset
              where origin <> $1
@@ -181,18 +183,20 @@ impl Store {
         .bind(origin.id())
         .fetch_optional(&mut *transaction)
         .await?;
-        if let Some(held) = held {
+        if let Some(other_origin) = other_origin {
             transaction.rollback().await?;
-            let held = DataOrigin::from_id(&held).map_or("foreign", DataOrigin::id);
-            return Err(StoreError::WrongOrigin { held, offered: origin.id() });
+            let stored = DataOrigin::from_id(&other_origin).map_or("foreign", DataOrigin::id);
+            return Err(StoreError::WrongOrigin { stored, offered: origin.id() });
         }
-        // Versions are compared row by row; what differs is held in memory before it is appended.
+
+        // Changed rows are materialized before they are appended, which needs more memory than the default.
         sqlx::query("set local work_mem = '64MB'").execute(&mut *transaction).await?;
         let generation: i64 =
             sqlx::query_scalar("select coalesce((select generation from dataset where id = $1), 0) + 1")
                 .bind(dataset.id())
                 .fetch_one(&mut *transaction)
                 .await?;
+
         let fetch_id = insert_fetch(&mut transaction, dataset, fetch).await?;
         Ok(LoadTransaction {
             transaction,
@@ -208,21 +212,23 @@ impl Store {
         })
     }
 
-    /// Takes all synthetic data away, provenance included. Refused where the data is real.
+    /// Deletes all synthetic data, provenance included. Fails if the data is real.
     pub async fn remove_synthetic_data(&self) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
         disable_timeouts_in_transaction(&mut transaction).await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_origin'))").execute(&mut *transaction).await?;
-        let real: i64 = sqlx::query_scalar("select count(*) from dataset where origin = 'real'")
+        let real_datasets: i64 = sqlx::query_scalar("select count(*) from dataset where origin = 'real'")
             .fetch_one(&mut *transaction)
             .await?;
-        if real > 0 {
-            return Err(StoreError::WrongOrigin { held: DataOrigin::Real.id(), offered: DataOrigin::Synthetic.id() });
+        if real_datasets > 0 {
+            return Err(StoreError::WrongOrigin { stored: DataOrigin::Real.id(), offered: DataOrigin::Synthetic.id() });
         }
-        // In the order in which a reader locks them, so that the two wait for each other and do not deadlock.
+
+        // In the order in which a reader locks them, so that the two wait for each other instead of deadlocking.
         sqlx::query("truncate observation, fx_bulletin, company_version, security_version, filing_version, raw_fetch")
             .execute(&mut *transaction)
             .await?;
+
         sqlx::query("select pg_notify('vintem_generation', id) from dataset").execute(&mut *transaction).await?;
         sqlx::query("delete from dataset").execute(&mut *transaction).await?;
         transaction.commit().await?;
@@ -231,7 +237,7 @@ impl Store {
 }
 
 impl LoadTransaction {
-    /// From now on what is appended is news: new rows of this day or later, and every changed value, become events.
+    /// Makes later appends emit events: for new rows of this day or later, and for every changed value.
     pub fn emit_events_since(&mut self, day: NaiveDate) {
         self.events_since = Some(day);
     }
@@ -239,7 +245,8 @@ impl LoadTransaction {
     pub async fn append_observations(&mut self, series: &Series, rows: &[Observation]) -> Result<()> {
         self.create_staging_table("ref_date date, value numeric").await?;
         self.copy_rows(rows, |line, row| line.date(row.date).decimal(row.value).end_row()).await?;
-        // Scales are compared too: 15.0 that becomes 15.00 is another text, and the text is what we serve.
+
+        // Scales are compared too, because we serve the text: 15.0 and 15.00 are different values.
         let appended = sqlx::query(
             "with changed as materialized (
                  select staged.ref_date, staged.value, current.value as old_value
@@ -275,6 +282,7 @@ impl LoadTransaction {
         .bind(self.events_since)
         .execute(&mut *self.transaction)
         .await?;
+
         self.drop_staging_table(appended.rows_affected()).await
     }
 
@@ -283,6 +291,7 @@ impl LoadTransaction {
             "currency text, ref_date date, bulletin text, published_at timestamp, quote_currency text, buy numeric, sell numeric",
         )
         .await?;
+
         self.copy_rows(rows, |line, row| {
             line.text(row.currency.code())
                 .date(row.date)
@@ -294,6 +303,7 @@ impl LoadTransaction {
                 .end_row();
         })
         .await?;
+
         let appended = sqlx::query(
             "with changed as materialized (
                  select staged.*, current.buy as old_buy, current.sell as old_sell
@@ -335,15 +345,16 @@ impl LoadTransaction {
         .bind(self.events_since)
         .execute(&mut *self.transaction)
         .await?;
+
         self.drop_staging_table(appended.rows_affected()).await
     }
 
-    /// Companies by their code, each once. Former names are not stored: they are the names of earlier versions.
+    /// Appends companies, each code once. Former names are not stored, because earlier versions have them.
     pub async fn append_companies(&mut self, rows: &[Company]) -> Result<MissingRowCounts> {
         self.append_company_rows(rows, None).await
     }
 
-    /// The same of a whole registry: what it no longer has is missing.
+    /// Appends the full registry. Stored companies that it lacks count as missing.
     pub async fn append_full_registry(&mut self, rows: &[Company]) -> Result<MissingRowCounts> {
         self.append_company_rows(rows, Some(FullFileScope::Registry)).await
     }
@@ -359,6 +370,7 @@ impl LoadTransaction {
              city text, state text, auditor text, absent boolean default false",
         )
         .await?;
+
         self.copy_rows_to_columns(
             "cvm_code, name, cnpj, status, sector, trade_name, markets, registered_on, cancelled_on, status_since,
              category, situation, control, city, state, auditor",
@@ -384,21 +396,23 @@ impl LoadTransaction {
             },
         )
         .await?;
+
         let appended = self.append_changed_versions(&COMPANY_TABLE).await?;
-        let vanished = match full_file {
-            Some(whole) => self.mark_missing_rows(&COMPANY_TABLE, whole).await?,
+        let missing = match full_file {
+            Some(scope) => self.mark_missing_rows(&COMPANY_TABLE, scope).await?,
             None => MissingRowCounts::default(),
         };
-        self.drop_staging_table(appended + vanished.marked_absent).await?;
-        Ok(vanished)
+
+        self.drop_staging_table(appended + missing.marked_absent).await?;
+        Ok(missing)
     }
 
-    /// Filings by their id, each once in a call.
+    /// Appends filings, each id once per call.
     pub async fn append_filings(&mut self, rows: &[Filing]) -> Result<MissingRowCounts> {
         self.append_filing_rows(rows, None).await
     }
 
-    /// The same of the whole file of a set and year: what it no longer has is missing.
+    /// Appends the full file of a dataset and year. Stored filings that it lacks count as missing.
     pub async fn append_full_filings(
         &mut self,
         rows: &[Filing],
@@ -419,6 +433,7 @@ impl LoadTransaction {
              absent boolean default false",
         )
         .await?;
+
         self.copy_rows_to_columns(
             "id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on, reference_date,
              version, protocol, url",
@@ -441,22 +456,25 @@ impl LoadTransaction {
             },
         )
         .await?;
+
         let appended = self.append_changed_versions(&FILING_TABLE).await?;
-        let vanished = match full_file {
-            Some(whole) => self.mark_missing_rows(&FILING_TABLE, whole).await?,
+        let missing = match full_file {
+            Some(scope) => self.mark_missing_rows(&FILING_TABLE, scope).await?,
             None => MissingRowCounts::default(),
         };
-        self.drop_staging_table(appended + vanished.marked_absent).await?;
-        Ok(vanished)
+
+        self.drop_staging_table(appended + missing.marked_absent).await?;
+        Ok(missing)
     }
 
-    /// Securities by document and ticker, each once in a call.
+    /// Appends securities, each document and ticker once per call.
     pub async fn append_securities(&mut self, rows: &[ListedSecurity]) -> Result<()> {
         self.create_staging_table(
             "document_id bigint, ticker text, cnpj text, reference_date date, version smallint, market text,
              segment text, traded_from date, traded_until date",
         )
         .await?;
+
         self.copy_rows(rows, |line, row| {
             line.integer(i64::try_from(row.document_id).unwrap_or(i64::MAX))
                 .text(&row.ticker)
@@ -470,26 +488,28 @@ impl LoadTransaction {
                 .end_row();
         })
         .await?;
+
         let appended = self.append_changed_versions(&SECURITY_TABLE).await?;
         self.drop_staging_table(appended).await
     }
 
-    /// Rows of this load that did not fit. The same row of the same bytes is kept once.
+    /// Quarantines rejected rows of this load. The same row of the same file is kept once.
     pub async fn quarantine_rows(&mut self, source: &str, part: &str, rows: &[QuarantinedRow]) -> Result<()> {
-        for misfit in rows {
+        for row in rows {
             self.other_changes +=
-                insert_quarantined_row(&mut self.transaction, source, part, &self.sha256, self.known_at, misfit)
-                    .await?;
+                insert_quarantined_row(&mut self.transaction, source, part, &self.sha256, self.known_at, row).await?;
         }
         Ok(())
     }
 
-    /// Commits, and where something was appended raises the generation and notifies. Returns the rows appended.
+    /// Commits the load. If rows were appended, raises the generation and notifies. Returns the number of appended
+    /// rows.
     pub async fn commit(mut self) -> Result<u64> {
         if self.appended_rows == 0 && self.other_changes == 0 {
             self.transaction.rollback().await?;
             return Ok(0);
         }
+
         if self.appended_rows > 0 {
             sqlx::query(
                 "insert into dataset (id, generation, loaded_at, origin)
@@ -508,6 +528,7 @@ impl LoadTransaction {
                 .execute(&mut *self.transaction)
                 .await?;
         }
+
         self.transaction.commit().await?;
         Ok(self.appended_rows)
     }
@@ -545,22 +566,26 @@ impl LoadTransaction {
                 sink.send(buffer.take_bytes()).await?;
             }
         }
+
         sink.send(buffer.take_bytes()).await?;
         sink.finish().await?;
         Ok(())
     }
 
-    /// Appends the staged rows whose newest stored version differs, and where they are news the events of them.
+    /// Appends the staged rows that differ from their newest stored version, and emits their events if enabled.
     async fn append_changed_versions(&mut self, table: &VersionedTable) -> Result<u64> {
         let VersionedTable { name, key_columns: keys, value_columns: columns, .. } = *table;
-        let each = |names: &str, of: &str| {
-            let names: Vec<String> = names.split(',').map(|name| format!("{of}.{}", name.trim())).collect();
+        let qualify = |names: &str, table: &str| {
+            let names: Vec<String> = names.split(',').map(|name| format!("{table}.{}", name.trim())).collect();
             names.join(", ")
         };
+
         let same_key: Vec<String> =
             keys.split(',').map(|key| format!("{name}.{} = staged.{}", key.trim(), key.trim())).collect();
-        let (staged, current, first_key) =
-            (each(columns, "staged"), each(columns, "current"), keys.split(',').next().unwrap_or(keys));
+        let staged = qualify(columns, "staged");
+        let current = qualify(columns, "current");
+        let first_key = keys.split(',').next().unwrap_or(keys);
+
         let changed = format!(
             "select staged.*, current.{first_key} is null as is_new
              from staged
@@ -575,11 +600,13 @@ impl LoadTransaction {
                 or ({current}) is distinct from ({staged})",
             same_key = same_key.join(" and ")
         );
+
         let (generation_column, generation) = self.generation_columns(table, "not is_new");
         let insert = format!(
             "insert into {name} ({keys}, known_at, {columns}{generation_column}, fetch_id)
              select {keys}, $1, {columns}{generation}, $2"
         );
+
         let statement = match (self.events_since, table.event_query) {
             (Some(_), Some(event)) => format!(
                 "with changed as materialized ({changed}), announced as (
@@ -590,12 +617,14 @@ impl LoadTransaction {
             ),
             _ => format!("{insert} from ({changed}) changed"),
         };
+
         let mut query = sqlx::query(AssertSqlSafe(statement)).bind(self.known_at).bind(self.fetch_id);
         if table.event_query.is_some()
             && let Some(since) = self.events_since
         {
             query = query.bind(since);
         }
+
         let appended = query.execute(&mut *self.transaction).await?.rows_affected();
         if table.has_generation && self.is_older_than_stored_data().await? {
             let supersede = format!(
@@ -605,11 +634,12 @@ impl LoadTransaction {
             );
             sqlx::query(AssertSqlSafe(supersede)).bind(self.known_at).execute(&mut *self.transaction).await?;
         }
+
         Ok(appended)
     }
 
-    /// Whether this is a copy from an earlier day than what is held: then what was first may be first no more. Loads side
-    /// by side overtake each other too, but by minutes, and never with the same rows.
+    /// Whether this load is more than a day older than the stored data; then rows that were the first version may not be
+    /// the first any more. Concurrent loads also overtake each other, but by minutes and never with the same rows.
     async fn is_older_than_stored_data(&mut self) -> Result<bool> {
         Ok(sqlx::query_scalar(
             "select exists (select 1 from dataset where id = $1 and loaded_at > $2 + interval '1 day')",
@@ -620,7 +650,7 @@ impl LoadTransaction {
         .await?)
     }
 
-    /// Of a whole file: what is current and not in it is remembered, and from the second such file on absent.
+    /// Remembers current rows that a full file lacks. Rows missing from a second such file are marked as absent.
     async fn mark_missing_rows(
         &mut self,
         table: &VersionedTable,
@@ -628,8 +658,10 @@ impl LoadTransaction {
     ) -> Result<MissingRowCounts> {
         let VersionedTable { name, key_columns: key, value_columns: columns, .. } = *table;
         let scope = full_file.sql_condition();
-        // Nothing is known yet of how large either side is: with an index no plan is a bad one.
+
+        // The planner has no statistics for either side yet; with an index every plan is acceptable.
         sqlx::query(AssertSqlSafe(format!("create index on staged ({key})"))).execute(&mut *self.transaction).await?;
+
         let gone = format!(
             "create temporary table gone on commit drop as
              select current.{key}::text as key, missing_row.key is not null as again
@@ -651,18 +683,21 @@ impl LoadTransaction {
             .bind(self.sha256.as_slice())
             .execute(&mut *self.transaction)
             .await?;
-        // What came back is missing no more.
+
+        // Rows that came back are no longer missing.
         let back = format!(
             "delete from missing_row
              where dataset = $1 and key in (select {key}::text from staged)"
         );
         sqlx::query(AssertSqlSafe(back)).bind(self.dataset.id()).execute(&mut *self.transaction).await?;
-        let (again, first, staged): (i64, i64, i64) = sqlx::query_as(
+
+        let (missing_again, newly_missing, staged): (i64, i64, i64) = sqlx::query_as(
             "select count(*) filter (where again), count(*) filter (where not again), (select count(*) from staged)
              from gone",
         )
         .fetch_one(&mut *self.transaction)
         .await?;
+
         sqlx::query(
             "insert into missing_row (dataset, key, first_missed_in)
              select $1, key, $2
@@ -673,11 +708,15 @@ impl LoadTransaction {
         .bind(self.sha256.as_slice())
         .execute(&mut *self.transaction)
         .await?;
-        let [again, first, staged] = [again, first, staged].map(|count| u64::try_from(count).unwrap_or(0));
-        let mut vanished = MissingRowCounts { newly_missing: first, marked_absent: 0, rejected: 0 };
-        if again * 100 > (staged + again) * MAX_MISSING_PERCENT {
-            vanished.rejected = again;
-        } else if again > 0 {
+
+        let missing_again = u64::try_from(missing_again).unwrap_or(0);
+        let newly_missing = u64::try_from(newly_missing).unwrap_or(0);
+        let staged = u64::try_from(staged).unwrap_or(0);
+
+        let mut missing = MissingRowCounts { newly_missing, marked_absent: 0, rejected: 0 };
+        if missing_again * 100 > (staged + missing_again) * MAX_MISSING_PERCENT {
+            missing.rejected = missing_again;
+        } else if missing_again > 0 {
             let others: Vec<&str> = columns.split(',').map(str::trim).filter(|column| *column != "absent").collect();
             let others = others.join(", ");
             let (generation_column, generation) = self.generation_columns(table, "true");
@@ -693,20 +732,22 @@ impl LoadTransaction {
                 .bind(self.fetch_id)
                 .execute(&mut *self.transaction)
                 .await?;
-            vanished.marked_absent = marked.rows_affected();
+
+            missing.marked_absent = marked.rows_affected();
             sqlx::query("delete from missing_row where dataset = $1 and key in (select key from gone where again)")
                 .bind(self.dataset.id())
                 .execute(&mut *self.transaction)
                 .await?;
         }
-        // That a row is missing for the first time is something to keep, although nothing is appended.
-        self.other_changes += first;
+
+        // Newly missing rows must be committed, although nothing is appended.
+        self.other_changes += newly_missing;
         sqlx::query("drop table gone").execute(&mut *self.transaction).await?;
-        Ok(vanished)
+        Ok(missing)
     }
 
-    /// The column of the generation and what stands in it, each behind a comma.
-    /// Columns of a table that is followed by what changes, and what they are; `supersedes` is an expression.
+    /// The generation columns of a table that has them, and their values, each with a leading comma. `supersedes` is an
+    /// SQL expression.
     fn generation_columns(&self, table: &VersionedTable, supersedes: &str) -> (&'static str, String) {
         if table.has_generation {
             (", generation, supersedes", format!(", {}, {supersedes}", self.generation))
@@ -722,14 +763,14 @@ impl LoadTransaction {
     }
 }
 
-/// A table of versions: a row counts until a newer one of the same keys does.
+/// A table of versions. The newest row of a key is its current version.
 struct VersionedTable {
     name: &'static str,
     key_columns: &'static str,
     value_columns: &'static str,
-    /// Whether rows say which generation brought them.
+    /// Whether rows store the generation that appended them.
     has_generation: bool,
-    /// What is told of changed rows that are news, from `changed` to the columns of `event`.
+    /// Selects the events of changed rows: reads from `changed`, returns the columns of `event`.
     event_query: Option<&'static str>,
 }
 
@@ -772,7 +813,7 @@ const SECURITY_TABLE: VersionedTable = VersionedTable {
 };
 
 impl FullFileScope {
-    /// Which stored rows the file tells of.
+    /// Selects the stored rows that the file covers.
     fn sql_condition(self) -> String {
         match self {
             Self::Registry => "true".to_owned(),
@@ -785,16 +826,17 @@ impl FullFileScope {
     }
 }
 
-/// The row of these bytes from this address, made if it is not there yet.
+/// Returns the id of the fetch with these bytes from this URL, inserting it if necessary.
 async fn insert_fetch(
     transaction: &mut Transaction<'static, Postgres>,
     dataset: Dataset,
     fetch: &NewFetch,
 ) -> Result<i64> {
-    if let Some(received) = &fetch.response {
-        insert_raw_body(transaction, &received.body).await?;
+    let response = fetch.response.as_ref();
+    if let Some(response) = response {
+        insert_raw_body(transaction, &response.body).await?;
     }
-    let received = fetch.response.as_ref();
+
     let id = sqlx::query_scalar(
         "insert into raw_fetch (dataset, address, fetched_at, sha256, status, content_type, body)
          values ($1, $2, $3, $4, $5, $6, $7)
@@ -806,11 +848,12 @@ async fn insert_fetch(
     .bind(&fetch.source_url)
     .bind(fetch.fetched_at)
     .bind(fetch.sha256.as_slice())
-    .bind(received.map(|received| i16::try_from(received.status).unwrap_or(0)))
-    .bind(received.map(|received| received.content_type.as_str()))
-    .bind(received.map(|received| received.body.sha256.as_slice()))
+    .bind(response.map(|response| i16::try_from(response.status).unwrap_or(0)))
+    .bind(response.map(|response| response.content_type.as_str()))
+    .bind(response.map(|response| response.body.sha256.as_slice()))
     .fetch_one(&mut **transaction)
     .await?;
+
     Ok(id)
 }
 
@@ -828,7 +871,7 @@ pub(crate) async fn insert_raw_body(connection: &mut PgConnection, body: &RawBod
     Ok(())
 }
 
-/// Returns whether it was not there yet, as a count.
+/// Returns the number of inserted rows: 0 if the row was there already.
 pub(crate) async fn insert_quarantined_row(
     connection: &mut PgConnection,
     source: &str,
@@ -837,7 +880,7 @@ pub(crate) async fn insert_quarantined_row(
     quarantined_at: DateTime<Utc>,
     row: &QuarantinedRow,
 ) -> Result<u64> {
-    // Postgres' text has no NUL.
+    // Postgres' text type cannot hold NUL.
     let content = row.content.replace('\0', "");
     let inserted = sqlx::query(
         "insert into quarantine (source, part, sha256, line, reason, content, quarantined_at)
@@ -853,5 +896,6 @@ pub(crate) async fn insert_quarantined_row(
     .bind(quarantined_at)
     .execute(connection)
     .await?;
+
     Ok(inserted.rows_affected())
 }

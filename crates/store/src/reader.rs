@@ -1,4 +1,4 @@
-//! What the snapshot is built from: the current version of everything, read in one repeatable-read transaction.
+//! Reads the current version of all data for the snapshot, in one repeatable-read transaction.
 
 use std::collections::HashMap;
 
@@ -12,32 +12,32 @@ use vintem_domain::{Cnpj, Company, Currency, CvmDataset, DataOrigin, Dataset, De
 use crate::load::{BulletinKind, Observation};
 use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, disable_timeouts_in_transaction, with_timeout};
 
-/// How far a dataset has come.
+/// The state of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetState {
-    /// The same as long as each generation follows from the one before.
+    /// Stays the same as long as each generation builds on the one before.
     pub lineage: String,
     pub generation: i64,
     pub loaded_at: DateTime<Utc>,
     pub origin: DataOrigin,
 }
 
-/// Since when we know a row, and which fetch brought it.
+/// When we learned of a row, and which fetch brought it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowProvenance {
     /// Seconds since 1970.
     pub known_at_seconds: u32,
-    /// The number of the fetch.
     pub fetch_id: u32,
 }
 
 impl RowProvenance {
     pub(crate) fn new(known_at: DateTime<Utc>, fetch_id: i64) -> Result<Self> {
-        let fetch = u32::try_from(fetch_id).map_err(|_| StoreError::UnreadableData(format!("the fetch {fetch_id}")))?;
-        Ok(Self { known_at_seconds: Self::to_unix_seconds(known_at), fetch_id: fetch })
+        let fetch_id =
+            u32::try_from(fetch_id).map_err(|_| StoreError::UnreadableData(format!("the fetch {fetch_id}")))?;
+        Ok(Self { known_at_seconds: Self::to_unix_seconds(known_at), fetch_id })
     }
 
-    /// The second of an instant, as rows count them.
+    /// An instant in the unit of `known_at_seconds`.
     pub fn to_unix_seconds(instant: DateTime<Utc>) -> u32 {
         u32::try_from(instant.timestamp().max(0)).unwrap_or(u32::MAX)
     }
@@ -47,7 +47,7 @@ impl RowProvenance {
     }
 }
 
-/// What was fetched, and where.
+/// One fetch: what was fetched, when and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchRow {
     pub source_url: String,
@@ -55,7 +55,7 @@ pub struct FetchRow {
     pub sha256: [u8; 32],
 }
 
-/// One filing, borrowed from where it is kept, so that millions of them cost no allocation.
+/// One filing, borrowed from the database row, so that millions of them need no allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilingRow<'r> {
     pub id: &'r str,
@@ -78,7 +78,7 @@ pub struct FilingRow<'r> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulletinRow<'r> {
     pub date: NaiveDate,
-    /// Brasília's time, as published.
+    /// In Brasília time, as published.
     pub published_at: NaiveDateTime,
     pub kind: BulletinKind,
     pub quote_currency: &'r str,
@@ -86,7 +86,7 @@ pub struct BulletinRow<'r> {
     pub provenance: RowProvenance,
 }
 
-/// A view of the database at one moment.
+/// A consistent view of the database at one moment.
 #[derive(Debug)]
 pub struct SnapshotReader {
     transaction: Transaction<'static, Postgres>,
@@ -97,14 +97,16 @@ impl Store {
         let mut transaction = self.pool.begin().await?;
         sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *transaction).await?;
         disable_timeouts_in_transaction(&mut transaction).await?;
-        // Before the view is taken: a truncation is not undone for older views, so none may fall in between.
+
+        // Locked before the view is taken: `truncate` is not MVCC-safe, so it must not run in between.
         sqlx::query("lock table observation, fx_bulletin, company_version, security_version, filing_version in access share mode")
             .execute(&mut *transaction)
             .await?;
+
         Ok(SnapshotReader { transaction })
     }
 
-    /// The datasets that were ever loaded.
+    /// The states of all datasets that were ever loaded.
     pub async fn dataset_states(&self) -> Result<HashMap<Dataset, DatasetState>> {
         with_timeout(BACKGROUND_TIMEOUT, async { load_dataset_states(&mut *self.pool.acquire().await?).await }).await
     }
@@ -115,7 +117,7 @@ impl SnapshotReader {
         load_dataset_states(&mut self.transaction).await
     }
 
-    /// What was fetched after the fetch of this number, by number.
+    /// The fetches with a greater id than `after_id`, by id.
     pub async fn fetches(&mut self, after_id: u32) -> Result<HashMap<u32, FetchRow>> {
         let rows: Vec<(i64, String, DateTime<Utc>, Vec<u8>)> = sqlx::query_as(
             "select id, address, fetched_at, sha256
@@ -125,16 +127,17 @@ impl SnapshotReader {
         .bind(i64::from(after_id))
         .fetch_all(&mut *self.transaction)
         .await?;
-        let row = |(id, address, fetched_at, sha256): (i64, String, DateTime<Utc>, Vec<u8>)| {
-            let known = RowProvenance::new(fetched_at, id)?;
+
+        let parse_row = |(id, address, fetched_at, sha256): (i64, String, DateTime<Utc>, Vec<u8>)| {
+            let provenance = RowProvenance::new(fetched_at, id)?;
             let sha256 =
                 sha256.try_into().map_err(|_| StoreError::UnreadableData(format!("the checksum of the fetch {id}")))?;
-            Ok((known.fetch_id, FetchRow { source_url: address, fetched_at, sha256 }))
+            Ok((provenance.fetch_id, FetchRow { source_url: address, fetched_at, sha256 }))
         };
-        rows.into_iter().map(row).collect()
+        rows.into_iter().map(parse_row).collect()
     }
 
-    /// Oldest first, each date once.
+    /// The current values of a series, oldest first, each date once.
     pub async fn observations(&mut self, series: &Series) -> Result<Vec<(Observation, RowProvenance)>> {
         let rows: Vec<(NaiveDate, String, DateTime<Utc>, i64)> = sqlx::query_as(
             "select distinct on (ref_date) ref_date, value::text, known_at, fetch_id
@@ -145,17 +148,18 @@ impl SnapshotReader {
         .bind(series.id)
         .fetch_all(&mut *self.transaction)
         .await?;
-        let row = |(date, value, known_at, fetch_id): (NaiveDate, String, DateTime<Utc>, i64)| {
+
+        let parse_row = |(date, value, known_at, fetch_id): (NaiveDate, String, DateTime<Utc>, i64)| {
             Ok((Observation { date, value: parse_stored_decimal(&value)? }, RowProvenance::new(known_at, fetch_id)?))
         };
-        rows.into_iter().map(row).collect()
+        rows.into_iter().map(parse_row).collect()
     }
 
-    /// Every bulletin of one currency as it was last known, in the order of publication.
+    /// Visits the current version of every bulletin of a currency, in order of publication.
     pub async fn for_each_bulletin(
         &mut self,
         currency: Currency,
-        mut visit: impl FnMut(BulletinRow<'_>),
+        mut on_row: impl FnMut(BulletinRow<'_>),
     ) -> Result<()> {
         let mut rows = sqlx::query(
             "select distinct on (ref_date, published_at, bulletin) ref_date, published_at, bulletin, quote_currency,
@@ -166,9 +170,10 @@ impl SnapshotReader {
         )
         .bind(currency.code())
         .fetch(&mut *self.transaction);
+
         while let Some(row) = rows.try_next().await? {
             let kind: &str = row.try_get(2)?;
-            visit(BulletinRow {
+            on_row(BulletinRow {
                 date: row.try_get(0)?,
                 published_at: row.try_get(1)?,
                 kind: BulletinKind::from_id(kind)
@@ -184,14 +189,14 @@ impl SnapshotReader {
         Ok(())
     }
 
-    /// The registry's companies with the names that earlier versions gave them.
+    /// The companies of the registry, with the names from earlier versions.
     pub async fn companies(&mut self) -> Result<Vec<(Company, RowProvenance)>> {
         let companies = load_companies(&mut self.transaction, None).await?;
-        Ok(companies.into_iter().map(|(company, known, _)| (company, known)).collect())
+        Ok(companies.into_iter().map(|(company, provenance, _)| (company, provenance)).collect())
     }
 
-    /// Every filing in its current version, in no particular order.
-    pub async fn for_each_filing(&mut self, mut visit: impl FnMut(FilingRow<'_>)) -> Result<()> {
+    /// Visits the current version of every filing, in no particular order.
+    pub async fn for_each_filing(&mut self, mut on_row: impl FnMut(FilingRow<'_>)) -> Result<()> {
         let mut rows = sqlx::query(
             "select id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on,
                     reference_date, version, protocol, url, known_at, fetch_id
@@ -204,19 +209,21 @@ impl SnapshotReader {
                )",
         )
         .fetch(&mut *self.transaction);
+
         while let Some(row) = rows.try_next().await? {
-            visit(parse_filing_row(&row)?);
+            on_row(parse_filing_row(&row)?);
         }
         Ok(())
     }
 
-    /// The filings that a later generation than this one touched, each in its current version, with whether it is absent.
+    /// Visits the filings that changed after this generation, each in its current version, with whether it is absent.
     pub async fn for_each_filing_since(
         &mut self,
         generation: i64,
-        mut visit: impl FnMut(FilingRow<'_>, bool),
+        mut on_row: impl FnMut(FilingRow<'_>, bool),
     ) -> Result<()> {
-        // Few rows of millions: without statistics, which a fresh load lacks, the planner would read them all.
+        // Only a few of millions of rows match. A fresh load has no statistics, so the planner would scan the whole
+        // table.
         sqlx::query("set local enable_seqscan = off").execute(&mut *self.transaction).await?;
         let mut rows = sqlx::query(
             "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
@@ -227,17 +234,20 @@ impl SnapshotReader {
         )
         .bind(generation)
         .fetch(&mut *self.transaction);
+
         while let Some(row) = rows.try_next().await? {
-            visit(parse_filing_row(&row)?, row.try_get(15)?);
+            on_row(parse_filing_row(&row)?, row.try_get(15)?);
         }
+
         drop(rows);
         sqlx::query("set local enable_seqscan = on").execute(&mut *self.transaction).await?;
         Ok(())
     }
 }
 
-/// Each in the version that is known, or was before an instant. Where the registry was first read only later, as it was
-/// then, with that it is so; what appeared in it later still was not known.
+/// Loads each company in its current version, or in the one that was known before an instant. If the registry was first
+/// loaded after that instant, its companies come from that first load, and their flag is true; companies that appeared
+/// after the first load are left out.
 pub(crate) async fn load_companies(
     connection: &mut PgConnection,
     known_before: Option<DateTime<Utc>>,
@@ -303,9 +313,10 @@ pub(crate) async fn load_companies(
     .bind(known_before)
     .fetch_all(connection)
     .await?;
+
     let mut companies = Vec::with_capacity(rows.len());
     for row in rows {
-        let known = RowProvenance::new(row.try_get("last_known_at")?, row.try_get("fetch_id")?)?;
+        let provenance = RowProvenance::new(row.try_get("last_known_at")?, row.try_get("fetch_id")?)?;
         let company = Company {
             id: parse_company_code(row.try_get("cvm_code")?)?,
             name: row.try_get("name")?,
@@ -328,7 +339,7 @@ pub(crate) async fn load_companies(
             auditor: row.try_get("auditor")?,
             is_registered: true,
         };
-        companies.push((company, known, row.try_get("is_known_later")?));
+        companies.push((company, provenance, row.try_get("is_known_later")?));
     }
     Ok(companies)
 }
@@ -354,7 +365,8 @@ pub(crate) fn parse_filing_row(row: &PgRow) -> Result<FilingRow<'_>> {
 }
 
 async fn load_dataset_states(connection: &mut PgConnection) -> Result<HashMap<Dataset, DatasetState>> {
-    // A copy of a database goes its own way, although all its rows are the same at first.
+    // The database's oid is part of the lineage, because a copy of a database starts with the same rows and then
+    // diverges.
     let rows = sqlx::query(
         "select id, lineage || '/' || (select oid from pg_database where datname = current_database()) as lineage,
                 generation, loaded_at, origin
@@ -362,12 +374,14 @@ async fn load_dataset_states(connection: &mut PgConnection) -> Result<HashMap<Da
     )
     .fetch_all(connection)
     .await?;
+
     let mut states = HashMap::new();
     for row in rows {
         let origin: &str = row.try_get("origin")?;
         let origin =
             DataOrigin::from_id(origin).ok_or_else(|| StoreError::UnreadableData(format!("origin {origin}")))?;
-        // A dataset of a newer version is none of ours to serve.
+
+        // Datasets of a newer version are unknown to this one.
         let Some(dataset) = Dataset::from_id(row.try_get("id")?) else { continue };
         let state = DatasetState {
             lineage: row.try_get("lineage")?,
@@ -380,7 +394,7 @@ async fn load_dataset_states(connection: &mut PgConnection) -> Result<HashMap<Da
     Ok(states)
 }
 
-/// By way of text: as a binary numeric, zero would lose its decimals on the way.
+/// Numbers are read as text, because zero would lose its decimals as a binary numeric.
 pub(crate) fn parse_stored_decimal(text: &str) -> Result<Decimal> {
     parse_exact_decimal(text).ok_or_else(|| StoreError::UnreadableData(format!("the number {text}")))
 }

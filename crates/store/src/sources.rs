@@ -1,5 +1,5 @@
-//! How each part of each source stands, what was set aside, how series agree with each other; and the lock that keeps
-//! two workers off the same source.
+//! The state of each source and its parts, quarantined files, cross-checks between series, and the lock that keeps two
+//! workers from ingesting the same source.
 
 use std::collections::HashMap;
 
@@ -12,41 +12,42 @@ use vintem_domain::{Currency, Dataset, Decimal};
 use crate::load::{Observation, QuarantinedRow, RawBody, insert_quarantined_row, insert_raw_body};
 use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, disable_timeouts, with_timeout};
 
-/// What is fetched and loaded at once: a series, a currency, the registry, a year of filings.
+/// The state of a source part, the unit that is fetched and loaded at once: a series, a currency, the registry, a year
+/// of filings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourcePartState {
     pub source: String,
     pub part: String,
-    /// When upstream last gave a good answer, whether or not it was news.
+    /// When upstream last sent a good response, with or without new data.
     pub checked_at: Option<DateTime<Utc>>,
-    /// When an answer last brought something.
+    /// When a response last brought new data.
     pub loaded_at: Option<DateTime<Utc>>,
     pub etag: Option<String>,
     pub last_modified: Option<String>,
-    /// Of the last good file.
+    /// The hash of the last good file.
     pub sha256: Option<Vec<u8>>,
-    /// The good rows of the last good file.
+    /// The number of good rows in the last good file.
     pub rows: u64,
-    /// Up to which day a part was asked for that comes by windows.
+    /// For parts that are fetched in date windows: the last day fetched so far.
     pub covered_until: Option<NaiveDate>,
-    /// When its whole history was first there; what comes later is news.
+    /// When the backfill was complete. Data that arrives later is new.
     pub backfilled_at: Option<DateTime<Utc>>,
     pub failed_at: Option<DateTime<Utc>>,
     pub failure: Option<String>,
 }
 
-/// A source as a whole.
+/// The state of a source across all of its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceState {
     pub source: String,
-    /// Of the part that was asked for the longest ago; none while one was never answered.
+    /// When the least recently checked part was checked; `None` until every part was.
     pub checked_at: Option<DateTime<Utc>>,
     pub loaded_at: Option<DateTime<Utc>>,
     pub failure: Option<String>,
     pub quarantined_rows: u64,
 }
 
-/// How a series agrees with another that says the same.
+/// The result of comparing a series with another that should have the same values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrossCheck {
     pub id: String,
@@ -57,7 +58,7 @@ pub struct CrossCheck {
     pub worst_date: Option<NaiveDate>,
 }
 
-/// Held while a source is being ingested. Let go when dropped: its connection is closed.
+/// Held while a source is being ingested. Dropping it closes its connection, which releases the lock.
 #[derive(Debug)]
 pub struct SourceLock {
     connection: Option<PoolConnection<Postgres>>,
@@ -65,7 +66,7 @@ pub struct SourceLock {
 
 impl Drop for SourceLock {
     fn drop(&mut self) {
-        // A connection that holds the lock must not go back among those that serve.
+        // A connection that holds the lock must not go back to the pool.
         if let Some(connection) = self.connection.take() {
             drop(connection.detach());
         }
@@ -73,7 +74,7 @@ impl Drop for SourceLock {
 }
 
 impl Store {
-    /// The lock of a source; `None` where another worker has it and `wait` is not asked for.
+    /// Locks a source. `None` if another worker holds the lock and `wait` is false.
     pub async fn lock_source(&self, source: &str, wait: bool) -> Result<Option<SourceLock>> {
         let mut connection = self.pool.acquire().await?;
         disable_timeouts(&mut connection).await?;
@@ -82,9 +83,10 @@ impl Store {
         } else {
             "select pg_try_advisory_lock(hashtext('vintem_ingest'), hashtext($1))"
         };
-        let locked: bool = sqlx::query_scalar(statement).bind(source).fetch_one(&mut *connection).await?;
+
+        let is_locked: bool = sqlx::query_scalar(statement).bind(source).fetch_one(&mut *connection).await?;
         let lock = SourceLock { connection: Some(connection) };
-        Ok(locked.then_some(lock))
+        Ok(is_locked.then_some(lock))
     }
 
     pub async fn part_state(&self, source: &str, part: &str) -> Result<SourcePartState> {
@@ -93,8 +95,10 @@ impl Store {
             .bind(part)
             .fetch_optional(&self.pool)
             .await?;
-        let state = SourcePartState { source: source.to_owned(), part: part.to_owned(), ..SourcePartState::default() };
-        row.map_or(Ok(state), |row| parse_part_state(&row))
+
+        let initial =
+            SourcePartState { source: source.to_owned(), part: part.to_owned(), ..SourcePartState::default() };
+        row.map_or(Ok(initial), |row| parse_part_state(&row))
     }
 
     pub async fn save_part_state(&self, state: &SourcePartState) -> Result<()> {
@@ -121,11 +125,13 @@ impl Store {
         .bind(&state.failure)
         .execute(&self.pool)
         .await?;
+
         sqlx::query("select pg_notify('vintem_generation', 'sources')").execute(&self.pool).await?;
         Ok(())
     }
 
-    /// Sets a whole file aside, with what may be kept of it, outside of any load. `sha256` is of the bytes received.
+    /// Quarantines a whole file outside of a load. `sha256` is of the bytes received, `body` the part that may be
+    /// stored.
     pub async fn quarantine_file(
         &self,
         source: &str,
@@ -142,7 +148,7 @@ impl Store {
         Ok(())
     }
 
-    /// All sources that were ever asked for.
+    /// All sources that were ever fetched.
     pub async fn source_states(&self) -> Result<Vec<SourceState>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let rows = sqlx::query(
@@ -173,7 +179,7 @@ impl Store {
         .await
     }
 
-    /// The newest day of each dataset that has days, up to `today`.
+    /// The newest date of each dataset that has dates, up to `today`.
     pub async fn newest_dates(&self, today: NaiveDate) -> Result<HashMap<Dataset, NaiveDate>> {
         let rows: Vec<(String, Option<NaiveDate>)> = sqlx::query_as(
             "select series, max(ref_date) from observation where ref_date <= $1 group by series
@@ -188,7 +194,7 @@ impl Store {
         Ok(rows.into_iter().filter_map(|(id, day)| Some((Dataset::from_id(&id)?, day?))).collect())
     }
 
-    /// How many days of a series have a value, from the first to the last of these.
+    /// Counts the days of a series that have a value; `from` and `to` are included.
     pub async fn count_observations(&self, series: &str, (from, to): (NaiveDate, NaiveDate)) -> Result<u64> {
         let count: i64 = sqlx::query_scalar(
             "select count(distinct ref_date)
@@ -203,7 +209,7 @@ impl Store {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// How many bulletins of a currency there are, from the first to the last of these days.
+    /// Counts the bulletins of a currency; `from` and `to` are included.
     pub async fn count_bulletins(&self, currency: Currency, (from, to): (NaiveDate, NaiveDate)) -> Result<u64> {
         let count: i64 = sqlx::query_scalar(
             "select count(distinct (ref_date, bulletin, published_at))
@@ -218,7 +224,7 @@ impl Store {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// The current values of a series by its name in the store, oldest first, each date once.
+    /// The current values of a series, oldest first, each date once. `series` is its id in the database.
     pub async fn current_observations(&self, series: &str) -> Result<Vec<Observation>> {
         let rows: Vec<(NaiveDate, String)> = sqlx::query_as(
             "select distinct on (ref_date) ref_date, value::text
@@ -238,7 +244,7 @@ impl Store {
             .collect()
     }
 
-    /// The closing rates of a currency in the currency of their day, oldest first: date, buy, sell.
+    /// The closing rates of a currency, oldest first: date, buy, sell. Each is in the Brazilian currency of its day.
     pub async fn current_closing_rates(&self, currency: Currency) -> Result<Vec<(NaiveDate, Decimal, Decimal)>> {
         let rows: Vec<(NaiveDate, String, String)> = sqlx::query_as(
             "select distinct on (ref_date) ref_date, buy::text, sell::text
@@ -288,14 +294,14 @@ impl Store {
             .await?;
             rows.iter()
                 .map(|row| {
-                    let largest: String = row.try_get("largest_difference")?;
+                    let largest_difference: String = row.try_get("largest_difference")?;
                     Ok(CrossCheck {
                         id: row.try_get("id")?,
                         checked_at: row.try_get("checked_at")?,
                         compared_values: u64::try_from(row.try_get::<i64, _>("compared")?).unwrap_or(0),
                         differing_values: u64::try_from(row.try_get::<i64, _>("differing")?).unwrap_or(0),
-                        largest_difference: parse_exact_decimal(&largest)
-                            .ok_or_else(|| StoreError::UnreadableData(format!("the number {largest}")))?,
+                        largest_difference: parse_exact_decimal(&largest_difference)
+                            .ok_or_else(|| StoreError::UnreadableData(format!("the number {largest_difference}")))?,
                         worst_date: row.try_get("worst_date")?,
                     })
                 })

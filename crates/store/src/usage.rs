@@ -1,5 +1,7 @@
-//! Usage by key, UTC day and part of the API. A batch of live counts enters exactly once: its id goes into the ledger in the same
-//! transaction as its counts.
+//! Usage by key, UTC day and part of the API.
+//!
+//! Each batch of live counts is recorded exactly once, because its id goes into the ledger in the same transaction as
+//! its counts.
 
 use std::collections::HashSet;
 
@@ -10,7 +12,7 @@ use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow};
 
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
-/// The stored counts of a key, and which of the batches asked for they contain already.
+/// The stored counts of a key, and which of the given batches they already contain.
 #[derive(Debug)]
 pub struct StoredUsage {
     pub rows: Vec<UsageRow>,
@@ -18,11 +20,11 @@ pub struct StoredUsage {
 }
 
 impl Store {
-    /// Adds a batch's counts, unless the ledger says that they are in already. Keys that no longer exist are passed over.
+    /// Adds a batch's counts, unless the ledger has the batch already. Skips keys that no longer exist.
     pub async fn record_usage_batch(&self, batch_id: &str, rows: &[UsageRow]) -> Result<()> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
-            let entered = sqlx::query(
+            let inserted = sqlx::query(
                 "insert into usage_ledger (batch_id)
                  values ($1)
                  on conflict do nothing",
@@ -30,13 +32,15 @@ impl Store {
             .bind(batch_id)
             .execute(&mut *transaction)
             .await?;
-            if entered.rows_affected() == 0 {
+            if inserted.rows_affected() == 0 {
                 return Ok(());
             }
-            let column = |value: fn(&UsageCounts) -> u64| -> Vec<i64> {
-                rows.iter().map(|row| i64::try_from(value(&row.counts)).unwrap_or(i64::MAX)).collect()
+
+            let column = |count: fn(&UsageCounts) -> u64| -> Vec<i64> {
+                rows.iter().map(|row| i64::try_from(count(&row.counts)).unwrap_or(i64::MAX)).collect()
             };
-            // Keys in order: two drainers that meet on the same keys wait for each other, they do not deadlock.
+
+            // Keys in order, so that two drainers with the same keys wait for each other instead of deadlocking.
             sqlx::query(
                 "insert into usage_day (key_id, day, route_group, requests, successful, client_errors, server_errors, rate_limited)
                  select batch.*
@@ -61,6 +65,7 @@ impl Store {
             .bind(column(|counts| counts.rate_limited))
             .execute(&mut *transaction)
             .await?;
+
             sqlx::query(
                 "update api_key
                  set last_used_on = batch.day
@@ -76,13 +81,14 @@ impl Store {
             .bind(rows.iter().map(|row| row.day).collect::<Vec<_>>())
             .execute(&mut *transaction)
             .await?;
+
             transaction.commit().await?;
             Ok(())
         })
         .await
     }
 
-    /// The stored counts of a key, and which of `batches` they contain already: one view of both.
+    /// The stored counts of a key, and which of `batch_ids` they already contain, both read from one consistent view.
     pub async fn key_usage(
         &self,
         key_id: KeyId,
@@ -103,11 +109,13 @@ impl Store {
             .bind(to)
             .fetch_all(&mut *reader)
             .await?;
+
             let drained: Vec<String> = sqlx::query_scalar("select batch_id from usage_ledger where batch_id = any($1)")
                 .bind(batch_ids)
                 .fetch_all(&mut *reader)
                 .await?;
-            let mut rows_read = Vec::with_capacity(rows.len());
+
+            let mut usage_rows = Vec::with_capacity(rows.len());
             for row in rows {
                 let count =
                     |name: &str| -> Result<u64> { Ok(u64::try_from(row.try_get::<i64, _>(name)?).unwrap_or(0)) };
@@ -118,16 +126,17 @@ impl Store {
                     server_errors: count("server_errors")?,
                     rate_limited: count("rate_limited")?,
                 };
-                // What was counted before usage was told apart, or by a later version, is under no part that we know.
+
+                // Old counts have no group, and a later version may have groups that this one does not know.
                 let group = RouteGroup::from_id(row.try_get("route_group")?).unwrap_or(RouteGroup::Other);
-                rows_read.push(UsageRow { key_id, day: row.try_get("day")?, group, counts });
+                usage_rows.push(UsageRow { key_id, day: row.try_get("day")?, group, counts });
             }
-            Ok(StoredUsage { rows: rows_read, drained_batches: drained.into_iter().collect() })
+            Ok(StoredUsage { rows: usage_rows, drained_batches: drained.into_iter().collect() })
         })
         .await
     }
 
-    /// Forgets what is kept no longer: days after 25 months, the ledger after 400 days. A little at a time.
+    /// Deletes a batch of expired rows: daily counts after 25 months, ledger entries after 400 days.
     pub async fn prune_usage(&self) -> Result<()> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             sqlx::query(
@@ -141,6 +150,7 @@ impl Store {
             )
             .execute(&self.pool)
             .await?;
+
             sqlx::query(
                 "delete from usage_day
                  where (key_id, day) in (
@@ -152,6 +162,7 @@ impl Store {
             )
             .execute(&self.pool)
             .await?;
+
             Ok(())
         })
         .await

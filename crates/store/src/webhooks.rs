@@ -1,4 +1,4 @@
-//! Webhooks and their deliveries: what owners see and change of them here, how they are delivered in [`dispatch`].
+//! Webhooks and their deliveries, as owners see and change them. How deliveries are made is in [`dispatch`].
 
 pub mod dispatch;
 
@@ -27,12 +27,11 @@ pub struct NewWebhook<'a> {
     pub id: &'a str,
     pub url: &'a str,
     pub filter: &'a EventFilter,
-    /// Sealed.
     pub sealed_secret: &'a [u8],
     pub now: DateTime<Utc>,
 }
 
-/// What is to become of a webhook; what is `None` stays.
+/// A change of a webhook. Fields that are `None` stay unchanged.
 #[derive(Debug, Default)]
 pub struct WebhookUpdate<'a> {
     pub url: Option<&'a str>,
@@ -47,14 +46,14 @@ pub struct DeliveryRow {
     pub kind: String,
     pub state: DeliveryState,
     pub created_at: DateTime<Utc>,
-    /// While it waits.
+    /// Only while it waits.
     pub next_attempt_at: Option<DateTime<Utc>>,
     pub delivered_at: Option<DateTime<Utc>>,
-    /// A list as JSON: what came of each attempt, the oldest first.
+    /// The attempts as a JSON list, oldest first.
     pub attempts_json: String,
 }
 
-/// What a webhook is sent when its owner tries it.
+/// The event that a webhook gets when its owner tests it.
 #[derive(Debug)]
 pub struct TestEvent<'a> {
     pub id: &'a str,
@@ -62,7 +61,7 @@ pub struct TestEvent<'a> {
     pub body: &'a str,
 }
 
-/// What became of a wish to try a webhook.
+/// The result of a request to test a webhook.
 #[derive(Debug)]
 pub enum WebhookTestOutcome {
     Queued(DeliveryRow),
@@ -71,7 +70,7 @@ pub enum WebhookTestOutcome {
     NotActive,
 }
 
-/// Deliveries that are deleted with their webhook.
+/// How many deliveries of a deleted webhook are deleted at once.
 const DELETE_BATCH_SIZE: i64 = 5_000;
 
 const WEBHOOK_COLUMNS: &str = "id, url, types, companies, categories, series, pairs, status, disabled_reason, created_at, \
@@ -80,50 +79,54 @@ const DELIVERY_COLUMNS: &str = "delivery.id, event_id, type, state, delivery.cre
                         attempts::text as attempts";
 
 impl Store {
-    /// `None` where the key has as many as it may.
+    /// `None` if the key has the maximum number of webhooks already.
     pub async fn create_webhook(&self, key: KeyId, webhook: &NewWebhook<'_>) -> Result<Option<WebhookRow>> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
-            // Two at once are counted one after the other.
+
+            // The lock makes concurrent creations count one after the other.
             sqlx::query("select from api_key where id = $1 for no key update")
                 .bind(key)
                 .execute(&mut *transaction)
                 .await?;
-            let held: i64 = sqlx::query_scalar("select count(*) from webhook where key_id = $1")
+
+            let existing: i64 = sqlx::query_scalar("select count(*) from webhook where key_id = $1")
                 .bind(key)
                 .fetch_one(&mut *transaction)
                 .await?;
-            if held >= MAX_WEBHOOKS_PER_KEY as i64 {
+            if existing >= MAX_WEBHOOKS_PER_KEY as i64 {
                 return Ok(None);
             }
+
             let statement = format!(
                 "insert into webhook (key_id, id, url, types, companies, categories, folded_categories, series, pairs, secret,
                                       created_at)
                  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
                  returning {WEBHOOK_COLUMNS}"
             );
-            let interest = webhook.filter;
+            let filter = webhook.filter;
             let row = sqlx::query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(webhook.id)
                 .bind(webhook.url)
-                .bind(event_kind_ids(interest))
-                .bind(&interest.companies)
-                .bind(&interest.categories)
-                .bind(normalized_categories(interest))
-                .bind(&interest.series)
-                .bind(&interest.pairs)
+                .bind(event_kind_ids(filter))
+                .bind(&filter.companies)
+                .bind(&filter.categories)
+                .bind(normalized_categories(filter))
+                .bind(&filter.series)
+                .bind(&filter.pairs)
                 .bind(webhook.sealed_secret)
                 .bind(webhook.now)
                 .fetch_one(&mut *transaction)
                 .await?;
+
             transaction.commit().await?;
             Ok(Some(parse_webhook_row(&row)?))
         })
         .await
     }
 
-    /// Those of a key, the oldest first.
+    /// The webhooks of a key, oldest first.
     pub async fn list_webhooks(&self, key: KeyId) -> Result<Vec<WebhookRow>> {
         with_timeout(self.timeouts.query, async {
             let statement = format!("select {WEBHOOK_COLUMNS} from webhook where key_id = $1 order by number");
@@ -142,7 +145,8 @@ impl Store {
         .await
     }
 
-    /// `None` where the key has no such webhook. One that is made active begins anew: it has not failed yet.
+    /// `None` if the key has no such webhook. Setting the status to active resets `failing_since`, and so does a new
+    /// URL.
     pub async fn update_webhook(&self, key: KeyId, id: &str, update: &WebhookUpdate<'_>) -> Result<Option<WebhookRow>> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
@@ -161,20 +165,21 @@ impl Store {
                  where key_id = $1 and id = $2
                  returning {WEBHOOK_COLUMNS}"
             );
-            let interest = update.filter;
+            let filter = update.filter;
             let row = sqlx::query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(id)
                 .bind(update.url)
-                .bind(interest.map(event_kind_ids))
-                .bind(interest.map(|interest| &interest.companies))
-                .bind(interest.map(|interest| &interest.categories))
-                .bind(interest.map(normalized_categories))
-                .bind(interest.map(|interest| &interest.series))
-                .bind(interest.map(|interest| &interest.pairs))
+                .bind(filter.map(event_kind_ids))
+                .bind(filter.map(|filter| &filter.companies))
+                .bind(filter.map(|filter| &filter.categories))
+                .bind(filter.map(normalized_categories))
+                .bind(filter.map(|filter| &filter.series))
+                .bind(filter.map(|filter| &filter.pairs))
                 .bind(update.status.map(WebhookStatus::id))
                 .fetch_optional(&mut *transaction)
                 .await?;
+
             notify_deliveries(&mut transaction).await?;
             transaction.commit().await?;
             row.as_ref().map(parse_webhook_row).transpose()
@@ -182,13 +187,14 @@ impl Store {
         .await
     }
 
-    /// With all of its deliveries, some at a time: there may be very many. From the first moment on nothing is sent to it.
-    /// False where the key has no such webhook.
+    /// Deletes a webhook with all of its deliveries, in batches because there can be very many. The webhook is paused
+    /// first, so that nothing more is sent to it. False if the key has no such webhook.
     pub async fn delete_webhook(&self, key: KeyId, id: &str) -> Result<bool> {
         let pause = WebhookUpdate { status: Some(WebhookStatus::Paused), ..WebhookUpdate::default() };
         if self.update_webhook(key, id, &pause).await?.is_none() {
             return Ok(false);
         }
+
         while self.delete_delivery_batch(key, id).await? {}
         with_timeout(self.timeouts.bulk_query, async {
             sqlx::query("delete from webhook where key_id = $1 and id = $2")
@@ -201,7 +207,7 @@ impl Store {
         .await
     }
 
-    /// Whether there may be further ones.
+    /// Returns whether there may be more.
     async fn delete_delivery_batch(&self, key: KeyId, id: &str) -> Result<bool> {
         with_timeout(self.timeouts.bulk_query, async {
             let deleted = sqlx::query(
@@ -224,8 +230,8 @@ impl Store {
         .await
     }
 
-    /// Gives a webhook a new secret. The one that it had signs as well until `ends_at`; one before that no more. False
-    /// where the key has no such webhook.
+    /// Gives a webhook a new secret. The old one signs too until `old_secret_ends_at`; any secret before it ends now.
+    /// False if the key has no such webhook.
     pub async fn rotate_webhook_secret(
         &self,
         key: KeyId,
@@ -250,7 +256,7 @@ impl Store {
         .await
     }
 
-    /// Has this sent to a webhook like an event.
+    /// Queues a test event for a webhook; it is delivered like any other event.
     pub async fn queue_test_delivery(
         &self,
         key: KeyId,
@@ -270,6 +276,7 @@ impl Store {
             if status != WebhookStatus::Active.id() {
                 return Ok(WebhookTestOutcome::NotActive);
             }
+
             let statement = format!(
                 "insert into delivery (webhook, event_id, type, body, next_attempt_at, created_at)
                  values ($1, $2, $3, $4, $5, $5)
@@ -283,6 +290,7 @@ impl Store {
                 .bind(now)
                 .fetch_one(&mut *transaction)
                 .await?;
+
             notify_deliveries(&mut transaction).await?;
             transaction.commit().await?;
             Ok(WebhookTestOutcome::Queued(parse_delivery_row(&row)?))
@@ -290,8 +298,8 @@ impl Store {
         .await
     }
 
-    /// A page of the deliveries of a webhook, the newest first, with how many there are; `None` where the key has no
-    /// such webhook.
+    /// One page of the deliveries of a webhook, newest first, and their total number. `None` if the key has no such
+    /// webhook.
     pub async fn list_deliveries(
         &self,
         key: KeyId,
@@ -322,19 +330,22 @@ impl Store {
                 .bind(limit)
                 .fetch_all(&self.pool)
                 .await?;
+
             let total: i64 =
                 sqlx::query_scalar("select count(*) from delivery where webhook = $1 and ($2 is null or state = $2)")
                     .bind(number)
                     .bind(state.map(DeliveryState::id))
                     .fetch_one(&self.pool)
                     .await?;
-            Ok(Some((rows.iter().map(parse_delivery_row).collect::<Result<_>>()?, total.unsigned_abs())))
+
+            let deliveries = rows.iter().map(parse_delivery_row).collect::<Result<_>>()?;
+            Ok(Some((deliveries, total.unsigned_abs())))
         })
         .await
     }
 
-    /// Has a delivery sent anew, whatever became of it: at once, and if need be by the whole schedule. One that is under
-    /// way just now is left to it. `None` where the webhook of the key has no such delivery.
+    /// Queues a delivery again, whatever its state: it is sent at once, with the full retry schedule. A delivery that
+    /// is being sent right now is left alone. `None` if the webhook of the key has no such delivery.
     pub async fn replay_delivery(
         &self,
         key: KeyId,
@@ -361,6 +372,7 @@ impl Store {
                 .bind(now)
                 .fetch_optional(&mut *transaction)
                 .await?;
+
             notify_deliveries(&mut transaction).await?;
             transaction.commit().await?;
             row.as_ref().map(parse_delivery_row).transpose()
@@ -369,7 +381,7 @@ impl Store {
     }
 }
 
-/// Tells whoever delivers that there may be something to do.
+/// Wakes up the delivery worker.
 async fn notify_deliveries(transaction: &mut Transaction<'_, Postgres>) -> Result<()> {
     sqlx::query("notify vintem_deliveries").execute(&mut **transaction).await?;
     Ok(())
@@ -384,21 +396,23 @@ fn event_kind_ids(filter: &EventFilter) -> Vec<&'static str> {
 }
 
 fn parse_webhook_row(row: &PgRow) -> Result<WebhookRow> {
-    let (status, reason): (&str, Option<&str>) = (row.try_get("status")?, row.try_get("disabled_reason")?);
+    let status: &str = row.try_get("status")?;
+    let disabled_reason: Option<&str> = row.try_get("disabled_reason")?;
     let kinds: Vec<String> = row.try_get("types")?;
-    let kind =
+    let parse_kind =
         |id: &String| EventKind::from_id(id).ok_or_else(|| StoreError::UnreadableData(format!("events of type {id}")));
+
     Ok(WebhookRow {
         id: row.try_get("id")?,
         url: row.try_get("url")?,
         filter: EventFilter {
-            kinds: kinds.iter().map(kind).collect::<Result<_>>()?,
+            kinds: kinds.iter().map(parse_kind).collect::<Result<_>>()?,
             companies: row.try_get("companies")?,
             categories: row.try_get("categories")?,
             series: row.try_get("series")?,
             pairs: row.try_get("pairs")?,
         },
-        status: WebhookStatus::from_ids(status, reason)
+        status: WebhookStatus::from_ids(status, disabled_reason)
             .ok_or_else(|| StoreError::UnreadableData(format!("a webhook that is {status}")))?,
         created_at: row.try_get("created_at")?,
         last_success_at: row.try_get("last_success_at")?,
@@ -406,10 +420,11 @@ fn parse_webhook_row(row: &PgRow) -> Result<WebhookRow> {
 }
 
 fn parse_delivery_row(row: &PgRow) -> Result<DeliveryRow> {
-    let id: &str = row.try_get("state")?;
-    let state =
-        DeliveryState::from_id(id).ok_or_else(|| StoreError::UnreadableData(format!("a delivery that is {id}")))?;
+    let state: &str = row.try_get("state")?;
+    let state = DeliveryState::from_id(state)
+        .ok_or_else(|| StoreError::UnreadableData(format!("a delivery that is {state}")))?;
     let next_attempt_at: DateTime<Utc> = row.try_get("next_attempt_at")?;
+
     Ok(DeliveryRow {
         id: row.try_get("id")?,
         event_id: row.try_get("event_id")?,

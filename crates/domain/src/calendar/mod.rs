@@ -1,4 +1,4 @@
-//! Business days: by rule, and by what the rules did not foresee.
+//! Business days of banks and of the exchange: computed by rule, with overrides for days that broke the rules.
 
 use std::sync::LazyLock;
 
@@ -9,20 +9,19 @@ use chrono::{Days, NaiveDate};
 
 use crate::dates::{DateRange, MAX_DATE, MIN_DATE, parse_date};
 
-/// Days that were no business days although the rules say so, or were although they say not: found by comparing the rules
-/// with the days that have a Selic. They concern banks; what the exchange did on them is not known to us.
+/// Days on which banks were closed or open against the rules, found by comparing the rules with the days that have a
+/// Selic. They apply to banks only; we don't know what the exchange did on these days.
 const OVERRIDES_CSV: &str = include_str!("overrides.csv");
 
-/// Whose business days.
+/// Whose business days count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calendar {
-    /// Banks: the days that have a Selic, a CDI and an exchange rate.
+    /// Banks: the days that have a Selic, a CDI and exchange rates.
     Settlement,
     /// The exchange, B3.
     Exchange,
 }
 
-/// What a day is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DayKind {
     BusinessDay,
@@ -66,26 +65,27 @@ impl Calendar {
         self.business_day_table().is_business_day(day)
     }
 
-    /// How many there are from `from` on and before `to`.
+    /// Counts the business days from `from`, included, to `to`, excluded.
     pub fn count_business_days(self, from: NaiveDate, to: NaiveDate) -> u32 {
         let table = self.business_day_table();
         table.count_before(to).saturating_sub(table.count_before(from))
     }
 
-    /// Those within these days, in order.
+    /// The business days in a range, in order.
     pub fn business_days(self, range: DateRange) -> impl Iterator<Item = NaiveDate> {
         let table = self.business_day_table();
+        let start = table.count_before(range.from);
         let end = table.count_before(range.to.succ_opt().unwrap_or(range.to));
-        (table.count_before(range.from)..end).map(|number| table.days[number as usize])
+        (start..end).map(|index| table.days[index as usize])
     }
 
-    /// The so-manieth business day after a day, or before it; for none the day itself, or the next business day. Nothing
-    /// where that lies beyond the days that we know.
+    /// Adds business days to a day, or subtracts them if `days` is negative. Adding 0 gives the day itself or the next
+    /// business day. `None` if the result is before [`MIN_DATE`] or after [`MAX_DATE`].
     pub fn add_business_days(self, day: NaiveDate, days: i64) -> Option<NaiveDate> {
         let table = self.business_day_table();
-        let from = i64::from(table.count_before(if days > 0 { day.succ_opt()? } else { day }));
-        let number = if days > 0 { from + days - 1 } else { from + days };
-        table.days.get(usize::try_from(number).ok()?).copied()
+        let start = i64::from(table.count_before(if days > 0 { day.succ_opt()? } else { day }));
+        let index = if days > 0 { start + days - 1 } else { start + days };
+        table.days.get(usize::try_from(index).ok()?).copied()
     }
 
     fn business_day_table(self) -> &'static BusinessDayTable {
@@ -99,10 +99,10 @@ impl Calendar {
     }
 }
 
-/// All business days that a parameter may name.
+/// All business days from [`MIN_DATE`] to [`MAX_DATE`].
 struct BusinessDayTable {
     days: Vec<NaiveDate>,
-    /// How many business days there are before each day since the first, one more than there are days.
+    /// The number of business days before each calendar day from [`MIN_DATE`], with one more entry than there are days.
     business_days_before: Vec<u32>,
 }
 
@@ -110,6 +110,7 @@ impl BusinessDayTable {
     fn new(rules: &impl HolidayCalendar<NaiveDate>, overrides: &str) -> Self {
         let overrides: Vec<(NaiveDate, bool)> = overrides.lines().skip(1).map(parse_override).collect();
         let mut table = Self { days: Vec::new(), business_days_before: vec![0] };
+
         let mut day = MIN_DATE;
         while day <= MAX_DATE {
             let overridden = overrides.iter().find(|(date, _)| *date == day).map(|(_, is_open)| *is_open);
@@ -122,10 +123,9 @@ impl BusinessDayTable {
         table
     }
 
-    /// How many there are before a day.
     fn count_before(&self, day: NaiveDate) -> u32 {
-        let at = (day - MIN_DATE).num_days().clamp(0, self.business_days_before.len() as i64 - 1);
-        self.business_days_before[at as usize]
+        let index = (day - MIN_DATE).num_days().clamp(0, self.business_days_before.len() as i64 - 1);
+        self.business_days_before[index as usize]
     }
 
     fn is_business_day(&self, day: NaiveDate) -> bool {

@@ -1,6 +1,7 @@
-//! Changes of keys, each with its line of history in the same transaction. What replicas must know of takes the next
-//! revision under one lock, so that revisions become visible in order and a replica that has seen revision N has seen
-//! all before it.
+//! Changes of keys, each with its history entry in the same transaction.
+//!
+//! A change that replicas must learn of takes the next revision under one lock. Revisions therefore become visible in
+//! order, and a replica that has seen revision N has seen all revisions before it.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use sqlx::{Postgres, Row, Transaction};
@@ -20,7 +21,7 @@ pub struct NewKey<'a> {
     pub email: &'a str,
 }
 
-/// What a new key may have beside: by default the operator makes it, and it never expires.
+/// Further settings of a new key. By default the operator creates it, and it never expires.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeyOptions<'a> {
     pub created_by: KeyActor,
@@ -35,24 +36,25 @@ pub struct NewSecret<'a> {
     pub display_prefix: &'a str,
 }
 
-/// What became of a change that an owner asked for.
+/// The result of a change by the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerChangeResult<T> {
     Done(T),
-    /// Revoked, expired or never there.
+    /// The key is revoked, expired or unknown.
     KeyInvalid,
     TooManyChanges {
         retry_after_seconds: u64,
     },
 }
 
-/// How often an owner may change its key within a day: each change is kept for ever.
+/// How often an owner may change a key within a day. Limited because each change stays in the history forever.
 const MAX_OWNER_CHANGES_PER_DAY: i64 = 100;
-/// A secret that ended so long ago is forgotten by the next rotation: every replica has heard of its end by then.
+/// The next rotation deletes former secrets that ended longer ago than this. By then every replica knows that they
+/// ended.
 const FORMER_SECRET_RETENTION: TimeDelta = TimeDelta::days(30);
 
 impl Store {
-    /// A key as the operator makes it.
+    /// Creates a key with the default options.
     pub async fn create_key(&self, key: &NewKey<'_>) -> Result<KeySecretRow> {
         self.create_key_with_options(key, &KeyOptions::default()).await
     }
@@ -75,27 +77,30 @@ impl Store {
             .bind(options.expires_at)
             .fetch_one(&mut *transaction)
             .await?;
+
             let row = parse_key_secret_row(&row)?;
             let plan = Some(key.plan.id().to_owned());
             insert_key_change(&mut transaction, row.id, KeyChange::Created, options.created_by, None, plan).await?;
-            if let Some(at) = options.expires_at {
+            if let Some(expires_at) = options.expires_at {
                 insert_key_change(
                     &mut transaction,
                     row.id,
                     KeyChange::ExpiryChanged,
                     options.created_by,
                     None,
-                    Some(format_instant(at)),
+                    Some(format_instant(expires_at)),
                 )
                 .await?;
             }
+
             transaction.commit().await?;
             Ok(row)
         })
         .await
     }
 
-    /// Below the plan that has webhooks those of the key are paused. False where no key has this id.
+    /// Changes the plan of a key, and pauses its webhooks if the new plan does not include them. False if no key has
+    /// this id.
     pub async fn set_key_plan(&self, id: KeyId, plan: Plan) -> Result<bool> {
         let mut transaction = self.begin_key_change().await?;
         let row = sqlx::query("select plan from api_key where id = $1 for no key update")
@@ -103,29 +108,34 @@ impl Store {
             .fetch_optional(&mut *transaction)
             .await?;
         let Some(row) = row else { return Ok(false) };
-        let was = super::parse_plan(&row)?;
-        if was == plan {
+        let old_plan = super::parse_plan(&row)?;
+        if old_plan == plan {
             return Ok(true);
         }
+
         sqlx::query("update api_key set plan = $2, revision = nextval('api_key_revision') where id = $1")
             .bind(id)
             .bind(plan.id())
             .execute(&mut *transaction)
             .await?;
-        // They stay so when the key comes back: its owner is to see that something was missed.
+
+        // They stay paused when the key gets its plan back, so that the owner notices the missed events.
         if plan < Feature::Webhooks.required_plan() {
             sqlx::query("update webhook set status = 'paused' where key_id = $1 and status = 'active'")
                 .bind(id)
                 .execute(&mut *transaction)
                 .await?;
         }
-        let (was, became) = (Some(was.id().to_owned()), Some(plan.id().to_owned()));
-        insert_key_change(&mut transaction, id, KeyChange::PlanChanged, KeyActor::Operator, was, became).await?;
+
+        let old_value = Some(old_plan.id().to_owned());
+        let new_value = Some(plan.id().to_owned());
+        insert_key_change(&mut transaction, id, KeyChange::PlanChanged, KeyActor::Operator, old_value, new_value)
+            .await?;
         transaction.commit().await?;
         Ok(true)
     }
 
-    /// `None` for never. False where no key has this id.
+    /// Changes when a key expires; `None` for never. False if no key has this id.
     pub async fn set_key_expiry(&self, id: KeyId, expires_at: Option<DateTime<Utc>>) -> Result<bool> {
         let mut transaction = self.begin_key_change().await?;
         let row = sqlx::query("select expires_at from api_key where id = $1 for no key update")
@@ -133,41 +143,48 @@ impl Store {
             .fetch_optional(&mut *transaction)
             .await?;
         let Some(row) = row else { return Ok(false) };
-        let was: Option<DateTime<Utc>> = row.try_get("expires_at")?;
-        if was == expires_at {
+        let old_expires_at: Option<DateTime<Utc>> = row.try_get("expires_at")?;
+        if old_expires_at == expires_at {
             return Ok(true);
         }
+
         sqlx::query("update api_key set expires_at = $2, revision = nextval('api_key_revision') where id = $1")
             .bind(id)
             .bind(expires_at)
             .execute(&mut *transaction)
             .await?;
-        let (was, became) = (was.map(format_instant), expires_at.map(format_instant));
-        insert_key_change(&mut transaction, id, KeyChange::ExpiryChanged, KeyActor::Operator, was, became).await?;
+
+        let old_value = old_expires_at.map(format_instant);
+        let new_value = expires_at.map(format_instant);
+        insert_key_change(&mut transaction, id, KeyChange::ExpiryChanged, KeyActor::Operator, old_value, new_value)
+            .await?;
         transaction.commit().await?;
         Ok(true)
     }
 
-    /// For good. False where no key has this id; a key that is revoked already stays as it is.
+    /// Revokes a key permanently; does nothing if it is revoked already. False if no key has this id.
     pub async fn revoke_key(&self, id: KeyId) -> Result<bool> {
         let mut transaction = self.begin_key_change().await?;
         let exists: Option<i64> = sqlx::query_scalar("select id from api_key where id = $1")
             .bind(id)
             .fetch_optional(&mut *transaction)
             .await?;
+
         if mark_revoked(&mut transaction, id, KeyActor::Operator).await? {
             transaction.commit().await?;
         }
+
         Ok(exists.is_some())
     }
 
-    /// The owner's own revocation: all secrets of the key as they are then, or `None` where it was not valid any more.
+    /// Revokes a key on behalf of its owner and returns all of its secrets. `None` if it was revoked already.
     pub async fn revoke_key_as_owner(&self, id: KeyId) -> Result<Option<Vec<KeySecretRow>>> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
             if !mark_revoked(&mut transaction, id, KeyActor::Owner).await? {
                 return Ok(None);
             }
+
             let rows = load_key_secrets(&mut transaction, id).await?;
             transaction.commit().await?;
             Ok(Some(rows))
@@ -175,11 +192,11 @@ impl Store {
         .await
     }
 
-    /// No replica holds labels, so this takes no revision.
+    /// Changes the label of a key. Replicas don't hold labels, so this takes no revision.
     pub async fn set_key_label(&self, id: KeyId, label: &str, now: DateTime<Utc>) -> Result<OwnerChangeResult<()>> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
-            let was: Option<String> = sqlx::query_scalar(
+            let old_label: Option<String> = sqlx::query_scalar(
                 "select label
                  from api_key
                  where id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)
@@ -189,18 +206,21 @@ impl Store {
             .bind(now)
             .fetch_optional(&mut *transaction)
             .await?;
-            let Some(was) = was else { return Ok(OwnerChangeResult::KeyInvalid) };
-            if was == label {
+            let Some(old_label) = old_label else { return Ok(OwnerChangeResult::KeyInvalid) };
+            if old_label == label {
                 return Ok(OwnerChangeResult::Done(()));
             }
+
             if let Some(retry_after_seconds) = owner_change_retry_seconds(&mut transaction, id).await? {
                 return Ok(OwnerChangeResult::TooManyChanges { retry_after_seconds });
             }
+
             sqlx::query("update api_key set label = $2 where id = $1")
                 .bind(id)
                 .bind(label)
                 .execute(&mut *transaction)
                 .await?;
+
             insert_key_change(&mut transaction, id, KeyChange::LabelChanged, KeyActor::Owner, None, None).await?;
             transaction.commit().await?;
             Ok(OwnerChangeResult::Done(()))
@@ -208,8 +228,8 @@ impl Store {
         .await
     }
 
-    /// Gives the key a new secret. The one it had ends at `ends_at`, those before it end now. All of its secrets as they
-    /// are then.
+    /// Gives a key a new secret and returns all of its secrets. The old secret ends at `old_secret_ends_at`, any secret
+    /// before it ends now.
     pub async fn rotate_key(
         &self,
         id: KeyId,
@@ -219,7 +239,7 @@ impl Store {
     ) -> Result<OwnerChangeResult<Vec<KeySecretRow>>> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
-            let is_valid: Option<i64> = sqlx::query_scalar(
+            let valid_id: Option<i64> = sqlx::query_scalar(
                 "select id
                  from api_key
                  where id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)
@@ -229,22 +249,26 @@ impl Store {
             .bind(now)
             .fetch_optional(&mut *transaction)
             .await?;
-            if is_valid.is_none() {
+            if valid_id.is_none() {
                 return Ok(OwnerChangeResult::KeyInvalid);
             }
+
             if let Some(retry_after_seconds) = owner_change_retry_seconds(&mut transaction, id).await? {
                 return Ok(OwnerChangeResult::TooManyChanges { retry_after_seconds });
             }
+
             sqlx::query("delete from key_former_secret where key_id = $1 and ends_at < $2")
                 .bind(id)
                 .bind(now - FORMER_SECRET_RETENTION)
                 .execute(&mut *transaction)
                 .await?;
+
             sqlx::query("update key_former_secret set ends_at = $2 where key_id = $1 and ends_at > $2")
                 .bind(id)
                 .bind(now)
                 .execute(&mut *transaction)
                 .await?;
+
             sqlx::query(
                 "insert into key_former_secret (hmac, key_id, pepper_id, shown, ends_at)
                  select hmac, id, pepper_id, shown, $2
@@ -255,6 +279,7 @@ impl Store {
             .bind(old_secret_ends_at)
             .execute(&mut *transaction)
             .await?;
+
             sqlx::query(
                 "update api_key
                  set hmac = $2, pepper_id = $3, shown = $4, revision = nextval('api_key_revision')
@@ -266,8 +291,9 @@ impl Store {
             .bind(secret.display_prefix)
             .execute(&mut *transaction)
             .await?;
-            let became = Some(format_instant(old_secret_ends_at));
-            insert_key_change(&mut transaction, id, KeyChange::Rotated, KeyActor::Owner, None, became).await?;
+
+            let new_value = Some(format_instant(old_secret_ends_at));
+            insert_key_change(&mut transaction, id, KeyChange::Rotated, KeyActor::Owner, None, new_value).await?;
             let rows = load_key_secrets(&mut transaction, id).await?;
             transaction.commit().await?;
             Ok(OwnerChangeResult::Done(rows))
@@ -275,11 +301,12 @@ impl Store {
         .await
     }
 
-    /// Forgets who registered with this address, whatever its case: name, address, label and webhooks are gone from
-    /// every table, the keys revoked. What they used stays under their numbers. The numbers of the keys.
+    /// Erases the personal data of an email address, compared without case: revokes its keys, and removes name, email,
+    /// label and webhooks from every table. Usage stays under the ids of the keys, which are returned.
     pub async fn erase_keys_by_email(&self, email: &str) -> Result<Vec<KeyId>> {
         let mut transaction = self.begin_key_change().await?;
-        // In order, so that two who lock the same rows wait for each other and do not deadlock.
+
+        // In order, so that two transactions that lock the same rows wait for each other instead of deadlocking.
         let ids: Vec<KeyId> = sqlx::query_scalar(
             "select id
              from api_key
@@ -290,6 +317,7 @@ impl Store {
         .bind(email)
         .fetch_all(&mut *transaction)
         .await?;
+
         sqlx::query(
             "insert into key_change (key_id, what, by_whom)
              select id, what, $2
@@ -304,6 +332,7 @@ impl Store {
         .bind(KeyChange::Erased.id())
         .execute(&mut *transaction)
         .await?;
+
         sqlx::query(
             "update api_key
              set name = '', email = '', label = '', revoked_at = coalesce(revoked_at, now()),
@@ -313,6 +342,7 @@ impl Store {
         .bind(&ids)
         .execute(&mut *transaction)
         .await?;
+
         sqlx::query("delete from webhook where key_id = any($1)").bind(&ids).execute(&mut *transaction).await?;
         transaction.commit().await?;
         Ok(ids)
@@ -323,11 +353,12 @@ impl Store {
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_keys')), pg_notify('vintem_keys', '')")
             .execute(&mut *transaction)
             .await?;
+
         Ok(transaction)
     }
 }
 
-/// False where no key has this id or it is revoked already.
+/// False if no key has this id, or if it is revoked already.
 async fn mark_revoked(transaction: &mut Transaction<'_, Postgres>, id: KeyId, actor: KeyActor) -> Result<bool> {
     let revoked = sqlx::query(
         "update api_key
@@ -340,6 +371,7 @@ async fn mark_revoked(transaction: &mut Transaction<'_, Postgres>, id: KeyId, ac
     if revoked.rows_affected() == 0 {
         return Ok(false);
     }
+
     insert_key_change(transaction, id, KeyChange::Revoked, actor, None, None).await?;
     Ok(true)
 }
@@ -363,8 +395,8 @@ async fn insert_key_change(
     Ok(())
 }
 
-/// In how many seconds the owner may change something again, if not now. The key's row is locked, so that two changes at
-/// once are counted one after the other.
+/// The seconds until the owner may change the key again, or `None` if it may now. The caller has locked the key's row,
+/// so concurrent changes are counted one after the other.
 async fn owner_change_retry_seconds(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Result<Option<u64>> {
     let seconds: Option<i64> = sqlx::query_scalar(
         "select greatest(1, ceil(extract(epoch from at + interval '1 day' - clock_timestamp())))::bigint
@@ -398,6 +430,6 @@ async fn load_key_secrets(transaction: &mut Transaction<'_, Postgres>, id: KeyId
     rows.iter().map(parse_key_secret_row).collect()
 }
 
-fn format_instant(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+fn format_instant(instant: DateTime<Utc>) -> String {
+    instant.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

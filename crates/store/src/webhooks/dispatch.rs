@@ -1,6 +1,8 @@
-//! How deliveries are taken up and what became of them. One worker at a time delivers, by a lock that its connection
-//! holds: it takes deliveries up on that very connection, so that whoever has lost the lock takes up nothing more. What
-//! it had under way when it was lost is taken up anew, and so may arrive twice.
+//! The delivery queue: claiming due deliveries and recording attempts.
+//!
+//! Only one worker delivers at a time: the one whose connection holds the lock. It claims deliveries on that same
+//! connection, so a worker that has lost the lock cannot claim any more. Deliveries in flight when the lock is lost are
+//! claimed again by the next worker, and so may arrive twice.
 
 use chrono::{DateTime, Utc};
 use sqlx::postgres::{PgConnection, PgRow};
@@ -9,17 +11,17 @@ use vintem_domain::webhook::DISABLE_AFTER_FAILING;
 
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
-/// An arbitrary number that no other lock has.
+/// Arbitrary, but used by no other lock.
 const DELIVERY_LOCK_ID: i64 = 0x7669_6e74_656d_0004;
-/// So many attempts of a delivery are kept; replays add to them.
+/// How many attempts of a delivery are kept. Replays add to them, and the oldest is dropped.
 const MAX_ATTEMPTS_KEPT: i32 = 20;
 
-/// The queue is read by its indexes. Its size changes from nothing to very much within a moment, and a plan that was made
-/// for an empty table reads all of a full one each time.
+/// The queue must be read by its indexes. It can grow from empty to very large within a moment, and a plan made for an
+/// empty table would scan the full one each time.
 const FORCE_INDEX_SCANS: &str =
     "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off";
 
-/// The right to deliver, as long as its connection lives.
+/// The exclusive right to deliver, as long as its connection lives.
 #[derive(Debug)]
 pub struct DeliveryLease(PgConnection);
 
@@ -27,66 +29,64 @@ pub struct DeliveryLease(PgConnection);
 #[derive(Debug, Clone)]
 pub struct DueDelivery {
     pub id: i64,
-    /// Of the webhook, and where it wants it.
     pub webhook_number: i64,
     pub webhook_id: String,
     pub url: String,
-    /// Sealed.
     pub sealed_secret: Vec<u8>,
-    /// Sealed, and until when it signs too.
+    /// The former secret, and until when it signs too.
     pub sealed_former_secret: Option<(Vec<u8>, DateTime<Utc>)>,
     pub event_id: String,
     pub body: String,
-    /// In the feed of events; a test has none.
+    /// The position in the event feed; a test has none.
     pub event_position: Option<i64>,
     pub failures: i16,
 }
 
-/// How a receiver keeps up.
+/// How well a receiver keeps up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReceiverHealth {
     Prompt,
-    /// Its last attempt failed, or took long. It has fewer under way at a time.
+    /// Its last attempt failed or was slow, so it gets fewer deliveries at a time.
     Lagging,
 }
 
-/// Of which deliveries some are to be taken up.
+/// Which due deliveries to claim, and how many.
 #[derive(Debug)]
 pub struct ClaimOptions<'a> {
     pub now: DateTime<Utc>,
     pub receiver_health: ReceiverHealth,
-    /// Webhooks that come after this one are looked at.
+    /// Only webhooks with a higher number are considered.
     pub after_webhook: i64,
-    /// Webhooks that have enough under way.
+    /// Webhooks that have enough deliveries in flight.
     pub excluded_webhooks: &'a [i64],
     pub max_total: i64,
-    /// Of one webhook: of a slow one half of it, of a failing one a single one.
+    /// For one webhook. A slow webhook gets half as many, a failing webhook only one.
     pub max_per_webhook: i64,
 }
 
-/// What became of one attempt.
+/// The result of one attempt.
 #[derive(Debug, Clone)]
 pub struct DeliveryAttempt {
     pub delivery_id: i64,
     pub webhook_number: i64,
     pub url: String,
-    /// How often it had failed before: tells this attempt from a later one.
+    /// The number of failures before this attempt, which tells it apart from a later one.
     pub failures_before: i16,
     pub attempted_at: DateTime<Utc>,
     pub outcome: AttemptOutcome,
     pub is_slow: bool,
-    /// The attempt as JSON, for its owner.
+    /// The attempt as JSON, shown to the owner of the webhook.
     pub attempt_json: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
     Delivered,
-    /// To be tried again then.
+    /// Failed; to be retried at this time.
     RetryAt(DateTime<Utc>),
-    /// It was the last attempt.
+    /// Failed at the last attempt.
     Exhausted,
-    /// The receiver wants nothing any more; the delivery is dead.
+    /// The receiver answered 410: the delivery is dead, and the webhook gets disabled.
     ReceiverGone,
 }
 
@@ -102,43 +102,47 @@ impl AttemptOutcome {
 }
 
 impl Store {
-    /// The right to deliver, unless another worker has it. Deliveries that another one had under way wait again; `mine`
-    /// are under way here.
+    /// Takes the exclusive right to deliver, unless another worker has it. Deliveries in state `sending` go back to
+    /// `waiting`, except for `in_flight`, which this worker is still sending.
     pub async fn try_lease_deliveries(&self, in_flight: &[i64]) -> Result<Option<DeliveryLease>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut connection = self.pool.acquire().await?.detach();
-            let is_mine: bool = sqlx::query_scalar("select pg_try_advisory_lock($1)")
+            let acquired: bool = sqlx::query_scalar("select pg_try_advisory_lock($1)")
                 .bind(DELIVERY_LOCK_ID)
                 .fetch_one(&mut connection)
                 .await?;
-            if !is_mine {
+            if !acquired {
                 connection.close().await?;
                 return Ok(None);
             }
-            // A worker whose machine is gone must not hold the lock for hours.
+
+            // With short keepalives, a worker whose machine died does not hold the lock for hours.
             sqlx::raw_sql("set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3")
                 .execute(&mut connection)
                 .await?;
+
             sqlx::query("update delivery set state = 'waiting' where state = 'sending' and id <> all($1)")
                 .bind(in_flight)
                 .execute(&mut connection)
                 .await?;
+
             Ok(Some(DeliveryLease(connection)))
         })
         .await
     }
 
-    /// Notes what became of attempts, of deliveries and of their webhooks. Whatever is noted twice counts once.
+    /// Records attempts and updates their deliveries and webhooks. Recording an attempt twice counts once.
     pub async fn record_attempts(&self, attempts: &[DeliveryAttempt]) -> Result<()> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
             sqlx::raw_sql(FORCE_INDEX_SCANS).execute(&mut *transaction).await?;
-            let of = |attempt: &DeliveryAttempt| match attempt.outcome {
+            let next_state = |attempt: &DeliveryAttempt| match attempt.outcome {
                 AttemptOutcome::Delivered => ("delivered", None),
                 AttemptOutcome::RetryAt(at) => ("waiting", Some(at)),
                 AttemptOutcome::Exhausted | AttemptOutcome::ReceiverGone => ("dead", None),
             };
-            let (states, next): (Vec<&str>, Vec<Option<DateTime<Utc>>>) = attempts.iter().map(of).unzip();
+            let (states, next_attempts): (Vec<&str>, Vec<Option<DateTime<Utc>>>) =
+                attempts.iter().map(next_state).unzip();
             sqlx::query(
                 "with attempted as (
                      select *
@@ -159,14 +163,15 @@ impl Store {
             .bind(attempts.iter().map(|attempt| attempt.delivery_id).collect::<Vec<_>>())
             .bind(attempts.iter().map(|attempt| attempt.failures_before).collect::<Vec<_>>())
             .bind(states)
-            .bind(next)
+            .bind(next_attempts)
             .bind(attempts.iter().map(|attempt| attempt.attempted_at).collect::<Vec<_>>())
             .bind(attempts.iter().map(|attempt| attempt.attempt_json.as_str()).collect::<Vec<_>>())
             .bind(MAX_ATTEMPTS_KEPT)
             .persistent(false)
             .execute(&mut *transaction)
             .await?;
-            // What was sent to an address that it had before says nothing of the webhook as it is now.
+
+            // Attempts at a former URL of the webhook say nothing about its current one.
             sqlx::query(
                 "with attempted as (
                      select *
@@ -214,6 +219,7 @@ impl Store {
             .persistent(false)
             .execute(&mut *transaction)
             .await?;
+
             transaction.commit().await?;
             Ok(())
         })
@@ -222,8 +228,8 @@ impl Store {
 }
 
 impl DeliveryLease {
-    /// Takes deliveries up that are due, a few of each webhook, so that none waits behind another's. Only of active
-    /// webhooks whose key is valid and of the plan that has them.
+    /// Claims due deliveries, a few per webhook, so that no webhook waits behind another. Only active webhooks count,
+    /// and only if their key is valid and its plan includes webhooks.
     pub async fn claim_due(&mut self, options: &ClaimOptions<'_>) -> Result<Vec<DueDelivery>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.0.begin().await?;
@@ -285,6 +291,7 @@ impl DeliveryLease {
             .persistent(false)
             .fetch_all(&mut *transaction)
             .await?;
+
             transaction.commit().await?;
             rows.iter().map(parse_due_delivery).collect()
         })
@@ -293,15 +300,16 @@ impl DeliveryLease {
 }
 
 fn parse_due_delivery(row: &PgRow) -> Result<DueDelivery> {
-    let former: (Option<Vec<u8>>, Option<DateTime<Utc>>) =
-        (row.try_get("former_secret")?, row.try_get("former_secret_ends_at")?);
+    let former_secret: Option<Vec<u8>> = row.try_get("former_secret")?;
+    let former_secret_ends_at: Option<DateTime<Utc>> = row.try_get("former_secret_ends_at")?;
+
     Ok(DueDelivery {
         id: row.try_get("id")?,
         webhook_number: row.try_get("number")?,
         webhook_id: row.try_get("webhook_id")?,
         url: row.try_get("url")?,
         sealed_secret: row.try_get("secret")?,
-        sealed_former_secret: former.0.zip(former.1),
+        sealed_former_secret: former_secret.zip(former_secret_ends_at),
         event_id: row.try_get("event_id")?,
         body: row.try_get("body")?,
         event_position: row.try_get("position")?,
