@@ -301,6 +301,7 @@ mod tests {
         assert_unique(current.iter().map(|company| company.id));
         assert_unique(current.iter().filter_map(|company| company.cnpj));
         assert_unique(current.iter().flat_map(|company| &company.tickers));
+
         for company in &current {
             let cnpj = company.cnpj.unwrap();
             assert!(cnpj.as_str().starts_with("999") && Cnpj::parse(cnpj.as_str()) == Some(cnpj));

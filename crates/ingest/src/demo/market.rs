@@ -167,6 +167,7 @@ fn generate_ipca(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
             let season = if matches!(month.month(), 11 | 12 | 1 | 2) { 20 } else { 0 };
             (season + rng.between(5, 85) + rng.between(-45, 25)).clamp(-30, 130)
         };
+
         rows.push((month, change));
         month = month + Months::new(1);
     }

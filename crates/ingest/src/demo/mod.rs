@@ -215,6 +215,7 @@ fn build_securities(companies: &[Company], until: NaiveDate) -> Vec<ListedSecuri
         };
         company.tickers.iter().map(to_security).collect()
     };
+
     companies.iter().flat_map(securities_of).collect()
 }
 

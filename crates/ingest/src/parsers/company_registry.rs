@@ -283,6 +283,7 @@ mod tests {
         let rows: Vec<String> = markets.iter().map(|market| csv_row(&acme_fields(market))).collect();
         let parsed = parse_companies(&csv_file(&rows)).unwrap();
         assert_eq!((parsed.total, parsed.merged, parsed.bad_rows.len()), (4, 3, 0));
+
         let company = &parsed.rows[0];
         assert_eq!(
             *company,
@@ -351,6 +352,7 @@ mod tests {
     fn one_bad_row_does_not_affect_the_others() {
         let good = row_with(acme_fields(""), "CD_CVM", "35");
         let long: &'static str = Box::leak("X".repeat(1_001).into_boxed_str());
+
         for (column, value, reason) in [
             (
                 "CNPJ_CIA",

@@ -428,6 +428,7 @@ mod tests {
                 FormatError::UnexpectedFormat { expected: EXPECTED_FORMAT, found: found.to_owned() }
             );
         }
+
         assert_eq!(open_table(b"").unwrap_err(), FormatError::Empty);
         assert_eq!(open_table(b" \r\n").unwrap_err(), FormatError::Empty);
         assert!(matches!(open_table(&vec![b';'; 1 << 19]), Err(FormatError::UnexpectedFormat { .. })));

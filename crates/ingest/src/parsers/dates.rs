@@ -79,6 +79,7 @@ mod tests {
         ] {
             assert_eq!(parse_timestamp(text).unwrap().and_utc().timestamp_subsec_micros(), micros, "{text}");
         }
+
         for text in [
             "2026-06-19",
             "2026-06-19 13:03",

@@ -168,6 +168,7 @@ mod tests {
             "1977-07-20",
             "",
         ];
+
         for (column, value) in changes {
             fields[*column] = value;
         }

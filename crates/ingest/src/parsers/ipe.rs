@@ -199,12 +199,14 @@ mod tests {
             id_for_url("https://example.org/x?numProtocolo="),
             id_for_url("https://example.org/x?numprotocolo=1"),
         ];
+
         for id in &ids {
             assert!(
                 id.starts_with("row-") && id.len() == 20 && id[4..].bytes().all(|byte| byte.is_ascii_hexdigit()),
                 "{id}"
             );
         }
+
         assert!(ids[0] != ids[1] && ids[1] != ids[2]);
         assert_eq!(id_for_url(""), ids[0]);
         // Changing this value would change the ids of stored filings.
@@ -249,6 +251,7 @@ mod tests {
     fn one_bad_row_does_not_affect_the_others() {
         let other = format!("{URL_PREFIX}7");
         let long = "x".repeat(8_193);
+
         for (column, value, reason) in [
             (2, "", "Codigo_CVM is \"\", which is no code of a company"),
             (2, "02109-1", "Codigo_CVM is \"02109-1\", which is no code of a company"),
@@ -271,6 +274,7 @@ mod tests {
             assert_eq!((parsed.rows.len(), parsed.bad_rows.len()), (1, 1), "{reason}");
             assert_eq!((parsed.bad_rows[0].line, parsed.bad_rows[0].reason.as_str()), (3, reason));
         }
+
         let today = parse_rows(&[row_with(&[(8, "2026-11-15")])]);
         assert_eq!(today.rows.len(), 1);
     }
@@ -280,6 +284,7 @@ mod tests {
         let number = |query: &str| document_number_from_url(&format!("https://example.org/x?{query}"));
         assert_eq!(number("numProtocolo=0012&x=1").as_deref(), Some("12"));
         assert_eq!(number("x=1&numProtocolo=12").as_deref(), Some("12"));
+
         for query in [
             "",
             "numProtocolo",

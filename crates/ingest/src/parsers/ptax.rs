@@ -226,6 +226,7 @@ mod tests {
         ] {
             assert_eq!(parse_one("2010-06-01 13:03:38.3", label).rows[0].kind, kind, "{label}");
         }
+
         for label in ["", "fechamento", "Fechamento ", "Fechamento Especial", "Intermediario"] {
             let parsed = parse_one("2010-06-01 13:03:38.3", label);
             assert_eq!(parsed.bad_rows[0].reason, format!("tipoBoletim {label:?} is unknown"));
@@ -236,6 +237,7 @@ mod tests {
     #[test]
     fn no_rows_mean_no_quotes_and_a_missing_array_is_an_error() {
         assert_eq!(parse_bulletins(Currency::Usd, json_envelope(&[]).as_bytes(), TODAY).unwrap().total, 0);
+
         for body in [
             r#"{"@odata.context":"x"}"#,
             r#"{"value":null}"#,
@@ -250,6 +252,7 @@ mod tests {
         ] {
             assert!(parse_bulletins(Currency::Usd, body.as_bytes(), TODAY).is_err(), "{body}");
         }
+
         let large = vec![b' '; MAX_BODY_BYTES + 1];
         assert_eq!(
             parse_bulletins(Currency::Usd, &large, TODAY),

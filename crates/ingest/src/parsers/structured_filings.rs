@@ -99,6 +99,7 @@ mod tests {
             "2024-12-23",
             DOCUMENT_URL,
         ];
+
         for (column, value) in changes {
             fields[*column] = value;
         }
