@@ -1,4 +1,5 @@
-//! Running: every source by its upstream, one part after the other, each remembered as it ends.
+//! Runs ingestion: the upstreams in parallel, the sources and parts of each upstream one after the other. The state of
+//! each part is saved when the part finishes.
 
 use std::sync::Arc;
 
@@ -21,17 +22,17 @@ use crate::source::{DataSource, SourcePart, Upstream};
 use crate::upstreams::{LoadContext, PartError, PartReport, cvm, ptax, sgs};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count};
 
-/// Beside the parts of a source stands the source itself: when all of it was first there.
+/// Id of the extra state row for a source as a whole: it records when the first backfill of all parts was complete.
 const WHOLE_SOURCE_PART_ID: &str = "*";
 
-/// Told what happens, as it happens.
+/// Receives progress events during a run.
 pub trait ProgressReporter: Send + Sync {
     fn on_source_started(&self, source: DataSource, parts: usize);
     fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome);
     fn on_source_finished(&self, source: DataSource);
 }
 
-/// A reporter that says nothing.
+/// A reporter that ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoopReporter;
 
@@ -48,7 +49,7 @@ pub enum PartOutcome {
     Failed(PartError),
 }
 
-/// What a run came to.
+/// The totals of a run.
 #[derive(Debug, Default)]
 pub struct RunReport {
     pub parts: u64,
@@ -57,9 +58,9 @@ pub struct RunReport {
     pub appended: u64,
     pub quarantined: u64,
     pub alerts: Vec<String>,
-    /// Source, part, and what went wrong.
+    /// Source, part and error message.
     pub failures: Vec<(DataSource, String, String)>,
-    /// How series agree with others that say the same; only after something was appended.
+    /// Comparisons of series that should agree. Empty unless the run appended rows.
     pub cross_checks: Vec<CrossCheck>,
 }
 
@@ -81,7 +82,7 @@ impl Ingestor {
         Self::with_retry_policies(store, clock, addresses, contact, RetryPolicy::SHORT, RetryPolicy::LONG)
     }
 
-    /// With other patience with the central bank and the regulator than usual.
+    /// Like [`Self::new`], with other retry policies for the central bank and the regulator.
     pub fn with_retry_policies(
         store: Store,
         clock: Arc<dyn Clock>,
@@ -91,6 +92,7 @@ impl Ingestor {
         regulator: RetryPolicy,
     ) -> Result<Self, IngestError> {
         let client = build_http_client(contact).map_err(|error| IngestError::HttpClient(error.to_string()))?;
+
         Ok(Self {
             store,
             clock,
@@ -100,25 +102,28 @@ impl Ingestor {
         })
     }
 
-    /// Asks for all that is new of these sources, the upstreams side by side. What fails is reported and tried anew by
-    /// the next run; only a database that is away ends it.
+    /// Fetches everything new from these sources, with the upstreams in parallel. Failed parts are reported, and the
+    /// next run retries them; only a store error ends the run early.
     pub async fn run(
         &self,
         sources: &[DataSource],
         since: Option<NaiveDate>,
         reporter: &dyn ProgressReporter,
     ) -> Result<RunReport, IngestError> {
-        let of_upstream = |upstream| -> Vec<DataSource> {
+        let sources_of = |upstream| -> Vec<DataSource> {
             sources.iter().copied().filter(|source| source.upstream() == upstream).collect()
         };
-        let runs = Upstream::ALL.map(|upstream| self.run_sources_sequentially(of_upstream(upstream), since, reporter));
+        let runs = Upstream::ALL.map(|upstream| self.run_sources_sequentially(sources_of(upstream), since, reporter));
+
         let mut report = RunReport::default();
         for part in join_all(runs).await {
             report.merge(part?);
         }
+
         if report.appended > 0 {
             report.cross_checks = run_cross_checks(&self.store, self.clock.now()).await?;
         }
+
         Ok(report)
     }
 
@@ -141,26 +146,30 @@ impl Ingestor {
         since: Option<NaiveDate>,
         reporter: &dyn ProgressReporter,
     ) -> Result<RunReport, IngestError> {
-        // Another worker may be at it: what it leaves to do is found out by asking.
+        // Waits for another worker to finish. Fetching then shows what is left to do.
         let _lock = self.store.lock_source(source.id(), true).await?;
+
         let today = sao_paulo_date(self.clock.now());
         let parts = source.parts(today, since);
         reporter.on_source_started(source, parts.len());
-        let mut whole = self.store.part_state(source.id(), WHOLE_SOURCE_PART_ID).await?;
+
+        let mut source_state = self.store.part_state(source.id(), WHOLE_SOURCE_PART_ID).await?;
+        let announce = source_state.backfilled_at.is_some() && since.is_none();
         let mut report = RunReport::default();
         for part in parts {
-            let (outcome, id) = (
-                self.run_part(source, part, since, whole.backfilled_at.is_some() && since.is_none()).await?,
-                part.id(),
-            );
+            let id = part.id();
+            let outcome = self.run_part(source, part, since, announce).await?;
             reporter.on_part_finished(source, &id, &outcome);
             report.record_outcome(source, &id, outcome);
         }
-        if since.is_none() && report.failures.is_empty() && whole.backfilled_at.is_none() {
+
+        if since.is_none() && report.failures.is_empty() && source_state.backfilled_at.is_none() {
             let now = self.clock.now();
-            (whole.backfilled_at, whole.checked_at) = (Some(now), Some(now));
-            self.store.save_part_state(&whole).await?;
+            source_state.backfilled_at = Some(now);
+            source_state.checked_at = Some(now);
+            self.store.save_part_state(&source_state).await?;
         }
+
         reporter.on_source_finished(source);
         Ok(report)
     }
@@ -174,48 +183,55 @@ impl Ingestor {
     ) -> Result<PartOutcome, IngestError> {
         let mut state = self.store.part_state(source.id(), &part.id()).await?;
         let now = self.clock.now();
-        let host = match source.upstream() {
+
+        let client = match source.upstream() {
             Upstream::Sgs => &self.sgs,
             Upstream::Ptax => &self.ptax,
             Upstream::Cvm => &self.cvm,
         };
         let today = sao_paulo_date(now);
-        let context =
-            LoadContext { store: &self.store, client: host, source_id: source.id(), now, today, since, announce };
+        let context = LoadContext { store: &self.store, client, source_id: source.id(), now, today, since, announce };
+
         let result = match part {
             SourcePart::Series(series) => sgs::load_series(&context, series, &mut state).await,
             SourcePart::Currency(currency) => ptax::load_currency(&context, currency, &mut state).await,
             SourcePart::Registry => cvm::load_registry(&context, &mut state).await,
             SourcePart::FilingYear(set, year) => cvm::load_filing_year(&context, set, year, &mut state).await,
         };
+
         let outcome = match result {
             Ok(report) => PartOutcome::Succeeded(report),
             Err(PartError::NotPublishedYet) => return Ok(PartOutcome::NotPublishedYet),
             Err(PartError::Store(error)) => return Err(error.into()),
             Err(error) => {
-                (state.failed_at, state.failure) = (Some(now), Some(error.to_string()));
+                state.failed_at = Some(now);
+                state.failure = Some(error.to_string());
                 PartOutcome::Failed(error)
             }
         };
+
         self.store.save_part_state(&state).await?;
         Ok(outcome)
     }
 
-    /// One cheap request: does an upstream answer?
+    /// Checks with one cheap request whether an upstream responds.
     pub async fn probe(&self, upstream: Upstream) -> Result<(), FetchError> {
-        let (host, path) = match upstream {
+        let (client, path) = match upstream {
             Upstream::Sgs => (&self.sgs, "/dados/serie/bcdata.sgs.432/dados/ultimos/1?formato=json"),
             Upstream::Ptax => (&self.ptax, "/olinda/servico/PTAX/versao/v1/odata/Moedas?$top=1&$format=json"),
             Upstream::Cvm => (&self.cvm, "/dados/CIA_ABERTA/DOC/IPE/DADOS/"),
         };
-        let judge_response = |answer: &UpstreamResponse| match answer.status {
+
+        let judge_response = |response: &UpstreamResponse| match response.status {
             200 => ResponseVerdict::Accept,
             status => ResponseVerdict::GiveUp(format!("answers with status {status}")),
         };
-        host.get_with_retries(path, &CacheValidators::default(), judge_response).await.map(|_| ())
+
+        client.get_with_retries(path, &CacheValidators::default(), judge_response).await.map(|_| ())
     }
 
-    /// Loads a file that somebody kept, as what we would have known then. It is no news, and nothing is missing from it.
+    /// Loads an archived file as if it had been fetched at `known_at`. It emits no events, and rows that it lacks do
+    /// not count as missing.
     pub async fn load_file(
         &self,
         source: DataSource,
@@ -224,58 +240,65 @@ impl Ingestor {
         known_at: DateTime<Utc>,
     ) -> Result<PartReport, IngestError> {
         let _lock = self.store.lock_source(source.id(), true).await?;
+
         let today = sao_paulo_date(self.clock.now());
-        let refused = |reason: String| IngestError::FileNotLoaded { name: name.to_owned(), reason };
-        let fetch = |sha256, kept| {
-            let received = vintem_store::load::ArchivedResponse { status: 0, content_type: String::new(), body: kept };
-            NewFetch { source_url: format!("file:{name}"), fetched_at: known_at, sha256, response: Some(received) }
+        let not_loaded = |reason: String| IngestError::FileNotLoaded { name: name.to_owned(), reason };
+        let fetch_record = |sha256, archived_body| {
+            let response =
+                vintem_store::load::ArchivedResponse { status: 0, content_type: String::new(), body: archived_body };
+            NewFetch { source_url: format!("file:{name}"), fetched_at: known_at, sha256, response: Some(response) }
         };
+
         let mut report = PartReport { bytes: bytes.len() as u64, ..PartReport::default() };
-        let bad = match source {
+        let bad_rows = match source {
             DataSource::Series(series) => {
                 let Ok(SgsResponse::Rows(parsed)) = parse_response(200, bytes) else {
-                    return Err(refused("it is no JSON array of observations".to_owned()));
+                    return Err(not_loaded("it is no JSON array of observations".to_owned()));
                 };
-                validate_bad_row_count(&parsed).map_err(|error| refused(error.to_string()))?;
-                let kept = compress_for_archive(bytes);
-                let mut load =
-                    self.store.begin_load(source.dataset(), DataOrigin::Real, &fetch(kept.sha256, kept)).await?;
+                validate_bad_row_count(&parsed).map_err(|error| not_loaded(error.to_string()))?;
+
+                let archived_body = compress_for_archive(bytes);
+                let fetch = fetch_record(archived_body.sha256, archived_body);
+                let mut load = self.store.begin_load(source.dataset(), DataOrigin::Real, &fetch).await?;
                 load.append_observations(series, &parsed.rows).await?;
                 load.quarantine_rows(source.id(), series.id, &to_quarantined_rows(&parsed.bad_rows)).await?;
-                (report.rows, report.appended) = (parsed.rows.len() as u64, load.commit().await?);
+                report.rows = parsed.rows.len() as u64;
+                report.appended = load.commit().await?;
                 parsed.bad_rows
             }
             DataSource::Companies => {
-                let member = cvm::parse_registry_file(bytes).map_err(|error| refused(error.to_string()))?;
-                let mut load = self
-                    .store
-                    .begin_load(source.dataset(), DataOrigin::Real, &fetch(member.sha256, member.archived_body))
-                    .await?;
-                load.append_companies(&member.parsed.rows).await?;
-                load.quarantine_rows(source.id(), "registry", &to_quarantined_rows(&member.parsed.bad_rows)).await?;
-                (report.rows, report.appended) = (member.parsed.rows.len() as u64, load.commit().await?);
-                member.parsed.bad_rows
+                let file = cvm::parse_registry_file(bytes).map_err(|error| not_loaded(error.to_string()))?;
+
+                let fetch = fetch_record(file.sha256, file.archived_body);
+                let mut load = self.store.begin_load(source.dataset(), DataOrigin::Real, &fetch).await?;
+                load.append_companies(&file.parsed.rows).await?;
+                load.quarantine_rows(source.id(), "registry", &to_quarantined_rows(&file.parsed.bad_rows)).await?;
+                report.rows = file.parsed.rows.len() as u64;
+                report.appended = load.commit().await?;
+                file.parsed.bad_rows
             }
             DataSource::Filings(set) => {
-                let member = if bytes.starts_with(b"PK") {
-                    let year = year_from_file_name(name).ok_or_else(|| refused("its name holds no year".to_owned()))?;
+                let file = if bytes.starts_with(b"PK") {
+                    let year =
+                        year_from_file_name(name).ok_or_else(|| not_loaded("its name holds no year".to_owned()))?;
                     cvm::parse_year_archive(bytes, set, year, today).map(|year| year.filings)
                 } else {
                     cvm::parse_filings_file(bytes, None, set, today)
                 };
-                let member = member.map_err(|error| refused(error.to_string()))?;
-                let mut load = self
-                    .store
-                    .begin_load(source.dataset(), DataOrigin::Real, &fetch(member.sha256, member.archived_body))
-                    .await?;
-                load.append_filings(&member.parsed.rows).await?;
-                load.quarantine_rows(source.id(), name, &to_quarantined_rows(&member.parsed.bad_rows)).await?;
-                (report.rows, report.appended) = (member.parsed.rows.len() as u64, load.commit().await?);
-                member.parsed.bad_rows
+                let file = file.map_err(|error| not_loaded(error.to_string()))?;
+
+                let fetch = fetch_record(file.sha256, file.archived_body);
+                let mut load = self.store.begin_load(source.dataset(), DataOrigin::Real, &fetch).await?;
+                load.append_filings(&file.parsed.rows).await?;
+                load.quarantine_rows(source.id(), name, &to_quarantined_rows(&file.parsed.bad_rows)).await?;
+                report.rows = file.parsed.rows.len() as u64;
+                report.appended = load.commit().await?;
+                file.parsed.bad_rows
             }
-            DataSource::Fx => return Err(refused("bulletins are not loaded from files".to_owned())),
+            DataSource::Fx => return Err(not_loaded("bulletins are not loaded from files".to_owned())),
         };
-        report.quarantined = bad.len() as u64;
+
+        report.quarantined = bad_rows.len() as u64;
         report.unchanged = report.appended == 0;
         Ok(report)
     }
@@ -313,15 +336,16 @@ fn year_from_file_name(name: &str) -> Option<i32> {
     name.split(|character: char| !character.is_ascii_digit()).find(|digits| digits.len() == 4)?.parse().ok()
 }
 
-/// The sources whose names these are; all where none is named.
+/// Resolves source names; no names mean all sources.
 pub fn parse_source_names(names: &[String]) -> Result<Vec<DataSource>, IngestError> {
     if names.is_empty() {
         return Ok(DataSource::all().collect());
     }
+
     names
         .iter()
         .flat_map(|name| match name.as_str() {
-            // Groups, so that nobody has to list a dozen names.
+            // Group names save listing a dozen sources.
             "sgs" => DataSource::all().filter(|source| source.upstream() == Upstream::Sgs).map(Ok).collect(),
             "ptax" => vec![Ok(DataSource::Fx)],
             "cvm" => DataSource::all().filter(|source| source.upstream() == Upstream::Cvm).map(Ok).collect(),

@@ -1,10 +1,11 @@
-//! Where data comes from: foreign formats, read and handed to the store's append path.
+//! Ingestion: fetches data from the upstreams, parses and validates it, and appends it to the store.
 //!
-//! [`run`] asks the upstreams ([`fetch`]), [`read`] turns what they publish into rows, [`gate`] says what is believed,
-//! [`upstreams`] put these together for each of them; [`demo`] makes rows up. The crate never serves anything, and it
-//! never writes by another way than a load of the store. When an upstream is away its parts fail and are asked for again
-//! by the next run; when Postgres is away a run ends with [`IngestError::Store`]. Either way the dataset under way is
-//! left as it was, and those already loaded stay.
+//! [`ingestor`] runs the sources: [`fetch`] sends the requests, [`parsers`] turn responses into rows, [`validation`]
+//! accepts or rejects them, and [`upstreams`] combine these steps for each upstream. [`demo`] generates made-up rows.
+//! The crate serves nothing and writes only through the store's loads.
+//!
+//! If an upstream is unavailable, its parts fail and the next run retries them. If PostgreSQL is unavailable, the run
+//! ends with [`IngestError::Store`]. Either way the dataset being loaded stays unchanged, and finished loads stay.
 #![deny(clippy::float_arithmetic)]
 
 pub mod cross_checks;

@@ -1,4 +1,4 @@
-//! Watching: each source is asked by its own schedule, for years, without anybody looking.
+//! Runs each source on its own schedule, unattended, until shutdown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +11,28 @@ use vintem_domain::Clock;
 use crate::ingestor::{Ingestor, ProgressReporter};
 use crate::source::DataSource;
 
-/// The clock is looked at this often: a schedule in minutes needs no finer one.
+/// How often to check for due sources. The schedule is in minutes, so this is fine enough.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
-/// After a failure a source is asked again this soon, and not only when its next time comes.
+/// A failed source is retried after this delay, unless its next scheduled fetch is earlier.
 const FAILURE_RETRY_DELAY: TimeDelta = TimeDelta::minutes(15);
 
-/// When each source is due next.
+/// The next fetch time of each source.
 #[derive(Debug)]
 pub struct IngestSchedule(BTreeMap<&'static str, (DataSource, DateTime<Utc>)>);
 
 impl IngestSchedule {
-    /// At the start all are due: nobody knows how long nobody looked.
+    /// All sources are due at start, because the time since the last run is unknown.
     pub fn new(now: DateTime<Utc>) -> Self {
         Self(DataSource::all().map(|source| (source.id(), (source, now))).collect())
     }
 
     pub fn due_sources(&self, now: DateTime<Utc>) -> Vec<DataSource> {
-        let in_order = DataSource::all();
-        in_order.filter(|source| self.0.get(source.id()).is_some_and(|(_, at)| *at <= now)).collect()
+        DataSource::all().filter(|source| self.0.get(source.id()).is_some_and(|(_, due)| *due <= now)).collect()
     }
 
     pub fn reschedule(&mut self, source: DataSource, now: DateTime<Utc>, failed: bool) {
-        let regular = source.next_fetch_at(now);
-        let next = if failed { regular.min(now + FAILURE_RETRY_DELAY) } else { regular };
+        let scheduled = source.next_fetch_at(now);
+        let next = if failed { scheduled.min(now + FAILURE_RETRY_DELAY) } else { scheduled };
         self.0.insert(source.id(), (source, next));
     }
 }
@@ -51,10 +50,11 @@ pub async fn run_on_schedule(
         if !due.is_empty() {
             tokio::select! {
                 () = ingest_due_sources(ingestor, clock, reporter, &due, &mut schedule) => {}
-                // A load that is cut off has not happened: the next start does it anew.
+                // An interrupted load is rolled back, and the next start repeats it.
                 Ok(_) = stop.wait_for(|stop| *stop) => return,
             }
         }
+
         tokio::select! {
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             Ok(_) = stop.wait_for(|stop| *stop) => return,
@@ -75,6 +75,7 @@ async fn ingest_due_sources(
                 let failed = report.failures.iter().any(|(failed, ..)| failed == source);
                 schedule.reschedule(*source, clock.now(), failed);
             }
+
             for (source, part, problem) in &report.failures {
                 tracing::warn!(
                     source = source.id(),
@@ -83,9 +84,11 @@ async fn ingest_due_sources(
                     "a source could not be read; what was served is served on"
                 );
             }
+
             for alert in &report.alerts {
                 tracing::warn!(alert, "a source has changed its shape");
             }
+
             for check in report.cross_checks.iter().filter(|check| check.differing_values > 0) {
                 tracing::warn!(
                     check = check.id,
@@ -93,6 +96,7 @@ async fn ingest_due_sources(
                     "two series that say the same differ"
                 );
             }
+
             tracing::info!(
                 sources = due.len(),
                 appended = report.appended,
@@ -118,9 +122,11 @@ mod tests {
         let now = DateTime::parse_from_rfc3339("2026-11-13T18:00:00Z").unwrap().to_utc();
         let mut schedule = IngestSchedule::new(now);
         assert_eq!(schedule.due_sources(now).len(), DataSource::all().count());
+
         for source in DataSource::all() {
             schedule.reschedule(source, now, source.id() == "ipe");
         }
+
         assert!(schedule.due_sources(now).is_empty());
         assert_eq!(schedule.due_sources(now + TimeDelta::minutes(15)), [DataSource::from_id("ipe").unwrap()]);
     }

@@ -1,11 +1,11 @@
-//! The sources: one line each, from which fetching, schedule, freshness and the command line follow.
+//! The data sources. Fetching, schedule, freshness and the command line are derived from them.
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, TimeDelta, Utc, Weekday};
 use vintem_domain::dates::{sao_paulo_date, sao_paulo_offset_seconds};
 use vintem_domain::series::{CROSS_CHECK_SERIES, Frequency, PUBLISHED_SERIES, Series};
 use vintem_domain::{Currency, CvmDataset, Dataset};
 
-/// Whose data it is, by the host it comes from: each is asked one thing at a time, the three side by side.
+/// The host that data comes from. Each host gets one request at a time; the three run in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Upstream {
     Sgs,
@@ -33,7 +33,7 @@ pub enum DataSource {
     Filings(CvmDataset),
 }
 
-/// What is fetched and loaded at once.
+/// The unit that is fetched and loaded in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourcePart {
     Series(&'static Series),
@@ -54,7 +54,7 @@ impl SourcePart {
 }
 
 impl DataSource {
-    /// In the order in which they are filled: what is small and asked for most comes first.
+    /// In load order: small sources that are requested most come first.
     pub fn all() -> impl Iterator<Item = Self> {
         let series = PUBLISHED_SERIES.iter().chain(&CROSS_CHECK_SERIES).map(Self::Series);
         series.chain([Self::Fx, Self::Companies]).chain(CvmDataset::ALL.map(Self::Filings))
@@ -90,39 +90,40 @@ impl DataSource {
         }
     }
 
-    /// What there is to fetch; of yearly files the newest first, so that what people look at is there early.
+    /// The parts to fetch. Yearly files come newest first, so that the data people look at is available early.
     pub fn parts(self, today: NaiveDate, since: Option<NaiveDate>) -> Vec<SourcePart> {
         match self {
             Self::Series(series) => vec![SourcePart::Series(series)],
             Self::Fx => Currency::ALL.map(SourcePart::Currency).into(),
             Self::Companies => vec![SourcePart::Registry],
             Self::Filings(set) => {
-                let first = since.map_or(first_filing_year(set), |since| since.year().max(first_filing_year(set)));
-                (first..=today.year()).rev().map(|year| SourcePart::FilingYear(set, year)).collect()
+                let first_year = since.map_or(first_filing_year(set), |since| since.year().max(first_filing_year(set)));
+                (first_year..=today.year()).rev().map(|year| SourcePart::FilingYear(set, year)).collect()
             }
         }
     }
 
-    /// When to ask again after this moment. Times are São Paulo's.
+    /// The next scheduled fetch after this moment. Times are in São Paulo time.
     pub fn next_fetch_at(self, after: DateTime<Utc>) -> DateTime<Utc> {
         let (times, weekdays_only): (&[(u32, u32)], bool) = match self {
-            // On the evening of a decision, and each morning.
+            // In the evening for a rate decision of the day, and each morning.
             Self::Series(Series { frequency: Frequency::Daily, .. }) => (&[(8, 10), (20, 10)], false),
-            // The day's rate comes in the evening or the next morning.
+            // The day's rate is published in the evening or the next morning.
             Self::Series(Series { frequency: Frequency::BusinessDaily, .. }) => (&[(8, 20), (20, 20)], true),
-            // Published at nine, on about the tenth.
+            // Published at 09:00, around the 10th of the month.
             Self::Series(_) => (&[(9, 10), (12, 10)], true),
-            // A bulletin at ten, eleven, noon and one; the last is the day's rate.
+            // Bulletins appear at 10:00, 11:00, 12:00 and 13:00; the last one is the day's rate.
             Self::Fx => (&[(10, 20), (11, 20), (12, 20), (13, 30), (15, 0)], true),
             Self::Companies => (&[(7, 30)], false),
-            // Rewritten weekly, on no day that could be relied on.
+            // Rewritten weekly, on no fixed weekday.
             Self::Filings(_) => (&[(8, 45)], false),
         };
+
         let mut day = sao_paulo_date(after);
         loop {
-            let is_due = !weekdays_only || !matches!(day.weekday(), Weekday::Sat | Weekday::Sun);
-            let moments = times.iter().map(|(hour, minute)| sao_paulo_time_to_utc(day, *hour, *minute));
-            if let Some(next) = moments.filter(|moment| is_due && *moment > after).min() {
+            let is_fetch_day = !weekdays_only || !matches!(day.weekday(), Weekday::Sat | Weekday::Sun);
+            let times_of_day = times.iter().map(|(hour, minute)| sao_paulo_time_to_utc(day, *hour, *minute));
+            if let Some(next) = times_of_day.filter(|time| is_fetch_day && *time > after).min() {
                 return next;
             }
             day = day + Days::new(1);

@@ -1,4 +1,4 @@
-//! The gate: which answers are believed. What is refused here never touches what is served.
+//! Validation: decides whether to accept a parsed response. Rejected data never replaces the data being served.
 
 use chrono::NaiveDate;
 use vintem_domain::{Decimal, Series};
@@ -6,16 +6,16 @@ use vintem_store::load::{BulletinKind, NewBulletin, Observation, QuarantinedRow}
 
 use crate::parsers::{BadRow, ParsedRows};
 
-/// So many bad rows are somebody's typing; more are another format.
+/// Up to this many bad rows look like typing errors; more mean that the format has changed.
 const MAX_BAD_ROWS: usize = 50;
 const ALWAYS_TOLERATED_BAD_ROWS: usize = 3;
-/// A file that has fewer rows than this share of the last good one has lost some.
+/// A file with fewer rows than this share of the last good one has lost rows.
 const MIN_ROW_COUNT_PERCENT: u64 = 90;
-/// From one day to the next no rate has ever moved so far since the real.
+/// Since the real was introduced, no rate has moved this far from one day to the next.
 const MAX_JUMP_FACTOR: i64 = 10;
 const JUMP_CHECK_SINCE: NaiveDate = NaiveDate::from_ymd_opt(1995, 1, 1).expect("a day of the calendar");
 
-/// Why an answer is not believed.
+/// Why a response is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValidationError {
     #[error("{bad} of its {total} rows are bad, the first in line {line}: {reason}")]
@@ -28,10 +28,13 @@ pub enum ValidationError {
     ValueJump { date: NaiveDate, value: Decimal, before: Decimal },
 }
 
-/// More than 1 % or 50 bad rows are too many. Of a short answer 1 % is less than a row: there a few may be bad.
+/// Rejects more than 1% or 50 bad rows. In a short response 1% is less than one row, so up to three bad rows are always
+/// accepted.
 pub fn validate_bad_row_count<T>(parsed: &ParsedRows<T>) -> Result<(), ValidationError> {
-    let (bad, total) = (parsed.bad_rows.len(), parsed.total);
+    let bad = parsed.bad_rows.len();
+    let total = parsed.total;
     let share_is_small = bad as u64 * 100 <= total || bad <= ALWAYS_TOLERATED_BAD_ROWS;
+
     match parsed.bad_rows.first() {
         Some(first) if bad > MAX_BAD_ROWS || !share_is_small => {
             Err(ValidationError::TooManyBadRows { bad, total, line: first.line, reason: first.reason.clone() })
@@ -48,17 +51,21 @@ pub fn validate_row_count(rows: u64, before: u64) -> Result<(), ValidationError>
     }
 }
 
-/// Within the bounds of its series, and no leap. Changes, such as inflation's, may leap: they are near zero at times.
+/// Every value must be within the plausible range of its series and must not jump. Series that can be negative, such as
+/// inflation, may jump, because their values are sometimes close to zero.
 pub fn validate_observations(series: &'static Series, rows: &[Observation]) -> Result<(), ValidationError> {
-    let (lowest, highest) = (Decimal::from(series.plausible_range.0), Decimal::from(series.plausible_range.1));
+    let min = Decimal::from(series.plausible_range.0);
+    let max = Decimal::from(series.plausible_range.1);
     for row in rows {
-        if row.value < lowest || row.value > highest {
+        if row.value < min || row.value > max {
             return Err(ValidationError::ValueOutOfRange { series: series.id, date: row.date, value: row.value });
         }
     }
-    if lowest < Decimal::ZERO {
+
+    if min < Decimal::ZERO {
         return Ok(());
     }
+
     validate_no_jumps(rows.iter().map(|row| (row.date, row.value)))
 }
 
@@ -72,6 +79,7 @@ pub fn validate_bulletins(rows: &[NewBulletin]) -> Result<(), ValidationError> {
             });
         }
     }
+
     validate_no_jumps(rows.iter().filter(|row| row.kind == BulletinKind::Closing).map(|row| (row.date, row.sell)))
 }
 
@@ -89,8 +97,9 @@ fn validate_no_jumps(rows: impl Iterator<Item = (NaiveDate, Decimal)>) -> Result
     Ok(())
 }
 
-pub fn to_quarantined_rows(bad: &[BadRow]) -> Vec<QuarantinedRow> {
-    bad.iter()
+pub fn to_quarantined_rows(bad_rows: &[BadRow]) -> Vec<QuarantinedRow> {
+    bad_rows
+        .iter()
         .map(|row| QuarantinedRow { line: row.line, reason: row.reason.clone(), content: row.text.clone() })
         .collect()
 }
@@ -114,14 +123,17 @@ mod tests {
             validate_observations(cdi, &observations(&[("1990-02-19", "438898.12"), ("1990-03-20", "120.00")])),
             Ok(())
         );
+
         assert!(matches!(
             validate_observations(cdi, &observations(&[("2026-01-02", "-1")])),
             Err(ValidationError::ValueOutOfRange { .. })
         ));
-        let slipped = observations(&[("2026-01-02", "14.90"), ("2026-01-05", "1490")]);
-        assert!(matches!(validate_observations(cdi, &slipped), Err(ValidationError::ValueJump { .. })));
-        let lost = observations(&[("2026-01-02", "14.90"), ("2026-01-05", "0.149")]);
-        assert!(matches!(validate_observations(cdi, &lost), Err(ValidationError::ValueJump { .. })));
+
+        let too_large = observations(&[("2026-01-02", "14.90"), ("2026-01-05", "1490")]);
+        assert!(matches!(validate_observations(cdi, &too_large), Err(ValidationError::ValueJump { .. })));
+
+        let too_small = observations(&[("2026-01-02", "14.90"), ("2026-01-05", "0.149")]);
+        assert!(matches!(validate_observations(cdi, &too_small), Err(ValidationError::ValueJump { .. })));
     }
 
     #[test]

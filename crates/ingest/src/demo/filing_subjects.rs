@@ -1,17 +1,16 @@
-//! What made-up filings are about: the regulator's categories, their types and kinds, and subjects composed from
-//! templates.
+//! The contents of made-up filings: the regulator's categories with their types and kinds, and templates for subjects.
 
 use chrono::{Datelike, Days, NaiveDate};
 
 use super::rng::DemoRng;
 use super::vocabulary::{PLACE_ENDINGS, PLACE_ROOTS};
 
-/// Which day a filing refers to, beside that of its delivery.
+/// How the reference date of a filing relates to its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DemoReferenceDate {
-    /// The delivery or a few days before.
+    /// The day of delivery or a few days before.
     Event,
-    /// A meeting of some weeks later.
+    /// A meeting some weeks later.
     Meeting,
     /// The end of the last quarter.
     Quarter,
@@ -30,7 +29,7 @@ pub struct CategoryTemplate {
     pub subject_templates: &'static [&'static str],
 }
 
-/// Has no protocol, whatever the year.
+/// This category has no protocols in any year.
 pub const PROCEEDS_CATEGORY: &str = "Relatório Proventos";
 
 const NO_TYPE_OR_KIND: &[(&str, &str)] = &[("", "")];
@@ -335,32 +334,33 @@ const CONSTRUCTION_PROJECTS: [&str; 6] = [
 ];
 const ACQUISITION_TARGETS: [&str; 5] = ["Usina", "Mineradora", "Distribuidora", "Transportadora", "Rede de Lojas"];
 
-/// A template with its gaps filled as of the day of delivery.
-pub fn render_subject(template: &str, delivered_on: NaiveDate, random: &mut DemoRng) -> String {
+/// Fills the placeholders of a template, as of the day of delivery.
+pub fn render_subject(template: &str, delivered_on: NaiveDate, rng: &mut DemoRng) -> String {
     let mut subject = String::with_capacity(template.len() + 32);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
-        let (gap, after) = after.split_once('}').expect("a gap of a template is closed");
+        let (placeholder, after) = after.split_once('}').expect("a gap of a template is closed");
         subject.push_str(before);
-        fill_placeholder(&mut subject, gap, delivered_on, random);
+        fill_placeholder(&mut subject, placeholder, delivered_on, rng);
         rest = after;
     }
+
     subject.push_str(rest);
     subject
 }
 
-fn fill_placeholder(subject: &mut String, placeholder: &str, delivered_on: NaiveDate, random: &mut DemoRng) {
+fn fill_placeholder(subject: &mut String, placeholder: &str, delivered_on: NaiveDate, rng: &mut DemoRng) {
     match placeholder {
-        "orgao" => subject.push_str(random.pick(&GOVERNING_BODIES)),
-        "cargo" => subject.push_str(random.pick(&EXECUTIVE_TITLES)),
-        "provento" => subject.push_str(random.pick(&SHAREHOLDER_PAYMENTS)),
-        "motivo" => subject.push_str(random.pick(&AMENDMENT_REASONS)),
-        "ligada" => subject.push_str(random.pick(&RELATED_PARTIES)),
+        "orgao" => subject.push_str(rng.pick(&GOVERNING_BODIES)),
+        "cargo" => subject.push_str(rng.pick(&EXECUTIVE_TITLES)),
+        "provento" => subject.push_str(rng.pick(&SHAREHOLDER_PAYMENTS)),
+        "motivo" => subject.push_str(rng.pick(&AMENDMENT_REASONS)),
+        "ligada" => subject.push_str(rng.pick(&RELATED_PARTIES)),
         "ano" => push_number(subject, delivered_on.year().into()),
         "ano_anterior" => push_number(subject, i64::from(delivered_on.year()) - 1),
-        "operacao" => push_noun_and_place(subject, &CORPORATE_DEALS, " da ", random),
-        "obra" => push_noun_and_place(subject, &CONSTRUCTION_PROJECTS, " de ", random),
-        "alvo" => push_noun_and_place(subject, &ACQUISITION_TARGETS, " ", random),
+        "operacao" => push_noun_and_place(subject, &CORPORATE_DEALS, " da ", rng),
+        "obra" => push_noun_and_place(subject, &CONSTRUCTION_PROJECTS, " de ", rng),
+        "alvo" => push_noun_and_place(subject, &ACQUISITION_TARGETS, " ", rng),
         "trimestre" => {
             let end = previous_quarter_end(delivered_on);
             push_number(subject, i64::from(end.month() / 3));
@@ -368,24 +368,23 @@ fn fill_placeholder(subject: &mut String, placeholder: &str, delivered_on: Naive
             push_number(subject, end.year().into());
         }
         "emissao" => {
-            push_number(subject, random.between(1, 19));
+            push_number(subject, rng.between(1, 19));
             subject.push('ª');
         }
         "percentual" => {
-            push_number(subject, random.between(5, 24));
+            push_number(subject, rng.between(5, 24));
             subject.push(',');
-            push_number(subject, random.between(10, 99));
+            push_number(subject, rng.between(10, 99));
             subject.push('%');
         }
         "valor" => {
             subject.push_str("R$ ");
-            push_number(subject, random.between(1, 950));
-            subject.push_str([".000.000,00", ".500.000,00", ".750.000,00"][random.below(3) as usize]);
+            push_number(subject, rng.between(1, 950));
+            subject.push_str([".000.000,00", ".500.000,00", ".750.000,00"][rng.below(3) as usize]);
         }
         "data" => {
-            let date = delivered_on - Days::new(random.below(12));
-            let digits = [date.day(), date.month()];
-            for number in digits {
+            let date = delivered_on - Days::new(rng.below(12));
+            for number in [date.day(), date.month()] {
                 if number < 10 {
                     subject.push('0');
                 }
@@ -399,10 +398,12 @@ fn fill_placeholder(subject: &mut String, placeholder: &str, delivered_on: Naive
 }
 
 /// `incorporação da Pirajuí`: a made-up proper name after the noun.
-fn push_noun_and_place(subject: &mut String, nouns: &[&str], joint: &str, random: &mut DemoRng) {
-    subject.push_str(random.pick(nouns));
-    subject.push_str(joint);
-    let (root, ending) = (random.pick(&PLACE_ROOTS), random.pick(&PLACE_ENDINGS));
+fn push_noun_and_place(subject: &mut String, nouns: &[&str], connector: &str, rng: &mut DemoRng) {
+    subject.push_str(rng.pick(nouns));
+    subject.push_str(connector);
+
+    let root = rng.pick(&PLACE_ROOTS);
+    let ending = rng.pick(&PLACE_ENDINGS);
     subject.push_str(&root[..1]);
     for character in root[1..].chars().chain(ending.chars()) {
         subject.extend(character.to_lowercase());
@@ -414,7 +415,7 @@ fn push_number(subject: &mut String, number: i64) {
     write!(subject, "{number}").expect("a string takes all that is written to it");
 }
 
-/// The last day of the last quarter that had ended before `date`.
+/// The last day of the quarter before that of `date`.
 pub fn previous_quarter_end(date: NaiveDate) -> NaiveDate {
     let first_month = date.month0() / 3 * 3 + 1;
     day_before_month(date.year(), first_month)
@@ -435,11 +436,11 @@ mod tests {
 
     #[test]
     fn every_subject_has_six_to_sixteen_words() {
-        let mut random = DemoRng::new("subjects");
+        let mut rng = DemoRng::new("subjects");
         let day = NaiveDate::from_ymd_opt(2026, 2, 10).unwrap();
         for template in CATEGORY_TEMPLATES.iter().flat_map(|category| category.subject_templates) {
             for _ in 0..50 {
-                let subject = render_subject(template, day, &mut random);
+                let subject = render_subject(template, day, &mut rng);
                 let words = subject.split(' ').count();
                 assert!((6..=16).contains(&words), "{words}: {subject}");
                 assert!(!subject.contains(['{', '}']) && !subject.contains("  "), "{subject}");
@@ -449,10 +450,10 @@ mod tests {
 
     #[test]
     fn subjects_refer_to_the_previous_quarter() {
-        let mut random = DemoRng::new("quarters");
-        let subject = |day: &str, random: &mut DemoRng| render_subject("{trimestre}", day.parse().unwrap(), random);
-        assert_eq!(subject("2026-02-10", &mut random), "4º trimestre de 2025");
-        assert_eq!(subject("2026-11-13", &mut random), "3º trimestre de 2026");
+        let mut rng = DemoRng::new("quarters");
+        let subject = |day: &str, rng: &mut DemoRng| render_subject("{trimestre}", day.parse().unwrap(), rng);
+        assert_eq!(subject("2026-02-10", &mut rng), "4º trimestre de 2025");
+        assert_eq!(subject("2026-11-13", &mut rng), "3º trimestre de 2026");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Made-up filings, one after the other in the order of delivery, so that any number of them needs little memory.
+//! Generates made-up filings one by one in order of delivery, so that any number of them needs little memory.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,22 +13,22 @@ use super::vocabulary::FOREIGN_ISSUERS;
 
 const FIRST_FILING_DATE: NaiveDate = NaiveDate::from_ymd_opt(2003, 1, 2).expect("a day of the calendar");
 
-/// The structured sets, each with the first year for which the regulator has an index of it.
+/// The structured datasets, each with the first year for which the regulator has an index.
 const STRUCTURED_SETS: [(CvmDataset, i32); 4] =
     [(CvmDataset::Dfp, 2010), (CvmDataset::Itr, 2011), (CvmDataset::Fre, 2010), (CvmDataset::Fca, 2010)];
 
-/// Exactly as many filings as asked for, by day of delivery.
+/// Yields exactly the requested number of filings, in order of delivery.
 pub struct FilingGenerator<'a> {
     companies: &'a [Company],
-    random: DemoRng,
+    rng: DemoRng,
     schedule: std::vec::IntoIter<(NaiveDate, u64)>,
     today: NaiveDate,
     remaining_today: u64,
     next_ipe_id: u64,
     next_structured_id: u64,
-    /// Filings that will be delivered again in a further version, in about the order in which they fall due.
+    /// Filings that will be delivered again as a new version, in approximate order of their due dates.
     corrections: VecDeque<PendingCorrection<'a>>,
-    /// Which structured filings exist: a company delivers its annual statements once, apart from corrections.
+    /// The structured filings so far: a company delivers its annual statements once, apart from corrections.
     delivered_structured: HashSet<(CompanyId, CvmDataset, NaiveDate)>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> FilingGenerator<'a> {
     pub fn new(count: usize, companies: &'a [Company], until: NaiveDate) -> Self {
         Self {
             companies,
-            random: DemoRng::new("filings"),
+            rng: DemoRng::new("filings"),
             schedule: build_schedule(count as u64, until).into_iter(),
             today: FIRST_FILING_DATE,
             remaining_today: 0,
@@ -68,22 +68,25 @@ impl Iterator for FilingGenerator<'_> {
             (self.today, self.remaining_today) = self.schedule.next()?;
         }
         self.remaining_today -= 1;
+
         let (issuer, mut filing) = match self.next_due_correction() {
             Some(correction) => correction,
             None => self.generate_original(),
         };
         self.assign_id_and_protocol(&mut filing);
-        let per_thousand = if filing.version == 1 { 40 } else { 200 };
-        if filing.version < 3 && self.random.chance_per_thousand(per_thousand) {
-            let due = self.today + Days::new(1 + self.random.below(40));
+
+        let correction_per_thousand = if filing.version == 1 { 40 } else { 200 };
+        if filing.version < 3 && self.rng.chance_per_thousand(correction_per_thousand) {
+            let due = self.today + Days::new(1 + self.rng.below(40));
             self.corrections.push_back(PendingCorrection { due, issuer, filing: filing.clone() });
         }
+
         Some(filing)
     }
 }
 
 impl<'a> FilingGenerator<'a> {
-    /// The next version of an earlier filing, where one is due and its issuer still files.
+    /// The next version of an earlier filing, if one is due and its issuer still files.
     fn next_due_correction(&mut self) -> Option<(FilingIssuer<'a>, Filing)> {
         while self.corrections.front().is_some_and(|correction| correction.due <= self.today) {
             let PendingCorrection { issuer, mut filing, .. } = self.corrections.pop_front()?;
@@ -97,8 +100,8 @@ impl<'a> FilingGenerator<'a> {
     }
 
     fn generate_original(&mut self) -> (FilingIssuer<'a>, Filing) {
-        // A share of all years that makes about 6% since 2003, for the sets begin in 2010.
-        if self.random.chance_per_thousand(75)
+        // 7.5% of each year is about 6% since 2003, because the structured datasets begin in 2010.
+        if self.rng.chance_per_thousand(75)
             && let Some(structured) = self.generate_structured()
         {
             return structured;
@@ -106,27 +109,31 @@ impl<'a> FilingGenerator<'a> {
         self.generate_document()
     }
 
-    /// A structured filing that its company has not delivered yet, if one is found at once.
+    /// A structured filing that its company has not delivered yet, if a few attempts find one.
     fn generate_structured(&mut self) -> Option<(FilingIssuer<'a>, Filing)> {
         let year = self.today.year();
         let set = match self.today.month() {
             2..=4 => CvmDataset::Dfp,
             5 | 8 | 11 => CvmDataset::Itr,
-            _ => self.random.pick(&[CvmDataset::Fre, CvmDataset::Fca, CvmDataset::Itr]),
+            _ => self.rng.pick(&[CvmDataset::Fre, CvmDataset::Fca, CvmDataset::Itr]),
         };
+
         let reference_date = match set {
             CvmDataset::Ipe | CvmDataset::Fre | CvmDataset::Fca => NaiveDate::from_ymd_opt(year, 1, 1)?,
             CvmDataset::Dfp => NaiveDate::from_ymd_opt(year - 1, 12, 31)?,
-            // There is no report of the fourth quarter: the annual statements stand for it.
+            // There is no report for the fourth quarter: the annual statements cover it.
             CvmDataset::Itr => {
                 Some(filing_subjects::previous_quarter_end(self.today)).filter(|end| end.month() < 12)?
             }
         };
-        STRUCTURED_SETS.iter().find(|(known, since)| *known == set && *since <= reference_date.year())?;
+        STRUCTURED_SETS
+            .iter()
+            .find(|(structured_set, since)| *structured_set == set && *since <= reference_date.year())?;
+
         for _ in 0..8 {
-            // Everybody owes these, so nobody is favoured.
-            let at = self.random.below(self.companies.len().max(1) as u64) as usize;
-            let issuer = FilingIssuer::Registered(self.companies.get(at)?);
+            // Every company owes these filings, so all are equally likely.
+            let index = self.rng.below(self.companies.len().max(1) as u64) as usize;
+            let issuer = FilingIssuer::Registered(self.companies.get(index)?);
             if issuer.may_file(self.today) && self.delivered_structured.insert((issuer.id(), set, reference_date)) {
                 let mut filing = self.blank_filing(issuer, set, reference_date);
                 filing.category = set.id().to_uppercase();
@@ -136,21 +143,24 @@ impl<'a> FilingGenerator<'a> {
         None
     }
 
-    /// A filing of the IPE set.
+    /// A filing of the IPE dataset.
     fn generate_document(&mut self) -> (FilingIssuer<'a>, Filing) {
         let issuer = self.pick_issuer();
-        let category = self.random.pick_weighted(&CATEGORY_TEMPLATES, |category| category.weight);
-        let (doc_type, kind) = self.random.pick(category.types_and_kinds);
+        let category = self.rng.pick_weighted(&CATEGORY_TEMPLATES, |category| category.weight);
+        let (doc_type, kind) = self.rng.pick(category.types_and_kinds);
         let reference_date = self.pick_reference_date(category, kind);
+
         let mut filing = self.blank_filing(issuer, CvmDataset::Ipe, reference_date);
         filing.category = category.name.to_owned();
         filing.doc_type = doc_type.to_owned();
         filing.kind = kind.to_owned();
-        // A good part of the regulator's rows has no subject.
-        if !self.random.chance_per_thousand(120) {
-            let template = self.random.pick(category.subject_templates);
-            filing.subject = filing_subjects::render_subject(template, self.today, &mut self.random);
+
+        // Many of the regulator's rows have no subject.
+        if !self.rng.chance_per_thousand(120) {
+            let template = self.rng.pick(category.subject_templates);
+            filing.subject = filing_subjects::render_subject(template, self.today, &mut self.rng);
         }
+
         (issuer, filing)
     }
 
@@ -173,50 +183,55 @@ impl<'a> FilingGenerator<'a> {
         }
     }
 
-    /// Some companies file far more than others; which ones has nothing to do with their codes.
+    /// Some companies file far more than others, independent of their codes.
     fn pick_issuer(&mut self) -> FilingIssuer<'a> {
         let count = self.companies.len() as u64;
-        if count == 0 || self.random.chance_per_thousand(3) {
-            let at = self.random.below(FOREIGN_ISSUERS.len() as u64);
-            let id = FOREIGN_COMPANY_IDS.start() + 2 * u32::try_from(at).expect("few issuers");
-            return FilingIssuer::Foreign { id, name: FOREIGN_ISSUERS[at as usize] };
+        if count == 0 || self.rng.chance_per_thousand(3) {
+            let index = self.rng.below(FOREIGN_ISSUERS.len() as u64);
+            let id = FOREIGN_COMPANY_IDS.start() + 2 * u32::try_from(index).expect("few issuers");
+            return FilingIssuer::Foreign { id, name: FOREIGN_ISSUERS[index as usize] };
         }
+
         for _ in 0..24 {
-            let rank = self.random.below_skewed(count);
+            let rank = self.rng.below_skewed(count);
             let issuer = FilingIssuer::Registered(&self.companies[shuffled_index(rank, count, 4) as usize]);
             if issuer.may_file(self.today) {
                 return issuer;
             }
         }
-        // The oldest company is active for ever.
+
+        // The oldest company is always active.
         FilingIssuer::Registered(&self.companies[0])
     }
 
     fn pick_reference_date(&mut self, category: &CategoryTemplate, kind: &str) -> NaiveDate {
         let today = self.today;
         let date = match category.reference_date {
-            DemoReferenceDate::Meeting if kind != "Ata" => today + Days::new(8 + self.random.below(30)),
-            DemoReferenceDate::Meeting | DemoReferenceDate::Event => today - Days::new(self.random.below(4)),
+            DemoReferenceDate::Meeting if kind != "Ata" => today + Days::new(8 + self.rng.below(30)),
+            DemoReferenceDate::Meeting | DemoReferenceDate::Event => today - Days::new(self.rng.below(4)),
             DemoReferenceDate::Quarter => filing_subjects::previous_quarter_end(today),
             DemoReferenceDate::Month => filing_subjects::previous_month_end(today),
             DemoReferenceDate::Year => NaiveDate::from_ymd_opt(today.year(), 12, 31).unwrap_or(today),
         };
-        // Somebody's slip of the finger, as the regulator passes it on.
-        if self.random.below(5_000) == 0 { date.with_year(date.year() + 1000).unwrap_or(date) } else { date }
+
+        // An occasional typing error, as the regulator publishes it.
+        if self.rng.below(5_000) == 0 { date.with_year(date.year() + 1000).unwrap_or(date) } else { date }
     }
 
-    /// The id and the protocol, which every version has of its own.
+    /// Each version has its own id and protocol.
     fn assign_id_and_protocol(&mut self, filing: &mut Filing) {
         if filing.cvm_dataset != CvmDataset::Ipe {
-            self.next_structured_id += 1 + self.random.below(2);
+            self.next_structured_id += 1 + self.rng.below(2);
             filing.id = format!("{}-{}", filing.cvm_dataset.id(), self.next_structured_id);
             return;
         }
-        self.next_ipe_id += 1 + self.random.below(2);
+
+        self.next_ipe_id += 1 + self.rng.below(2);
         filing.id = self.next_ipe_id.to_string();
-        // The regulator's files of these years have no protocols, nor has this category in any year.
-        let without = (2009..=2014).contains(&filing.delivered_on.year()) || filing.category == PROCEEDS_CATEGORY;
-        filing.protocol = if without { String::new() } else { build_protocol(filing, self.next_ipe_id) };
+        // The regulator's files of these years have no protocols, and this category has none in any year.
+        let has_no_protocol =
+            (2009..=2014).contains(&filing.delivered_on.year()) || filing.category == PROCEEDS_CATEGORY;
+        filing.protocol = if has_no_protocol { String::new() } else { build_protocol(filing, self.next_ipe_id) };
     }
 }
 
@@ -246,7 +261,7 @@ impl FilingIssuer<'_> {
     }
 }
 
-/// `009512IPE160420260381550020-83`: code, day of reference, version, running number, two check digits.
+/// `009512IPE160420260381550020-83`: company code, reference date, version, sequence number, two check digits.
 fn build_protocol(filing: &Filing, number: u64) -> String {
     let date = filing.reference_date.unwrap_or(filing.delivered_on);
     format!(
@@ -260,11 +275,11 @@ fn build_protocol(filing: &Filing, number: u64) -> String {
     )
 }
 
-/// How many filings each business day takes: more every year, most in the weeks of annual and quarterly results.
-/// The last business day takes the last one, so that made-up data is never stale on the day it is made for.
+/// The number of filings on each business day: more every year, and most in the weeks of annual and quarterly results.
+/// The last filing falls on the last business day, so that the data is never stale on the day it is generated for.
 fn build_schedule(count: u64, until: NaiveDate) -> Vec<(NaiveDate, u64)> {
-    let mut random = DemoRng::new("filing days");
-    let weighed: Vec<(NaiveDate, u64)> = each_day(FIRST_FILING_DATE, until)
+    let mut rng = DemoRng::new("filing days");
+    let weighted_days: Vec<(NaiveDate, u64)> = each_day(FIRST_FILING_DATE, until)
         .filter(|day| is_business_day(*day))
         .map(|day| {
             let years = u64::try_from(day.year() - FIRST_FILING_DATE.year()).unwrap_or(0);
@@ -273,19 +288,21 @@ fn build_schedule(count: u64, until: NaiveDate) -> Vec<(NaiveDate, u64)> {
                 5 | 8 | 11 => 14,
                 _ => 10,
             };
-            (day, (10 + 3 * years) * season * (70 + random.below(60)))
+            (day, (10 + 3 * years) * season * (70 + rng.below(60)))
         })
         .collect();
-    let total: u128 = weighed.iter().map(|(_, weight)| u128::from(*weight)).sum();
-    let mut passed: u128 = 0;
-    let mut given: u64 = 0;
-    let mut schedule = Vec::with_capacity(weighed.len());
-    for (day, weight) in weighed {
-        passed += u128::from(weight);
-        // Cumulative, so that the shares of all days add up to the whole without a remainder.
-        let due = u64::try_from(u128::from(count) * passed / total).expect("never more than the whole");
-        schedule.push((day, due - given));
-        given = due;
+
+    let total: u128 = weighted_days.iter().map(|(_, weight)| u128::from(*weight)).sum();
+    let mut cumulative_weight: u128 = 0;
+    let mut assigned: u64 = 0;
+    let mut schedule = Vec::with_capacity(weighted_days.len());
+    for (day, weight) in weighted_days {
+        cumulative_weight += u128::from(weight);
+        // Cumulative, so that the days add up to the total without a rounding remainder.
+        let due_so_far =
+            u64::try_from(u128::from(count) * cumulative_weight / total).expect("never more than the whole");
+        schedule.push((day, due_so_far - assigned));
+        assigned = due_so_far;
     }
     schedule
 }
@@ -317,8 +334,8 @@ mod tests {
         for count in [0, 1, 7, 5_999, 20_000] {
             assert_eq!(generate_filings(count, &companies).len(), count);
         }
-        for few in 0..3 {
-            assert_eq!(generate_filings(500, &companies[..few]).len(), 500);
+        for company_count in 0..3 {
+            assert_eq!(generate_filings(500, &companies[..company_count]).len(), 500);
         }
         assert_eq!(FilingGenerator::new(100, &companies, parse_date("2004-01-01")).count(), 100);
     }
@@ -331,8 +348,9 @@ mod tests {
         assert!(rows.iter().all(|row| is_business_day(row.delivered_on)));
         assert!((parse_date("2003-01-02")..=parse_date("2003-01-10")).contains(&rows.first().unwrap().delivered_on));
         assert_eq!(rows.last().unwrap().delivered_on, parse_date("2026-11-13"));
-        let of_year = |year| rows.iter().filter(|row| row.delivered_on.year() == year).count();
-        assert!(of_year(2025) > 3 * of_year(2004));
+
+        let count_in_year = |year| rows.iter().filter(|row| row.delivered_on.year() == year).count();
+        assert!(count_in_year(2025) > 3 * count_in_year(2004));
     }
 
     #[test]
@@ -341,9 +359,11 @@ mod tests {
         let rows = generate_filings(30_000, &companies);
         let ids: HashSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         assert_eq!(ids.len(), rows.len());
+
         let ipe: Vec<u64> =
             rows.iter().filter(|row| row.cvm_dataset == CvmDataset::Ipe).map(|row| row.id.parse().unwrap()).collect();
         assert!(ipe.is_sorted());
+
         let with_protocol: Vec<&Filing> = rows.iter().filter(|row| !row.protocol.is_empty()).collect();
         assert!(with_protocol.len() * 10 > rows.len() * 7);
         for row in with_protocol {
@@ -358,6 +378,7 @@ mod tests {
         let companies = generate_registry(300, parse_date("2026-11-15")).current;
         let by_id: HashMap<CompanyId, &Company> = companies.iter().map(|company| (company.id, company)).collect();
         let rows = generate_filings(30_000, &companies);
+
         let mut foreign = 0;
         for row in &rows {
             match by_id.get(&row.company_id) {
@@ -371,6 +392,7 @@ mod tests {
                 }
             }
         }
+
         assert!((50..150).contains(&foreign), "{foreign}");
     }
 
@@ -382,16 +404,18 @@ mod tests {
             let row = row.clone();
             (row.company_id, row.category, row.doc_type, row.kind, row.reference_date, row.subject, version)
         };
+
         let mut seen = HashSet::new();
-        let mut later = 0;
+        let mut later_versions = 0;
         for row in &rows {
             if row.version > 1 {
                 assert!(seen.contains(&document(row, row.version - 1)), "{row:?}");
-                later += 1;
+                later_versions += 1;
             }
             seen.insert(document(row, row.version));
         }
-        assert!(rows.iter().any(|row| row.version == 3) && (600..2_400).contains(&later), "{later}");
+
+        assert!(rows.iter().any(|row| row.version == 3) && (600..2_400).contains(&later_versions), "{later_versions}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Made-up rates: Selic, CDI, IPCA and exchange rates, shaped like Brazil's decades without stating its values.
+//! Generates made-up rates: Selic, CDI, IPCA and exchange rates, shaped like Brazil's history without its real values.
 //!
-//! All of it walks through time in whole numbers of the last decimal, so nothing is ever rounded.
+//! All values are integers in units of the last decimal place, so nothing is ever rounded.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use vintem_store::load::{BulletinKind, NewBulletin, Observation};
 
 use super::rng::DemoRng;
 
-/// A level that a curve passes at the first day of a month; between two of them it is straight.
+/// Year, month and the value of a curve on the first day of that month. Between two points the curve is linear.
 type CurvePoint = (i32, u32, i64);
 
-/// What a series holds up to `until`. A series of the table that is not told apart here wanders by itself.
+/// The observations of a series up to `until`. A series without its own generator is a random walk.
 pub fn generate_observations(series: &Series, until: NaiveDate) -> Vec<Observation> {
     let rows = match series.id {
         "selic" => generate_selic(series, until),
@@ -24,25 +24,26 @@ pub fn generate_observations(series: &Series, until: NaiveDate) -> Vec<Observati
         "cdi-daily" | "selic-daily" => daily_from_annual(&generate_cdi(series, until)),
         "ipca" => generate_ipca(series, until),
         "ipca-12m" => {
-            compound_twelve_months(&series::find_series("ipca").map_or(Vec::new(), |of| generate_ipca(of, until)))
+            compound_twelve_months(&series::find_series("ipca").map_or(Vec::new(), |ipca| generate_ipca(ipca, until)))
         }
         _ => generate_random_walk(series, until),
     };
-    let in_decimals = |(date, value)| Observation { date, value: Decimal::new(value, series.decimals) };
-    rows.into_iter().map(in_decimals).collect()
+
+    let to_observation = |(date, value)| Observation { date, value: Decimal::new(value, series.decimals) };
+    rows.into_iter().map(to_observation).collect()
 }
 
-/// A day on which banks settle.
+/// Whether banks settle on this day.
 pub fn is_business_day(day: NaiveDate) -> bool {
     Calendar::Settlement.is_business_day(day)
 }
 
-/// Every day of the calendar, both ends included.
+/// Every calendar day, with both ends inclusive.
 pub fn each_day(from: NaiveDate, until: NaiveDate) -> impl Iterator<Item = NaiveDate> {
     from.iter_days().take_while(move |day| *day <= until)
 }
 
-/// Where the target is heading from each year on; later years draw their own.
+/// The rate that the target moves toward from each year on; later years get a random one.
 const SELIC_GOALS_BY_YEAR: [(i32, i64); 13] = [
     (1999, 2000),
     (2004, 1600),
@@ -59,16 +60,17 @@ const SELIC_GOALS_BY_YEAR: [(i32, i64); 13] = [
     (2025, 1475),
 ];
 
-/// The target moves on the day after a meeting, a Thursday, every six or seven weeks.
+/// The target changes on the day after a meeting, a Thursday, every six or seven weeks.
 fn generate_selic(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let mut random = DemoRng::new("selic");
+    let mut rng = DemoRng::new("selic");
     let mut rate = 4500;
     let mut next_change = ymd(1999, 3, 25);
     let mut weeks = [6, 7].into_iter().cycle();
+
     let mut rows = Vec::new();
     for date in each_day(series.starts_on, until) {
         if date == next_change {
-            rate += selic_step(selic_goal_for_year(date.year()) - rate, &mut random);
+            rate += selic_step(selic_goal_for_year(date.year()) - rate, &mut rng);
             next_change = date + Days::new(7 * weeks.next().unwrap_or(6));
         }
         rows.push((date, rate));
@@ -81,6 +83,7 @@ fn selic_goal_for_year(year: i32) -> i64 {
     if year > last_year {
         return DemoRng::new(&format!("selic {year}")).between(40, 60) * 25;
     }
+
     SELIC_GOALS_BY_YEAR
         .iter()
         .rev()
@@ -88,17 +91,17 @@ fn selic_goal_for_year(year: i32) -> i64 {
         .map_or(SELIC_GOALS_BY_YEAR[0].1, |(_, goal)| *goal)
 }
 
-/// In quarters of a point, never past the goal; far from it no meeting lets the rate rest.
-fn selic_step(gap: i64, random: &mut DemoRng) -> i64 {
+/// In quarters of a point, never past the goal. Far from the goal, every meeting changes the rate.
+fn selic_step(gap: i64, rng: &mut DemoRng) -> i64 {
     let step = match gap.abs() {
         301.. => 75,
-        _ if random.chance_per_thousand(250) => 0,
-        near => near.min(random.pick(&[25, 50, 75])),
+        _ if rng.chance_per_thousand(250) => 0,
+        near => near.min(rng.pick(&[25, 50, 75])),
     };
     step * gap.signum()
 }
 
-/// Hundredths of a point, as all curves of rates here.
+/// In hundredths of a point, like all rate curves here.
 const CDI_CURVE_BEFORE_REAL: [CurvePoint; 8] = [
     (1986, 3, 25_000),
     (1987, 1, 60_000),
@@ -113,20 +116,22 @@ const CDI_CURVE_BEFORE_REAL: [CurvePoint; 8] = [
 const CDI_CURVE_BEFORE_TARGET: [CurvePoint; 6] =
     [(1994, 7, 5800), (1995, 6, 5200), (1996, 6, 2600), (1997, 9, 2100), (1998, 10, 3600), (1999, 2, 3900)];
 
-/// A tenth of a point below the target since there is one.
+/// A tenth of a point below the target since the target exists.
 fn generate_cdi(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let mut random = DemoRng::new("cdi");
-    let target = series::find_series("selic").map_or(Vec::new(), |of| generate_selic(of, until));
+    let mut rng = DemoRng::new("cdi");
+    let target = series::find_series("selic").map_or(Vec::new(), |selic| generate_selic(selic, until));
     let target_since = target.first().map(|(date, _)| *date);
+
     let mut rows = Vec::new();
     for date in each_day(series.starts_on, until).filter(|date| is_business_day(*date)) {
-        let after_target = target_since.map(|since| (date - since).num_days()).and_then(|at| usize::try_from(at).ok());
-        let rate = match after_target.and_then(|at| target.get(at)) {
+        let days_since_target =
+            target_since.map(|since| (date - since).num_days()).and_then(|days| usize::try_from(days).ok());
+        let rate = match days_since_target.and_then(|days| target.get(days)) {
             Some((_, target)) => target - 10,
             None if date >= BRL_START_DATE => {
-                add_noise(interpolate_curve(&CDI_CURVE_BEFORE_TARGET, date), 20, &mut random)
+                add_noise(interpolate_curve(&CDI_CURVE_BEFORE_TARGET, date), 20, &mut rng)
             }
-            None => add_noise(interpolate_curve(&CDI_CURVE_BEFORE_REAL, date), 30, &mut random),
+            None => add_noise(interpolate_curve(&CDI_CURVE_BEFORE_REAL, date), 30, &mut rng),
         };
         rows.push((date, rate));
     }
@@ -149,46 +154,49 @@ const IPCA_CURVE_BEFORE_REAL: [CurvePoint; 13] = [
     (1994, 6, 4600),
 ];
 
-/// Dated the first of its month and known from about the tenth of the next.
+/// Dated the first of its month and known from the tenth of the next.
 fn generate_ipca(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let mut random = DemoRng::new("ipca");
+    let mut rng = DemoRng::new("ipca");
     let mut rows = Vec::new();
     let mut month = series.starts_on;
     while month + Months::new(1) + Days::new(9) <= until {
         let change = if month < BRL_START_DATE {
-            add_noise(interpolate_curve(&IPCA_CURVE_BEFORE_REAL, month), 20, &mut random).clamp(300, 8200)
+            add_noise(interpolate_curve(&IPCA_CURVE_BEFORE_REAL, month), 20, &mut rng).clamp(300, 8200)
         } else {
-            // Food is dearer in the rains.
+            // Food is more expensive in the rainy season.
             let season = if matches!(month.month(), 11 | 12 | 1 | 2) { 20 } else { 0 };
-            (season + random.between(5, 85) + random.between(-45, 25)).clamp(-30, 130)
+            (season + rng.between(5, 85) + rng.between(-45, 25)).clamp(-30, 130)
         };
+
         rows.push((month, change));
         month = month + Months::new(1);
     }
     rows
 }
 
-/// One, in the fixed point of what is compounded below.
+/// One, in the fixed-point format used for compounding.
 const FIXED_POINT_ONE: i128 = 1_000_000_000_000_000;
 
-/// `base` to the power of `exponent`, both and the result in fixed point.
+/// `base` to the power of `exponent`; `base` and the result are in fixed point.
 fn fixed_point_pow(base: i128, exponent: u32) -> i128 {
     (0..exponent).fold(FIXED_POINT_ONE, |product, _| product * base / FIXED_POINT_ONE)
 }
 
-/// The rate of one day, in millionths of a point, that compounds over 252 to each annual rate.
+/// The daily rate, in millionths of a point, that compounds over 252 days to each annual rate.
 fn daily_from_annual(annual: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
-    let mut known = HashMap::new();
+    let mut daily_by_annual = HashMap::new();
     let mut daily_rate = |rate: i64| {
-        *known.entry(rate).or_insert_with(|| {
+        *daily_by_annual.entry(rate).or_insert_with(|| {
             let goal = FIXED_POINT_ONE + i128::from(rate) * FIXED_POINT_ONE / 10_000;
-            // Four per cent a day is a hundred times a year's worst; more would not fit the fixed point.
-            let (mut low, mut high) = (0_i64, 4_000_000);
+
+            // 4% a day compounds to about forty times the highest annual rate; more would not fit the fixed point.
+            let mut low = 0_i64;
+            let mut high = 4_000_000;
             while low < high {
                 let middle = low + (high - low) / 2;
-                let reached =
+                let annual_factor =
                     fixed_point_pow(FIXED_POINT_ONE + i128::from(middle) * FIXED_POINT_ONE / 100_000_000, 252);
-                if reached < goal { low = middle + 1 } else { high = middle }
+                if annual_factor < goal { low = middle + 1 } else { high = middle }
             }
             low
         })
@@ -198,28 +206,28 @@ fn daily_from_annual(annual: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
 
 /// Twelve months compounded, from the first month that has eleven before it.
 fn compound_twelve_months(monthly: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)> {
-    let year = |window: &[(NaiveDate, i64)]| {
+    let compound_window = |window: &[(NaiveDate, i64)]| {
         let product =
             window.iter().fold(FIXED_POINT_ONE, |product, (_, change)| product * i128::from(10_000 + change) / 10_000);
         let change = (product - FIXED_POINT_ONE + FIXED_POINT_ONE / 20_000) / (FIXED_POINT_ONE / 10_000);
         (window[11].0, i64::try_from(change).unwrap_or(i64::MAX))
     };
-    monthly.windows(12).map(year).collect()
+    monthly.windows(12).map(compound_window).collect()
 }
 
-/// A level of about ten points that wanders: for a series that has no story of its own.
+/// A random walk around ten points, for a series without its own generator.
 fn generate_random_walk(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let home = 10 * 10_i64.pow(series.decimals);
-    let mut walk = MeanRevertingWalk::new(series.id, home);
+    let mean = 10 * 10_i64.pow(series.decimals);
+    let mut walk = MeanRevertingWalk::new(series.id, mean);
     let dates: Vec<NaiveDate> = match series.frequency {
         Frequency::Daily => each_day(series.starts_on, until).collect(),
         Frequency::BusinessDaily => each_day(series.starts_on, until).filter(|date| is_business_day(*date)).collect(),
         Frequency::Monthly => each_day(series.starts_on, until).filter(|date| date.day() == 1).collect(),
     };
-    dates.into_iter().map(|date| (date, walk.step(home, 100))).collect()
+    dates.into_iter().map(|date| (date, walk.step(mean, 100))).collect()
 }
 
-/// Millionths of a real for a dollar.
+/// Millionths of a real per dollar.
 const DOLLAR_CURVE: [CurvePoint; 17] = [
     (1994, 7, 930_000),
     (1995, 3, 900_000),
@@ -242,12 +250,13 @@ const DOLLAR_CURVE: [CurvePoint; 17] = [
 
 const EURO_FIRST_DATE: NaiveDate = ymd(1999, 1, 4);
 
-/// Closing bulletins of all ten currencies on every business day since the real, by day.
+/// Closing bulletins of all ten currencies for every business day since the real was introduced, in order of date.
 pub fn generate_bulletins(until: NaiveDate) -> Vec<NewBulletin> {
     let mut dollar = MeanRevertingWalk::new("USD", interpolate_curve(&DOLLAR_CURVE, BRL_START_DATE));
     let mut crosses =
         Currency::ALL.map(|currency| MeanRevertingWalk::new(currency.code(), long_run_dollar_billionths(currency)));
     let mut seconds = DemoRng::new("ptax seconds");
+
     let mut rows = Vec::new();
     for date in each_day(BRL_START_DATE, until).filter(|date| is_business_day(*date)) {
         let dollar = dollar.step(interpolate_curve(&DOLLAR_CURVE, date), 60);
@@ -257,14 +266,17 @@ pub fn generate_bulletins(until: NaiveDate) -> Vec<NewBulletin> {
             if currency == Currency::Eur && date < EURO_FIRST_DATE {
                 continue;
             }
-            let spread_ten_thousandths = cross.random.between(1, 3);
+
+            let spread_ten_thousandths = cross.rng.between(1, 3);
             let cross = match currency {
                 Currency::Usd => long_run_dollar_billionths(currency),
                 _ => cross.step(long_run_dollar_billionths(currency), 40),
             };
+
             let decimals = if currency == Currency::Jpy { 5 } else { 4 };
             let buy = dollar * cross / 10_i64.pow(6 + 9 - decimals);
             let sell = buy + (buy * spread_ten_thousandths / 10_000).max(1);
+
             rows.push(NewBulletin {
                 currency,
                 date,
@@ -279,7 +291,7 @@ pub fn generate_bulletins(until: NaiveDate) -> Vec<NewBulletin> {
     rows
 }
 
-/// What each currency is worth in the long run.
+/// The long-run value of each currency, in billionths of a dollar.
 const fn long_run_dollar_billionths(currency: Currency) -> i64 {
     match currency {
         Currency::Aud => 660_000_000,
@@ -295,37 +307,41 @@ const fn long_run_dollar_billionths(currency: Currency) -> i64 {
     }
 }
 
-/// A random walk that is drawn back to where it belongs, so that it wanders and never runs away.
+/// A random walk that is pulled back to its mean, so that it never drifts away.
 struct MeanRevertingWalk {
     value: i64,
-    random: DemoRng,
+    rng: DemoRng,
 }
 
 impl MeanRevertingWalk {
     fn new(label: &str, value: i64) -> Self {
-        Self { value, random: DemoRng::new(&format!("walk {label}")) }
+        Self { value, rng: DemoRng::new(&format!("walk {label}")) }
     }
 
-    /// One day on: a fortieth of the way home, then up to `ten_thousandths` astray.
-    fn step(&mut self, home: i64, ten_thousandths: i64) -> i64 {
-        self.value += (home - self.value) / 40;
-        self.value += self.value * self.random.between(-ten_thousandths, ten_thousandths) / 10_000;
+    /// Advances one step: a fortieth of the way to the mean, then a random change of up to `ten_thousandths`.
+    fn step(&mut self, mean: i64, ten_thousandths: i64) -> i64 {
+        self.value += (mean - self.value) / 40;
+        self.value += self.value * self.rng.between(-ten_thousandths, ten_thousandths) / 10_000;
         self.value
     }
 }
 
-/// The height of a curve on a day; flat before its first anchor and after its last.
-fn interpolate_curve(anchors: &[CurvePoint], date: NaiveDate) -> i64 {
-    let after = anchors.partition_point(|(year, month, _)| ymd(*year, *month, 1) <= date);
-    let (Some(right), Some(left)) = (anchors.get(after), after.checked_sub(1).and_then(|at| anchors.get(at))) else {
-        return if after == 0 { anchors[0].2 } else { anchors[anchors.len() - 1].2 };
+/// The value of a curve on a day; constant before its first point and after its last.
+fn interpolate_curve(points: &[CurvePoint], date: NaiveDate) -> i64 {
+    let next_index = points.partition_point(|(year, month, _)| ymd(*year, *month, 1) <= date);
+    let next = points.get(next_index);
+    let previous = next_index.checked_sub(1).and_then(|index| points.get(index));
+    let (Some(left), Some(right)) = (previous, next) else {
+        return if next_index == 0 { points[0].2 } else { points[points.len() - 1].2 };
     };
-    let (from, to) = (ymd(left.0, left.1, 1), ymd(right.0, right.1, 1));
+
+    let from = ymd(left.0, left.1, 1);
+    let to = ymd(right.0, right.1, 1);
     left.2 + (right.2 - left.2) * (date - from).num_days() / (to - from).num_days()
 }
 
-fn add_noise(value: i64, thousandths: i64, random: &mut DemoRng) -> i64 {
-    value + value * random.between(-thousandths, thousandths) / 1000
+fn add_noise(value: i64, thousandths: i64, rng: &mut DemoRng) -> i64 {
+    value + value * rng.between(-thousandths, thousandths) / 1000
 }
 
 const fn ymd(year: i32, month: u32, day: u32) -> NaiveDate {
@@ -364,8 +380,8 @@ mod tests {
     #[test]
     fn a_later_last_day_only_adds_rows() {
         for series in &PUBLISHED_SERIES {
-            let (shorter, longer) =
-                (generate_observations(series, ymd(2025, 2, 3)), generate_observations(series, UNTIL));
+            let shorter = generate_observations(series, ymd(2025, 2, 3));
+            let longer = generate_observations(series, UNTIL);
             assert!(longer.starts_with(&shorter), "{}", series.id);
         }
         assert!(generate_bulletins(ymd(2026, 11, 13)).starts_with(&generate_bulletins(ymd(2026, 11, 12))));
@@ -386,12 +402,13 @@ mod tests {
 
     #[test]
     fn cdi_follows_the_target_on_business_days() {
-        let (cdi, selic) = (rows_of_series("cdi", UNTIL), rows_of_series("selic", UNTIL));
+        let cdi = rows_of_series("cdi", UNTIL);
+        let selic = rows_of_series("selic", UNTIL);
         assert!(cdi.iter().all(|row| is_business_day(row.date)));
         assert_eq!(selic.last().unwrap().value - cdi.last().unwrap().value, Decimal::new(10, 2));
-        let real_at = cdi.partition_point(|row| row.date < BRL_START_DATE);
-        assert_values_within(&cdi[..real_at], 200, 50_000);
-        assert_values_within(&cdi[real_at..], 1, 60);
+        let first_real_row = cdi.partition_point(|row| row.date < BRL_START_DATE);
+        assert_values_within(&cdi[..first_real_row], 200, 50_000);
+        assert_values_within(&cdi[first_real_row..], 1, 60);
     }
 
     #[test]
@@ -399,14 +416,14 @@ mod tests {
         assert_eq!(rows_of_series("ipca", ymd(2026, 11, 9)).last().unwrap().date, ymd(2026, 9, 1));
         assert_eq!(rows_of_series("ipca", ymd(2026, 11, 10)).last().unwrap().date, ymd(2026, 10, 1));
         let rows = rows_of_series("ipca", UNTIL);
-        let real_at = rows.partition_point(|row| row.date < BRL_START_DATE);
-        assert_values_within(&rows[..real_at], 3, 82);
-        assert_values_within(&rows[real_at..], -1, 2);
+        let first_real_row = rows.partition_point(|row| row.date < BRL_START_DATE);
+        assert_values_within(&rows[..first_real_row], 3, 82);
+        assert_values_within(&rows[first_real_row..], -1, 2);
     }
 
     #[test]
     fn all_currencies_are_quoted_on_the_last_business_day() {
-        // A Sunday that is a holiday, after a Saturday.
+        // The last day is a Sunday, so the last business day is two days earlier.
         let rows = generate_bulletins(ymd(2026, 11, 15));
         let last: Vec<&NewBulletin> = rows.iter().filter(|row| row.date == UNTIL).collect();
         assert_eq!(last.iter().map(|row| row.currency).collect::<Vec<_>>(), Currency::ALL);

@@ -1,7 +1,7 @@
-//! Demo data: plausible, made up, and the same on every machine, so that the service can be tried without a download.
+//! Demo data: plausible, made up and identical on every machine, so that the service can be tried without a download.
 //!
-//! The generators beside this file are pure; here their rows enter the store, one load for each dataset. What they
-//! make depends on the size and the last day alone, never on the clock.
+//! The generators in the submodules are pure; this file loads their rows into the store, one load per dataset. The rows
+//! depend only on the size and the last day, never on the clock.
 
 mod companies;
 mod filing_subjects;
@@ -20,28 +20,28 @@ use vintem_store::load::{ListedSecurity, NewFetch};
 use crate::IngestError;
 use filings::FilingGenerator;
 
-/// Raised whenever the same size would give other rows than before: it is part of what the provenance hashes.
+/// Increment it whenever the same size gives different rows than before: it is part of the provenance hash.
 pub const GENERATOR_VERSION: u32 = 2;
 
 /// Rows held in memory at a time: some tens of megabytes, and few enough round trips.
 const BATCH_ROWS: usize = 50_000;
 
-/// How long before the load the renamed companies still bore their former names.
+/// How long before the load the renamed companies still had their former names.
 const FORMER_NAMES_AGE: TimeDelta = TimeDelta::days(400);
 
-/// Filings begin in 2003: with a year of them there is something to spread over.
+/// Filings begin in 2003; the generator needs about a year to spread them over.
 const EARLIEST_LAST_DAY: NaiveDate = NaiveDate::from_ymd_opt(2004, 1, 1).expect("a day of the calendar");
 
-/// How much to make.
+/// How much data to generate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DemoSize {
     pub filings: usize,
     pub companies: usize,
-    /// The last day of the data, included.
+    /// The last day of the data, inclusive.
     pub until: NaiveDate,
 }
 
-/// What was loaded.
+/// The number of rows loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DemoSummary {
     pub observations: u64,
@@ -50,11 +50,11 @@ pub struct DemoSummary {
     pub filings: u64,
 }
 
-/// Told what is being loaded, rows done, rows in all.
+/// Receives the id of the dataset being loaded, its rows loaded so far, and its total rows.
 type ProgressCallback<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
 
-/// Fills an empty database. Each dataset is committed by itself, so what is loaded can be served while the rest is
-/// still on its way.
+/// Fills an empty database. Each dataset is committed separately, so the first ones can be served while the rest is
+/// still loading.
 pub async fn load_demo_data(
     store: &Store,
     size: &DemoSize,
@@ -62,16 +62,19 @@ pub async fn load_demo_data(
     progress: ProgressCallback<'_>,
 ) -> Result<DemoSummary, IngestError> {
     validate_size(size)?;
+
     let states = store.dataset_states().await?;
-    // Real data is refused too, by the store itself.
+    // The store itself rejects a database with real data.
     if states.values().any(|state| state.origin == DataOrigin::Synthetic) {
         return Err(IngestError::DemoAlreadyLoaded);
     }
+
     let observations = load_series(store, size, now, progress).await?;
     let quotes = load_bulletins(store, size, now, progress).await?;
     let registry = companies::generate_registry(size.companies, size.until);
     let companies = load_companies(store, size, &registry, now, progress).await?;
     let filings = load_filings(store, size, &registry.current, now, progress).await?;
+
     Ok(DemoSummary { observations, quotes, companies, filings })
 }
 
@@ -96,6 +99,7 @@ async fn load_series(
         let dataset = Dataset::Series(series);
         let rows = market::generate_observations(series, size.until);
         progress(dataset.id(), 0, to_u64(rows.len()));
+
         let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
         load.append_observations(series, &rows).await?;
         appended += load.commit().await?;
@@ -113,18 +117,20 @@ async fn load_bulletins(
     let dataset = Dataset::Fx;
     let rows = market::generate_bulletins(size.until);
     progress(dataset.id(), 0, to_u64(rows.len()));
+
     let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
     let mut done = 0;
-    for piece in rows.chunks(BATCH_ROWS) {
-        load.append_bulletins(piece).await?;
-        done += piece.len();
+    for batch in rows.chunks(BATCH_ROWS) {
+        load.append_bulletins(batch).await?;
+        done += batch.len();
         progress(dataset.id(), to_u64(done), to_u64(rows.len()));
     }
+
     Ok(load.commit().await?)
 }
 
-/// The registry of some time ago, as far as it differs in names, and then that of today. Two loads, because former
-/// names are nothing but what earlier versions said.
+/// Loads the earlier registry entries of renamed companies, then the current registry. Two loads, because former names
+/// are derived from earlier versions.
 async fn load_companies(
     store: &Store,
     size: &DemoSize,
@@ -134,8 +140,10 @@ async fn load_companies(
 ) -> Result<u64, IngestError> {
     let total = to_u64(registry.current.len());
     progress(Dataset::Companies.id(), 0, total);
+
     append_companies(store, size, &registry.former, now - FORMER_NAMES_AGE).await?;
     let appended = append_companies(store, size, &registry.current, now).await?;
+
     progress(Dataset::Companies.id(), total, total);
     Ok(appended)
 }
@@ -149,18 +157,20 @@ async fn append_companies(
     if rows.is_empty() {
         return Ok(0);
     }
+
     let dataset = Dataset::Companies;
     let mut load =
         store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, known_at)).await?;
-    for piece in rows.chunks(BATCH_ROWS) {
-        load.append_companies(piece).await?;
-        load.append_securities(&build_securities(piece, size.until)).await?;
+    for batch in rows.chunks(BATCH_ROWS) {
+        load.append_companies(batch).await?;
+        load.append_securities(&build_securities(batch, size.until)).await?;
     }
+
     load.commit().await?;
     Ok(to_u64(rows.len()))
 }
 
-/// One load in pieces: readers see all filings or none, and memory holds one piece.
+/// One load in batches: readers see all filings or none, and memory holds one batch.
 async fn load_filings(
     store: &Store,
     size: &DemoSize,
@@ -171,26 +181,28 @@ async fn load_filings(
     let dataset = Dataset::Filings;
     let total = to_u64(size.filings);
     progress(dataset.id(), 0, total);
+
     let mut filings = FilingGenerator::new(size.filings, companies, size.until);
     let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
     let mut done = 0;
     loop {
-        let piece: Vec<_> = filings.by_ref().take(BATCH_ROWS).collect();
-        if piece.is_empty() {
+        let batch: Vec<_> = filings.by_ref().take(BATCH_ROWS).collect();
+        if batch.is_empty() {
             break;
         }
-        load.append_filings(&piece).await?;
-        done += to_u64(piece.len());
+        load.append_filings(&batch).await?;
+        done += to_u64(batch.len());
         progress(dataset.id(), done, total);
     }
+
     Ok(load.commit().await?)
 }
 
-/// The tickers of companies as the registration form of each would state them.
+/// The tickers of companies, as their registration forms would state them.
 fn build_securities(companies: &[Company], until: NaiveDate) -> Vec<ListedSecurity> {
-    let of_company = |company: &Company| -> Vec<ListedSecurity> {
+    let securities_of = |company: &Company| -> Vec<ListedSecurity> {
         let Some(cnpj) = company.cnpj else { return Vec::new() };
-        let security = |ticker: &String| ListedSecurity {
+        let to_security = |ticker: &String| ListedSecurity {
             document_id: u64::from(company.id),
             cnpj,
             ticker: ticker.clone(),
@@ -201,12 +213,13 @@ fn build_securities(companies: &[Company], until: NaiveDate) -> Vec<ListedSecuri
             traded_from: company.registered_on,
             traded_until: None,
         };
-        company.tickers.iter().map(security).collect()
+        company.tickers.iter().map(to_security).collect()
     };
-    companies.iter().flat_map(of_company).collect()
+
+    companies.iter().flat_map(securities_of).collect()
 }
 
-/// Nothing was fetched, so the hash is of the text that determines every row.
+/// Nothing was fetched, so the hash covers the parameters that determine every row.
 fn demo_fetch_record(dataset: Dataset, size: &DemoSize, fetched_at: DateTime<Utc>) -> NewFetch {
     let recipe = format!(
         "vintem demo generator {GENERATOR_VERSION}: {}, {} companies, {} filings, until {}",
@@ -241,11 +254,11 @@ mod tests {
     #[test]
     fn the_provenance_hash_depends_on_size_and_dataset() {
         let now = DateTime::<Utc>::UNIX_EPOCH;
-        let of = |dataset, size: &DemoSize| demo_fetch_record(dataset, size, now);
-        let small = of(Dataset::Filings, &demo_size(10, "2026-11-13"));
+        let fetch_record = |dataset, size: &DemoSize| demo_fetch_record(dataset, size, now);
+        let small = fetch_record(Dataset::Filings, &demo_size(10, "2026-11-13"));
         assert_eq!(small.source_url, "demo:filings");
-        assert_eq!(small.sha256, of(Dataset::Filings, &demo_size(10, "2026-11-13")).sha256);
-        assert_ne!(small.sha256, of(Dataset::Filings, &demo_size(11, "2026-11-13")).sha256);
-        assert_ne!(small.sha256, of(Dataset::Companies, &demo_size(10, "2026-11-13")).sha256);
+        assert_eq!(small.sha256, fetch_record(Dataset::Filings, &demo_size(10, "2026-11-13")).sha256);
+        assert_ne!(small.sha256, fetch_record(Dataset::Filings, &demo_size(11, "2026-11-13")).sha256);
+        assert_ne!(small.sha256, fetch_record(Dataset::Companies, &demo_size(10, "2026-11-13")).sha256);
     }
 }

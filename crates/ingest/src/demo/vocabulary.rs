@@ -1,9 +1,9 @@
-//! The words that made-up companies are named and described with.
+//! The vocabulary for naming and describing made-up companies.
 //!
-//! Sectors, statuses, categories and cities are spelled as the regulator spells them; whatever names a company, an
-//! auditor or an issuer is invented.
+//! Sectors, statuses, categories and cities are spelled as the regulator spells them; all names of companies, auditors
+//! and issuers are invented.
 
-/// What a company does: how its name is built around a place, and the sector that goes with it.
+/// How to build the name of a company around a place, and the sector that fits it.
 pub struct Industry {
     pub name_prefix: &'static str,
     pub name_suffix: &'static str,
@@ -11,8 +11,8 @@ pub struct Industry {
     pub weight: u64,
 }
 
-const fn industry(weight: u64, before: &'static str, after: &'static str, sector: &'static str) -> Industry {
-    Industry { name_prefix: before, name_suffix: after, sector, weight }
+const fn industry(weight: u64, name_prefix: &'static str, name_suffix: &'static str, sector: &'static str) -> Industry {
+    Industry { name_prefix, name_suffix, sector, weight }
 }
 
 pub const INDUSTRIES: [Industry; 56] = [
@@ -74,7 +74,7 @@ pub const INDUSTRIES: [Industry; 56] = [
     industry(6, "", "INVESTIMENTOS E PARTICIPAÇÕES S.A.", "Emp. Adm. Part. - Intermediação Financeira"),
 ];
 
-/// The first part of a place: what kind of spot it is.
+/// The first part of a place name: the kind of place.
 pub const PLACE_PREFIXES: [&str; 30] = [
     "SERRA DO",
     "VALE DO",
@@ -108,7 +108,7 @@ pub const PLACE_PREFIXES: [&str; 30] = [
     "CACHOEIRA DO",
 ];
 
-/// Two halves that make the sound of a Tupi place name; no pair of them names a company.
+/// The two halves of a word that sounds like a Tupi place name; no pair is the name of a real company.
 pub const PLACE_ROOTS: [&str; 40] = [
     "PIRA", "ITA", "JAGUA", "CARA", "TAMBO", "URU", "GUARA", "MOCO", "SUCU", "IBI", "ARA", "CURU", "JURE", "TAPI",
     "CAPI", "ABAE", "INHA", "MARA", "PACU", "SAPU", "TUCU", "BATU", "COTI", "MANDA", "JAPE", "OITI", "PITO", "QUIXA",
@@ -121,7 +121,7 @@ pub const PLACE_ENDINGS: [&str; 40] = [
     "TROÇÃO",
 ];
 
-/// Where spots and place names run out, a further word tells companies apart.
+/// When prefixes and place names run out, an additional word keeps companies distinct.
 pub const PLACE_QUALIFIERS: [&str; 12] = [
     "",
     "DO NORTE",
@@ -177,7 +177,7 @@ pub const AUDITORS: [&str; 10] = [
     "",
 ];
 
-/// Foreign issuers of receipts: they file, and the registry does not have them.
+/// Foreign issuers of depositary receipts: they file, but are not in the registry.
 pub const FOREIGN_ISSUERS: [&str; 14] = [
     "NORTHWICKE MERIDIAN HOLDINGS PLC",
     "OAKENVALE RESOURCES LTD.",

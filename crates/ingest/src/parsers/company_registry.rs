@@ -1,8 +1,8 @@
-//! The regulator's registry of companies, `cad_cia_aberta.csv`.
+//! Parser for the regulator's company registry, `cad_cia_aberta.csv`.
 //!
-//! It has one row for each company and market, so a company is what the rows of its code say together. What it says
-//! about natural persons is never read, never quoted in a bad row, and taken out by [`without_persons`] before the
-//! file is kept.
+//! The registry has one row per company and market, so rows with the same code are merged into one company. Personal
+//! data is never parsed, never quoted in a bad row, and removed by [`redact_personal_data`] before the file is
+//! archived.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::csv::{CsvLine, CsvRow, CsvTable, column_index};
 use super::text::decode_latin1;
 use super::{BadRow, FormatError, ParsedRows};
 
-/// A dozen times what it has today.
+/// A dozen times its current size.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
 const COLUMNS: [&str; 47] = [
@@ -83,45 +83,48 @@ const CITY_COLUMN: usize = column_index(&COLUMNS, "MUN");
 const STATE_COLUMN: usize = column_index(&COLUMNS, "UF");
 const AUDITOR_COLUMN: usize = column_index(&COLUMNS, "AUDITOR");
 
-/// The companies, by rising code.
+/// The companies, sorted by code.
 pub fn parse_companies(bytes: &[u8]) -> Result<ParsedRows<Company>, FormatError> {
     let mut table = CsvTable::open(bytes, &COLUMNS, MAX_FILE_BYTES)?;
     let mut parsed = ParsedRows::new(std::mem::take(&mut table.alerts));
     let mut companies: BTreeMap<CompanyId, Company> = BTreeMap::new();
+
     for line in table.lines() {
         parsed.total += 1;
         match merge_line(&line, &mut companies) {
             Ok(MergeOutcome::NewCompany) => {}
             Ok(MergeOutcome::MergedRow) => parsed.merged += 1,
             Err(reason) => {
-                let mut shown = Vec::with_capacity(line.bytes.len());
-                write_redacted_line(line.bytes, table.header_columns(), &mut shown);
-                parsed.push_bad_row(BadRow::from_line(line.number, &shown, reason))?;
+                let mut redacted = Vec::with_capacity(line.bytes.len());
+                write_redacted_line(line.bytes, table.header_columns(), &mut redacted);
+                parsed.push_bad_row(BadRow::from_line(line.number, &redacted, reason))?;
             }
         }
     }
+
     parsed.rows = companies.into_values().collect();
     Ok(parsed)
 }
 
-/// The file as it may be kept: every field about a natural person blank, every other byte as it was. Columns that we
-/// do not know are blank too, and of a line whose fields cannot be told apart only the CNPJ stays. Of what is not the
-/// registry nothing stays, because nothing says where in it persons stand.
+/// The copy of the file that may be archived: fields with personal data are blank, and every other byte is unchanged.
+/// Unknown columns are blank too, and a line with the wrong number of fields keeps only its CNPJ. Nothing is kept of a
+/// file that is not the registry, because its personal data cannot be located.
 pub fn redact_personal_data(bytes: &[u8]) -> Vec<u8> {
     let Ok(table) = CsvTable::open(bytes, &COLUMNS, MAX_FILE_BYTES) else {
         return Vec::new();
     };
+
     let mut redacted = Vec::with_capacity(bytes.len());
     redacted.extend_from_slice(table.header());
     for line in table.body().split_inclusive(|byte| *byte == b'\n') {
-        let end = match line {
+        let line_end_bytes = match line {
             [.., b'\r', b'\n'] => 2,
             [.., b'\n'] => 1,
             _ => 0,
         };
-        let (fields, end) = line.split_at(line.len() - end);
+        let (fields, line_end) = line.split_at(line.len() - line_end_bytes);
         write_redacted_line(fields, table.header_columns(), &mut redacted);
-        redacted.extend_from_slice(end);
+        redacted.extend_from_slice(line_end);
     }
     redacted
 }
@@ -135,23 +138,26 @@ fn merge_line(
     line: &CsvLine<'_, { COLUMNS.len() }>,
     companies: &mut BTreeMap<CompanyId, Company>,
 ) -> Result<MergeOutcome, String> {
-    // The registry comes bare, without the checksum of an archive: what its last line lacks could not be noticed.
+    // The registry is not in an archive with a checksum, so a truncated last line would otherwise go unnoticed.
     if !line.has_line_end {
         return Err("the file ends within it".to_owned());
     }
+
     let mut company = parse_company(line.row.as_ref().map_err(String::clone)?)?;
-    let Some(known) = companies.get_mut(&company.id) else {
+    let Some(existing) = companies.get_mut(&company.id) else {
         companies.insert(company.id, company);
         return Ok(MergeOutcome::NewCompany);
     };
+
     let markets = std::mem::take(&mut company.markets);
-    company.markets.clone_from(&known.markets);
-    if company != *known {
-        return Err(format!("an earlier row of the code {} says other things than this one", known.id));
+    company.markets.clone_from(&existing.markets);
+    if company != *existing {
+        return Err(format!("an earlier row of the code {} says other things than this one", existing.id));
     }
-    known.markets.extend(markets);
-    known.markets.sort();
-    known.markets.dedup();
+
+    existing.markets.extend(markets);
+    existing.markets.sort();
+    existing.markets.dedup();
     Ok(MergeOutcome::MergedRow)
 }
 
@@ -161,11 +167,12 @@ fn parse_company(row: &CsvRow<'_, { COLUMNS.len() }>) -> Result<Company, String>
     let cnpj = Cnpj::parse(&row.trimmed(CNPJ_COLUMN))
         .ok_or_else(|| row.invalid_field_reason(CNPJ_COLUMN, "no CNPJ with right check digits"))?;
     let market = row.text(MARKET_COLUMN)?;
+
     Ok(Company {
         id,
         cnpj: Some(cnpj),
         name: row.required_text(NAME_COLUMN)?,
-        // A status that vanished from the file must not vanish from what we serve.
+        // A missing status must not replace the one that we serve.
         status: row.required_text(STATUS_COLUMN)?,
         sector: row.text(SECTOR_COLUMN)?,
         trade_name: row.text(TRADE_NAME_COLUMN)?,
@@ -187,28 +194,30 @@ fn parse_company(row: &CsvRow<'_, { COLUMNS.len() }>) -> Result<Company, String>
 }
 
 fn write_redacted_line(line: &[u8], header_columns: &[Option<usize>], out: &mut Vec<u8>) {
-    let is_kept = |place: &Option<usize>| place.is_some_and(|column| !is_personal_data_column(COLUMNS[column]));
+    let is_kept = |column: &Option<usize>| column.is_some_and(|index| !is_personal_data_column(COLUMNS[index]));
     let fields = || line.split(|byte| *byte == b';');
+
     if fields().count() != header_columns.len() {
-        // It may be a piece of a row, from anywhere in it, as where a line break got into a field. Nothing but a CNPJ
-        // is sure to be no person.
+        // The line may be a fragment of a row, for example if a field contains a line break. Only a CNPJ is certain not
+        // to be personal data.
         let first = fields().next().unwrap_or_default();
         if header_columns.first() == Some(&Some(CNPJ_COLUMN)) && Cnpj::parse(&decode_latin1(first)).is_some() {
             out.extend_from_slice(first);
         }
         return;
     }
-    for (at, (field, place)) in fields().zip(header_columns).enumerate() {
-        if at > 0 {
+
+    for (position, (field, column)) in fields().zip(header_columns).enumerate() {
+        if position > 0 {
             out.push(b';');
         }
-        if is_kept(place) {
+        if is_kept(column) {
             out.extend_from_slice(field);
         }
     }
 }
 
-/// All about who answers for the company, and the company's own mail address, which often is somebody's name.
+/// Everything about the company's representative, and the company's e-mail address, which often is a person's name.
 fn is_personal_data_column(column: &str) -> bool {
     column == "RESP" || column.ends_with("_RESP") || column == "EMAIL"
 }
@@ -219,7 +228,7 @@ mod tests {
     use crate::parsers::FormatAlert;
     use proptest::prelude::*;
 
-    /// A row by the columns that matter; the others say what column they are.
+    /// A row with these fields. Dates and the market are empty by default; other columns contain their own name.
     fn csv_row(fields: &[(&str, &str)]) -> String {
         let fields: Vec<&str> = COLUMNS
             .iter()
@@ -249,7 +258,7 @@ mod tests {
     }
 
     fn row_with(mut fields: Vec<(&'static str, &'static str)>, name: &'static str, value: &'static str) -> String {
-        fields.retain(|(known, _)| *known != name);
+        fields.retain(|(column, _)| *column != name);
         fields.push((name, value));
         csv_row(&fields)
     }
@@ -274,6 +283,7 @@ mod tests {
         let rows: Vec<String> = markets.iter().map(|market| csv_row(&acme_fields(market))).collect();
         let parsed = parse_companies(&csv_file(&rows)).unwrap();
         assert_eq!((parsed.total, parsed.merged, parsed.bad_rows.len()), (4, 3, 0));
+
         let company = &parsed.rows[0];
         assert_eq!(
             *company,
@@ -342,6 +352,7 @@ mod tests {
     fn one_bad_row_does_not_affect_the_others() {
         let good = row_with(acme_fields(""), "CD_CVM", "35");
         let long: &'static str = Box::leak("X".repeat(1_001).into_boxed_str());
+
         for (column, value, reason) in [
             (
                 "CNPJ_CIA",
@@ -390,36 +401,42 @@ mod tests {
 
     #[test]
     fn personal_data_is_removed_and_every_other_byte_stays() {
-        let persons: Vec<&str> = COLUMNS.iter().copied().filter(|name| is_personal_data_column(name)).collect();
-        assert_eq!(persons.len(), 16);
+        let personal_columns: Vec<&str> =
+            COLUMNS.iter().copied().filter(|name| is_personal_data_column(name)).collect();
+        assert_eq!(personal_columns.len(), 16);
+
         let original = csv_file(&[csv_row(&acme_fields("BOLSA")), csv_row(&acme_fields(""))]);
-        let blanked: Vec<(&str, &str)> = persons.iter().map(|name| (*name, "")).collect();
+        let blanked: Vec<(&str, &str)> = personal_columns.iter().map(|name| (*name, "")).collect();
         let mut expected_rows = Vec::new();
         for market in ["BOLSA", ""] {
             let mut fields = blanked.clone();
             fields.extend(acme_fields(market));
             expected_rows.push(csv_row(&fields));
         }
-        let kept = redact_personal_data(&original);
-        assert_eq!(kept, csv_file(&expected_rows));
-        assert_eq!(redact_personal_data(&kept), kept);
-        assert_eq!(parse_companies(&kept).unwrap().rows, parse_companies(&original).unwrap().rows);
+
+        let redacted = redact_personal_data(&original);
+        assert_eq!(redacted, csv_file(&expected_rows));
+        assert_eq!(redact_personal_data(&redacted), redacted);
+        assert_eq!(parse_companies(&redacted).unwrap().rows, parse_companies(&original).unwrap().rows);
     }
 
     #[test]
     fn unparsable_content_is_redacted() {
         assert_eq!(redact_personal_data(b"<html>FULANO DE TAL</html>"), b"");
         assert_eq!(redact_personal_data(&encode_latin1(&format!("{}\r\n", COLUMNS.join(",")))), b"");
-        let further = format!("{};NOME_DIRETOR\n{};FULANO\n", COLUMNS.join(";"), csv_row(&acme_fields("")));
-        assert!(!String::from_utf8_lossy(&redact_personal_data(&encode_latin1(&further))).contains("FULANO"));
-        let broken = csv_file(&[row_with(acme_fields(""), "DENOM_COMERC", "A;B")]);
-        let kept = redact_personal_data(&broken);
-        assert!(!String::from_utf8_lossy(&kept).contains("FULANO"));
-        assert_eq!(kept, csv_file(&["99.912.345/0001-89".to_owned()]));
-        let torn = csv_file(&[row_with(acme_fields(""), "COMPL", "SALA 1\r\nSALA 2")]);
-        assert_eq!(redact_personal_data(&torn), csv_file(&["99.912.345/0001-89".to_owned(), String::new()]));
+
+        let extra_column = format!("{};NOME_DIRETOR\n{};FULANO\n", COLUMNS.join(";"), csv_row(&acme_fields("")));
+        assert!(!String::from_utf8_lossy(&redact_personal_data(&encode_latin1(&extra_column))).contains("FULANO"));
+
+        let extra_field = csv_file(&[row_with(acme_fields(""), "DENOM_COMERC", "A;B")]);
+        let redacted = redact_personal_data(&extra_field);
+        assert!(!String::from_utf8_lossy(&redacted).contains("FULANO"));
+        assert_eq!(redacted, csv_file(&["99.912.345/0001-89".to_owned()]));
+
+        let line_break = csv_file(&[row_with(acme_fields(""), "COMPL", "SALA 1\r\nSALA 2")]);
+        assert_eq!(redact_personal_data(&line_break), csv_file(&["99.912.345/0001-89".to_owned(), String::new()]));
         assert_eq!(
-            parse_companies(&torn).unwrap().bad_rows.iter().map(|bad| bad.text.as_str()).collect::<Vec<_>>(),
+            parse_companies(&line_break).unwrap().bad_rows.iter().map(|bad| bad.text.as_str()).collect::<Vec<_>>(),
             ["99.912.345/0001-89", ""]
         );
     }
@@ -440,10 +457,10 @@ mod tests {
             let mut bytes = csv_file(&[csv_row(&acme_fields("BOLSA"))]);
             let at = at.index(bytes.len());
             bytes[at] = byte;
-            let kept = redact_personal_data(&bytes);
-            prop_assert!(!kept.windows(6).any(|window| window == b"FULANO"));
-            let shown = parse_companies(&bytes).map(|read| read.bad_rows).unwrap_or_default();
-            prop_assert!(shown.iter().all(|bad| !bad.text.contains("FULANO")));
+            let redacted = redact_personal_data(&bytes);
+            prop_assert!(!redacted.windows(6).any(|window| window == b"FULANO"));
+            let bad_rows = parse_companies(&bytes).map(|parsed| parsed.bad_rows).unwrap_or_default();
+            prop_assert!(bad_rows.iter().all(|bad| !bad.text.contains("FULANO")));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The regulator's tables: ISO-8859-1, semicolons, one row a line, and no quoting at all.
+//! Parser for the regulator's tables: ISO-8859-1, semicolons, one row per line, and no quoting.
 //!
-//! A `"` is a character like any other, which a usual CSV reader would take for the start of a quoted field. Columns
-//! are found by their names, so their order does not matter; one that is missing or renamed refuses the table, since
-//! what it held would silently be gone. Fields are borrowed from the file until somebody wants their text.
+//! A `"` is an ordinary character here, which a standard CSV parser would take for the start of a quoted field. Columns
+//! are found by name, so their order does not matter. A missing or renamed column rejects the table, because its data
+//! would otherwise disappear silently. Fields borrow from the file until their text is needed.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use super::{FormatAlert, FormatError};
 /// The longest header seen has 700 bytes.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// Additional columns are named in an alert up to this number: a header of rubbish is not to fill the log.
+/// An alert names at most this many additional columns, so that a garbage header does not fill the log.
 const MAX_REPORTED_COLUMNS: usize = 20;
 
 /// The longest field that is not free text has 100 bytes.
@@ -23,12 +23,12 @@ const MAX_FIELD_BYTES: usize = 1_000;
 
 const EXPECTED_FORMAT: &str = "a table with semicolons";
 
-/// A table whose header is as it should be, up to order and additional columns.
+/// A table that has all expected columns, in any order and possibly with additional ones.
 #[derive(Debug)]
 pub struct CsvTable<'f, const N: usize> {
     pub alerts: Vec<FormatAlert>,
     columns: &'static [&'static str; N],
-    /// Of every place in the header, which column stands there, if it is one that we know.
+    /// For each column of the header, its index in `columns` if we know it.
     header_columns: Vec<Option<usize>>,
     header: &'f [u8],
     body: &'f [u8],
@@ -37,45 +37,46 @@ pub struct CsvTable<'f, const N: usize> {
 /// One line below the header.
 #[derive(Debug)]
 pub struct CsvLine<'f, const N: usize> {
-    /// From 1, the header being the first.
+    /// Counted from 1, which is the header.
     pub number: u64,
-    /// Without its end.
+    /// Without the line end.
     pub bytes: &'f [u8],
-    /// Whether it has an end. The last line of a file that was cut off has none.
+    /// The last line of a truncated file has no line end.
     pub has_line_end: bool,
-    /// Its fields, or why it has none.
+    /// The fields, or why the line is invalid.
     pub row: Result<CsvRow<'f, N>, String>,
 }
 
-/// The fields of one line, in the order of the columns that were asked for.
+/// The fields of one line, in the order of the expected columns.
 #[derive(Debug, Clone)]
 pub struct CsvRow<'f, const N: usize> {
     columns: &'static [&'static str; N],
     fields: [&'f [u8]; N],
 }
 
-/// The place of a column, found by the compiler: a name that is not there does not compile.
+/// The index of a column, for use in constants: an unknown name does not compile.
 pub const fn column_index<const N: usize>(columns: &[&str; N], name: &str) -> usize {
-    let mut at = 0;
-    while at < N {
-        if is_equal(columns[at].as_bytes(), name.as_bytes()) {
-            return at;
+    let mut index = 0;
+    while index < N {
+        if is_equal(columns[index].as_bytes(), name.as_bytes()) {
+            return index;
         }
-        at += 1;
+        index += 1;
     }
     panic!("there is no such column")
 }
 
-const fn is_equal(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
+const fn is_equal(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
         return false;
     }
-    let mut at = 0;
-    while at < one.len() {
-        if one[at] != other[at] {
+
+    let mut index = 0;
+    while index < left.len() {
+        if left[index] != right[index] {
             return false;
         }
-        at += 1;
+        index += 1;
     }
     true
 }
@@ -89,6 +90,7 @@ impl<'f, const N: usize> CsvTable<'f, N> {
             return Err(FormatError::Empty);
         }
         reject_other_formats(bytes)?;
+
         let (header, body) = split_first_line(bytes);
         let names = header.trim_ascii_end();
         if names.len() > MAX_HEADER_BYTES {
@@ -100,21 +102,23 @@ impl<'f, const N: usize> CsvTable<'f, N> {
         if !names.contains(&b';') {
             return Err(FormatError::WrongSeparator(decode_latin1(&names[..names.len().min(200)]).into_owned()));
         }
+
         let header_columns: Vec<Option<usize>> = names
             .split(|byte| *byte == b';')
             .map(|name| columns.iter().position(|column| column.as_bytes() == name))
             .collect();
+
         reject_missing_or_duplicate_columns(columns, &header_columns)?;
         reject_utf8(bytes)?;
         Ok(Self { alerts: header_alerts(names, &header_columns), columns, header_columns, header, body })
     }
 
-    /// The header as it stands in the file, with its line end.
+    /// The header line with its line end.
     pub fn header(&self) -> &'f [u8] {
         self.header
     }
 
-    /// The lines below the header, blank ones left out.
+    /// The lines below the header, without blank ones.
     pub fn lines(&self) -> impl Iterator<Item = CsvLine<'f, N>> + '_ {
         let mut rest = self.body;
         let mut number = 1;
@@ -126,6 +130,7 @@ impl<'f, const N: usize> CsvTable<'f, N> {
                 let (line, next) = split_first_line(rest);
                 rest = next;
                 number += 1;
+
                 let bytes = trim_line_end(line);
                 if !bytes.trim_ascii().is_empty() {
                     return Some(CsvLine {
@@ -139,12 +144,12 @@ impl<'f, const N: usize> CsvTable<'f, N> {
         })
     }
 
-    /// Of every place in the header, which column stands there.
+    /// For each column of the header, its index in the expected columns if we know it.
     pub fn header_columns(&self) -> &[Option<usize>] {
         &self.header_columns
     }
 
-    /// All below the header.
+    /// Everything below the header.
     pub fn body(&self) -> &'f [u8] {
         self.body
     }
@@ -158,6 +163,7 @@ impl<'f, const N: usize> CsvTable<'f, N> {
             }
             count += 1;
         }
+
         if count != self.header_columns.len() {
             return Err(format!("it has {count} fields, but the header has {}", self.header_columns.len()));
         }
@@ -166,17 +172,17 @@ impl<'f, const N: usize> CsvTable<'f, N> {
 }
 
 impl<'f, const N: usize> CsvRow<'f, N> {
-    /// The line again, its columns in the order that we know.
+    /// The line, with its columns in the expected order.
     pub fn to_line(&self) -> Vec<u8> {
         self.fields.join(&b';')
     }
 
-    /// As it stands, without spaces around.
+    /// The decoded field without surrounding whitespace.
     pub fn trimmed(&self, column: usize) -> Cow<'f, str> {
         decode_latin1(self.fields[column].trim_ascii())
     }
 
-    /// Tidied text of a sane length.
+    /// The field with collapsed whitespace, up to the usual length limit.
     pub fn text(&self, column: usize) -> Result<String, String> {
         self.text_with_limit(column, MAX_FIELD_BYTES)
     }
@@ -189,13 +195,13 @@ impl<'f, const N: usize> CsvRow<'f, N> {
         Ok(collapse_whitespace(&decode_latin1(field)))
     }
 
-    /// Text that must be there.
+    /// Text that must not be empty.
     pub fn required_text(&self, column: usize) -> Result<String, String> {
         let text = self.text(column)?;
         if text.is_empty() { Err(format!("{} is empty", self.columns[column])) } else { Ok(text) }
     }
 
-    /// A day, or none where the field is empty.
+    /// A date, or `None` if the field is empty.
     pub fn date(&self, column: usize) -> Result<Option<NaiveDate>, String> {
         let text = self.trimmed(column);
         if text.is_empty() {
@@ -208,13 +214,13 @@ impl<'f, const N: usize> CsvRow<'f, N> {
         self.date(column)?.ok_or_else(|| format!("{} is empty", self.columns[column]))
     }
 
-    /// `"SIT is "x", which is …"`, for a reason.
-    pub fn invalid_field_reason(&self, column: usize, what: &str) -> String {
-        format!("{} is {}, which is {what}", self.columns[column], quote_truncated(&self.trimmed(column)))
+    /// `SIT is "x", which is …`, for the reason of a bad row.
+    pub fn invalid_field_reason(&self, column: usize, problem: &str) -> String {
+        format!("{} is {}, which is {problem}", self.columns[column], quote_truncated(&self.trimmed(column)))
     }
 }
 
-/// The first line with its end, and all after it.
+/// The first line with its line end, and the rest.
 fn split_first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
     bytes.split_at(end)
@@ -225,7 +231,7 @@ fn trim_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// What comes in a table's stead is named, because "no semicolon" would send an operator the wrong way.
+/// Names the format that was received instead, because "no semicolon" would mislead an operator.
 fn reject_other_formats(bytes: &[u8]) -> Result<(), FormatError> {
     if bytes.starts_with(b"\xEF\xBB\xBF") || bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
         return Err(FormatError::WrongEncoding("it starts with a Unicode byte order mark"));
@@ -244,47 +250,53 @@ fn reject_missing_or_duplicate_columns<const N: usize>(
     columns: &'static [&'static str; N],
     header_columns: &[Option<usize>],
 ) -> Result<(), FormatError> {
-    let mut found = [0usize; N];
+    let mut counts = [0usize; N];
     for column in header_columns.iter().flatten() {
-        found[*column] += 1;
+        counts[*column] += 1;
     }
+
     let missing: Vec<&'static str> =
-        columns.iter().zip(found).filter(|(_, times)| *times == 0).map(|(name, _)| *name).collect();
+        columns.iter().zip(counts).filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
     if !missing.is_empty() {
         return Err(FormatError::MissingColumns(missing));
     }
-    match columns.iter().zip(found).find(|(_, times)| *times > 1) {
+
+    match columns.iter().zip(counts).find(|(_, count)| *count > 1) {
         Some((name, _)) => Err(FormatError::DuplicateColumn(name)),
         None => Ok(()),
     }
 }
 
-/// Portuguese in ISO-8859-1 hardly ever happens to be valid UTF-8 beyond ASCII, and Portuguese in UTF-8 always is.
-/// The majority decides, so that one text that somebody encoded twice does not refuse the file.
+/// Non-ASCII Portuguese text in ISO-8859-1 is almost never valid UTF-8, while in UTF-8 it always is. The majority
+/// decides, so that one double-encoded field does not reject the file.
 fn reject_utf8(bytes: &[u8]) -> Result<(), FormatError> {
-    let (mut sequences, mut strays) = (0, 0);
+    let mut utf8_chars = 0;
+    let mut invalid_bytes = 0;
     for chunk in bytes.utf8_chunks() {
-        sequences += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
-        strays += chunk.invalid().len();
+        utf8_chars += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        invalid_bytes += chunk.invalid().len();
     }
-    if sequences > strays {
+
+    if utf8_chars > invalid_bytes {
         return Err(FormatError::WrongEncoding("its accents are UTF-8"));
     }
     Ok(())
 }
 
 fn header_alerts(names: &[u8], header_columns: &[Option<usize>]) -> Vec<FormatAlert> {
-    let mut alerts = Vec::new();
     let additional: Vec<String> = names
         .split(|byte| *byte == b';')
         .zip(header_columns)
-        .filter(|(_, place)| place.is_none())
+        .filter(|(_, column)| column.is_none())
         .map(|(name, _)| quote_truncated(&decode_latin1(name)))
         .take(MAX_REPORTED_COLUMNS)
         .collect();
+
+    let mut alerts = Vec::new();
     if !additional.is_empty() {
         alerts.push(FormatAlert::AdditionalColumns(additional));
     }
+
     if !header_columns.iter().flatten().is_sorted() {
         alerts.push(FormatAlert::ReorderedColumns);
     }
@@ -318,12 +330,13 @@ mod tests {
         let windows = b"CODE;NAME;SINCE\r\n1;a;\r\n2;b;\r\n";
         let unix = b"CODE;NAME;SINCE\n1;a;\n2;b;\n";
         let blank = b"CODE;NAME;SINCE\r\n1;a;\r\n\r\n2;b;\r\n\r\n";
-        let unended = b"CODE;NAME;SINCE\r\n1;a;\r\n2;b;";
-        for table in [&windows[..], unix, blank, unended] {
+        let truncated = b"CODE;NAME;SINCE\r\n1;a;\r\n2;b;";
+        for table in [&windows[..], unix, blank, truncated] {
             assert_eq!(read_names(table), ["a", "b"]);
         }
+
         let lines: Vec<(u64, bool)> =
-            open_table(unended).unwrap().lines().map(|line| (line.number, line.has_line_end)).collect();
+            open_table(truncated).unwrap().lines().map(|line| (line.number, line.has_line_end)).collect();
         assert_eq!(lines, [(2, true), (3, false)]);
         assert_eq!(open_table(blank).unwrap().lines().map(|line| line.number).collect::<Vec<_>>(), [2, 4]);
     }
@@ -361,6 +374,7 @@ mod tests {
             table.alerts,
             [FormatAlert::AdditionalColumns(vec!["\"NEW\"".to_owned()]), FormatAlert::ReorderedColumns]
         );
+
         let row = table.lines().next().unwrap().row.unwrap();
         assert_eq!(
             (row.trimmed(CODE_COLUMN), row.trimmed(NAME_COLUMN), row.trimmed(SINCE_COLUMN)),
@@ -386,8 +400,8 @@ mod tests {
 
     #[test]
     fn a_wrong_separator_is_reported() {
-        let refused = open_table(b"CODE,NAME,SINCE\r\n1,a,\r\n").unwrap_err();
-        assert_eq!(refused.to_string(), "its header has no semicolon: \"CODE,NAME,SINCE\"");
+        let error = open_table(b"CODE,NAME,SINCE\r\n1,a,\r\n").unwrap_err();
+        assert_eq!(error.to_string(), "its header has no semicolon: \"CODE,NAME,SINCE\"");
     }
 
     #[test]
@@ -414,6 +428,7 @@ mod tests {
                 FormatError::UnexpectedFormat { expected: EXPECTED_FORMAT, found: found.to_owned() }
             );
         }
+
         assert_eq!(open_table(b"").unwrap_err(), FormatError::Empty);
         assert_eq!(open_table(b" \r\n").unwrap_err(), FormatError::Empty);
         assert!(matches!(open_table(&vec![b';'; 1 << 19]), Err(FormatError::UnexpectedFormat { .. })));

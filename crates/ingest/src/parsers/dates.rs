@@ -1,8 +1,8 @@
-//! Days and moments as the upstreams write them, read strictly: a shape that changes must not be guessed at.
+//! Strict parsers for the upstreams' date and time formats: if a format changes, parsing fails instead of guessing.
 
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 
-/// `2026-02-11`, of any year that four digits write and a database can hold: typing errors such as 3026 are real.
+/// `2026-02-11`, with any four-digit year that PostgreSQL can store, because typing errors such as 3026 do occur.
 pub fn parse_iso_date(text: &str) -> Option<NaiveDate> {
     matches_shape(text, "dddd-dd-dd").then(|| date_from_parts(&text[..4], &text[5..7], &text[8..]))?
 }
@@ -12,32 +12,33 @@ pub fn parse_brazilian_date(text: &str) -> Option<NaiveDate> {
     matches_shape(text, "dd/dd/dddd").then(|| date_from_parts(&text[6..], &text[3..5], &text[..2]))?
 }
 
-/// `2026-06-19 13:03:25.555497`, with up to nine digits of a fraction or none: their number varies from row to row.
-/// What lies beyond microseconds is dropped, because no database keeps it.
+/// `2026-06-19 13:03:25.555497`, with up to nine fraction digits or none: their number varies from row to row. Digits
+/// beyond microseconds are dropped, because PostgreSQL cannot store them.
 pub fn parse_timestamp(text: &str) -> Option<NaiveDateTime> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_fraction = (1..=9).contains(&fraction.len()) && fraction.bytes().all(|byte| byte.is_ascii_digit());
     if !is_fraction || !matches_shape(whole, "dddd-dd-dd dd:dd:dd") {
         return None;
     }
+
     let microseconds: u32 = format!("{fraction:0<6}")[..6].parse().ok()?;
-    let number = |from: usize| whole[from..from + 2].parse().ok();
-    let time = NaiveTime::from_hms_micro_opt(number(11)?, number(14)?, number(17)?, microseconds)?;
+    let two_digits = |start: usize| whole[start..start + 2].parse().ok();
+    let time = NaiveTime::from_hms_micro_opt(two_digits(11)?, two_digits(14)?, two_digits(17)?, microseconds)?;
     Some(parse_iso_date(&whole[..10])?.and_time(time))
 }
 
-/// Whether digits stand where `shape` says `d`, and everywhere else the character itself.
+/// Whether `text` has a digit wherever `shape` has a `d`, and the same character everywhere else.
 fn matches_shape(text: &str, shape: &str) -> bool {
     text.len() == shape.len()
-        && text.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
+        && text.bytes().zip(shape.bytes()).all(|(byte, expected)| match expected {
             b'd' => byte.is_ascii_digit(),
-            _ => byte == wanted,
+            _ => byte == expected,
         })
 }
 
 fn date_from_parts(year: &str, month: &str, day: &str) -> Option<NaiveDate> {
     let year: i32 = year.parse().ok()?;
-    // Postgres knows no year zero.
+    // PostgreSQL has no year zero.
     if year == 0 {
         return None;
     }
@@ -78,6 +79,7 @@ mod tests {
         ] {
             assert_eq!(parse_timestamp(text).unwrap().and_utc().timestamp_subsec_micros(), micros, "{text}");
         }
+
         for text in [
             "2026-06-19",
             "2026-06-19 13:03",

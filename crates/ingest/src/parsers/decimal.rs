@@ -1,13 +1,13 @@
-//! Values: decimal text to exact decimals. A value that cannot be kept exactly is set aside, never rounded.
+//! Parses decimal text into exact decimals. A value that cannot be kept exactly is rejected, never rounded.
 
 use vintem_domain::Decimal;
 use vintem_domain::decimal;
 
-/// Of 28 significant digits at most twelve after the point: what the whole service keeps.
+/// At most 28 significant digits, and at most twelve after the point: the limits of the whole service.
 const MAX_DECIMAL_PLACES: usize = 12;
 const MAX_SIGNIFICANT_DIGITS: usize = 28;
 
-/// Why a text is no value.
+/// Why a text is not a valid value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDecimalError {
     #[error("is empty")]
@@ -20,12 +20,13 @@ pub enum ParseDecimalError {
     TooManyDigits,
 }
 
-/// A value with the characters that it is written in: `15.00` stays `15.00`. There is no exponent, no plus sign and
-/// no comma, and no zero before another digit. Minus zero is zero.
+/// Keeps a value exactly as written: `15.00` stays `15.00`. Exponents, plus signs, commas and leading zeros are
+/// invalid. Minus zero becomes zero.
 pub fn parse_exact_decimal(text: &str) -> Result<Decimal, ParseDecimalError> {
     if text.is_empty() {
         return Err(ParseDecimalError::Empty);
     }
+
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -35,6 +36,7 @@ pub fn parse_exact_decimal(text: &str) -> Result<Decimal, ParseDecimalError> {
     if fraction.len() > MAX_DECIMAL_PLACES {
         return Err(ParseDecimalError::TooManyDecimals);
     }
+
     let mut value = decimal::parse_exact_decimal(text).ok_or(ParseDecimalError::TooManyDigits)?;
     if value.is_zero() {
         value.set_sign_positive(true);

@@ -1,8 +1,8 @@
-//! The securities in companies' registration forms, `fca_cia_aberta_valor_mobiliario_YYYY.csv`: the only public place
-//! that says which ticker belongs to which company.
+//! Parser for the securities in companies' registration forms, `fca_cia_aberta_valor_mobiliario_YYYY.csv`: the only
+//! public source that says which ticker belongs to which company.
 //!
-//! The ticker is free text with errors (`ADR`, `0000`), and most securities have none. A row without a ticker that
-//! could be one is passed over; it is not bad. The other tables of these forms name natural persons and are not read.
+//! The ticker is free text with errors (`ADR`, `0000`), and most securities have none. A row without a plausible ticker
+//! is skipped; it is not bad. The other tables of these forms contain personal data and are not parsed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +15,7 @@ use super::csv::{CsvRow, CsvTable, column_index};
 use super::filing_rows::parse_version;
 use super::{BadRow, FormatError, ParsedRows};
 
-/// A year has some 2 MB.
+/// A year has about 2 MB.
 const MAX_FILE_BYTES: usize = 32 << 20;
 
 const COLUMNS: [&str; 18] = [
@@ -54,12 +54,13 @@ pub fn archive_member_name(year: i32) -> String {
     format!("fca_cia_aberta_valor_mobiliario_{year}.csv")
 }
 
-/// The securities with a ticker, in the order of the file. A form may name one of them several times, as for a second
-/// market or an earlier segment: the row by which it is still traded stands for all, or else the last to end.
+/// The securities with a ticker, in file order. A form may list a security several times, for example for a second
+/// market or an earlier segment. The row that is still traded wins, or else the one that was traded last.
 pub fn parse_securities(bytes: &[u8]) -> Result<ParsedRows<ListedSecurity>, FormatError> {
     let mut table = CsvTable::open(bytes, &COLUMNS, MAX_FILE_BYTES)?;
     let mut parsed = ParsedRows::new(std::mem::take(&mut table.alerts));
-    let mut by_form: HashMap<(u64, String), usize> = HashMap::new();
+    let mut index_by_form: HashMap<(u64, String), usize> = HashMap::new();
+
     for line in table.lines() {
         parsed.total += 1;
         let security = match line.row.and_then(|row| parse_security(&row)) {
@@ -73,7 +74,8 @@ pub fn parse_securities(bytes: &[u8]) -> Result<ParsedRows<ListedSecurity>, Form
                 continue;
             }
         };
-        let known = match by_form.entry((security.document_id, security.ticker.clone())) {
+
+        let existing = match index_by_form.entry((security.document_id, security.ticker.clone())) {
             Entry::Vacant(entry) => {
                 entry.insert(parsed.rows.len());
                 parsed.rows.push(security);
@@ -81,25 +83,27 @@ pub fn parse_securities(bytes: &[u8]) -> Result<ParsedRows<ListedSecurity>, Form
             }
             Entry::Occupied(entry) => *entry.get(),
         };
-        if form_identity(&security) != form_identity(&parsed.rows[known]) {
+
+        if form_identity(&security) != form_identity(&parsed.rows[existing]) {
             let reason = format!("an earlier row of the form {} says other things of it", security.document_id);
             parsed.push_bad_row(BadRow::from_line(line.number, line.bytes, reason))?;
             continue;
         }
+
         parsed.merged += 1;
-        if merge_priority(&security) > merge_priority(&parsed.rows[known]) {
-            parsed.rows[known] = security;
+        if merge_priority(&security) > merge_priority(&parsed.rows[existing]) {
+            parsed.rows[existing] = security;
         }
     }
     Ok(parsed)
 }
 
-/// What all rows of one form must agree on.
+/// The fields that all rows of one form must agree on.
 fn form_identity(security: &ListedSecurity) -> (Cnpj, NaiveDate, u16) {
     (security.cnpj, security.reference_date, security.version)
 }
 
-/// The greater one stands for the ticker.
+/// The row with the greatest priority wins if a ticker has several.
 fn merge_priority(security: &ListedSecurity) -> (bool, Option<NaiveDate>, Option<NaiveDate>) {
     (security.traded_until.is_none(), security.traded_until, security.traded_from)
 }
@@ -109,9 +113,11 @@ fn parse_security(row: &CsvRow<'_, { COLUMNS.len() }>) -> Result<Option<ListedSe
     if !is_ticker(&ticker) {
         return Ok(None);
     }
-    let document = row.trimmed(DOCUMENT_ID_COLUMN);
-    let is_number = (1..=18).contains(&document.len()) && document.bytes().all(|byte| byte.is_ascii_digit());
-    let document_id = is_number.then(|| document.parse().ok()).flatten();
+
+    let digits = row.trimmed(DOCUMENT_ID_COLUMN);
+    let is_number = (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let document_id = is_number.then(|| digits.parse().ok()).flatten();
+
     Ok(Some(ListedSecurity {
         cnpj: Cnpj::parse(&row.trimmed(CNPJ_COLUMN))
             .ok_or_else(|| row.invalid_field_reason(CNPJ_COLUMN, "no CNPJ with right check digits"))?,
@@ -162,8 +168,9 @@ mod tests {
             "1977-07-20",
             "",
         ];
-        for (at, value) in changes {
-            fields[*at] = value;
+
+        for (column, value) in changes {
+            fields[*column] = value;
         }
         fields.join(";")
     }
@@ -242,7 +249,7 @@ mod tests {
 
     #[test]
     fn one_bad_row_does_not_affect_the_others() {
-        for (at, value, reason) in [
+        for (column, value, reason) in [
             (
                 0,
                 "99.912.345/0001-88",
@@ -254,7 +261,7 @@ mod tests {
             (14, "31/12/2025", "Data_Fim_Negociacao is \"31/12/2025\", which is no day as yyyy-MM-dd"),
             (4, "A;B", "it has 19 fields, but the header has 18"),
         ] {
-            let parsed = parse_securities(&csv_file(&[row_with(&[]), row_with(&[(at, value)])])).unwrap();
+            let parsed = parse_securities(&csv_file(&[row_with(&[]), row_with(&[(column, value)])])).unwrap();
             assert_eq!((parsed.rows.len(), parsed.bad_rows.len()), (1, 1), "{reason}");
             assert_eq!((parsed.bad_rows[0].line, parsed.bad_rows[0].reason.as_str()), (3, reason));
         }

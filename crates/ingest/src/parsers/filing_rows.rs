@@ -1,4 +1,4 @@
-//! What the readers of filings have in common: what a filing may be, and that each is taken once.
+//! Shared by the filing parsers: deduplication by id, and the checks of common fields.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,10 +10,10 @@ use vintem_domain::{CompanyId, Filing};
 use super::csv::{CsvLine, CsvRow};
 use super::{BadRow, FormatAlert, FormatError, ParsedRows};
 
-/// No set begins before 2003, and nothing was delivered to a computer of the regulator before this.
+/// No dataset begins before 2003, and nothing was filed electronically with the regulator before this date.
 const EARLIEST_DELIVERY_DATE: NaiveDate = NaiveDate::from_ymd_opt(1990, 1, 1).expect("a day of the calendar");
 
-/// Filings under way, each id once.
+/// Collects parsed filings, each id once.
 pub struct FilingCollector {
     parsed: ParsedRows<Filing>,
     by_id: HashMap<String, usize>,
@@ -24,7 +24,7 @@ impl FilingCollector {
         Self { parsed: ParsedRows::new(alerts), by_id: HashMap::new() }
     }
 
-    /// Takes a line, or sets it aside: of two filings with one id the first stays.
+    /// Adds a filing or a bad row. Of two different filings with the same id, the first stays.
     pub fn add_line<const N: usize>(
         &mut self,
         line: &CsvLine<'_, N>,
@@ -35,6 +35,7 @@ impl FilingCollector {
             Ok(filing) => filing,
             Err(reason) => return self.parsed.push_bad_row(BadRow::from_line(line.number, line.bytes, reason)),
         };
+
         match self.by_id.entry(filing.id.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(self.parsed.rows.len());
@@ -57,7 +58,7 @@ impl FilingCollector {
     }
 }
 
-/// A filing's company need not be in the registry: foreign issuers are not. That is also why its CNPJ is not judged.
+/// The company need not be in the registry: foreign issuers are not. That is also why the CNPJ is not checked.
 pub fn parse_company_id<const N: usize>(row: &CsvRow<'_, N>, column: usize) -> Result<CompanyId, String> {
     company::parse_company_id(&row.trimmed(column))
         .ok_or_else(|| row.invalid_field_reason(column, "no code of a company"))
@@ -81,16 +82,18 @@ pub fn parse_delivery_date<const N: usize>(
 pub fn parse_version<const N: usize>(row: &CsvRow<'_, N>, column: usize) -> Result<u16, String> {
     let digits = row.trimmed(column);
     let version = digits.parse::<i16>().ok().and_then(|version| u16::try_from(version).ok());
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-    version.filter(|version| is_plain && *version > 0).ok_or_else(|| row.invalid_field_reason(column, "no version"))
+    let has_only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
+    version
+        .filter(|version| has_only_digits && *version > 0)
+        .ok_or_else(|| row.invalid_field_reason(column, "no version"))
 }
 
-/// The address of the document, which readers will follow: nothing but the web.
+/// The address of the document. Only web addresses are valid, because readers will open them.
 pub fn parse_url<const N: usize>(row: &CsvRow<'_, N>, column: usize) -> Result<String, String> {
-    let address = row.text(column)?;
-    let is_web = address.starts_with("https://") || address.starts_with("http://");
-    if address.is_empty() || (is_web && !address.contains(' ')) {
-        Ok(address)
+    let url = row.text(column)?;
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    if url.is_empty() || (is_web && !url.contains(' ')) {
+        Ok(url)
     } else {
         Err(row.invalid_field_reason(column, "no address of the web"))
     }

@@ -1,7 +1,7 @@
-//! The regulator's index of documents that companies deliver as they happen, `ipe_cia_aberta_YYYY.csv`.
+//! Parser for the regulator's index of documents that companies file as events happen, `ipe_cia_aberta_YYYY.csv`.
 //!
-//! The protocol of delivery is no identity: whole years have none. What identifies a document is the number in its
-//! address, and where even that is missing, all that its row says. Days of reference are whatever somebody typed.
+//! The delivery protocol cannot identify a document, because whole years have none. The id is the document number in
+//! the URL or, without one, a hash of the whole row. Reference dates are typed by hand and may be anything.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use super::csv::{CsvRow, CsvTable, column_index};
 use super::filing_rows::{FilingCollector, parse_company_id, parse_delivery_date, parse_url, parse_version};
 use super::{FormatError, ParsedRows};
 
-/// A year has some 25 MB; the bound is that of an archive's member.
+/// A year has about 25 MB; the limit is that of an archive member.
 const MAX_FILE_BYTES: usize = 200_000_000;
 
-/// The longest subject known has 1,188 characters.
+/// The longest known subject has 1,188 characters.
 const MAX_SUBJECT_BYTES: usize = 8 << 10;
 
 const COLUMNS: [&str; 13] = [
@@ -52,7 +52,7 @@ pub fn archive_member_name(year: i32) -> String {
     format!("ipe_cia_aberta_{year}.csv")
 }
 
-/// The filings of a file, in its order, each id once.
+/// The filings in file order, each id once.
 pub fn parse_filings(bytes: &[u8], today: NaiveDate) -> Result<ParsedRows<Filing>, FormatError> {
     let mut table = CsvTable::open(bytes, &COLUMNS, MAX_FILE_BYTES)?;
     let mut filings = FilingCollector::new(std::mem::take(&mut table.alerts));
@@ -90,7 +90,7 @@ fn document_number_from_url(url: &str) -> Option<String> {
     (number > 0).then(|| number.to_string())
 }
 
-/// Sixteen hexadecimal digits of the SHA-256 of the line, with its columns in the order that we know.
+/// Sixteen hexadecimal digits of the SHA-256 of the line, with its columns in the expected order.
 fn row_hash_id(row: &CsvRow<'_, { COLUMNS.len() }>) -> String {
     let hash = Sha256::digest(row.to_line());
     let mut id = "row-".to_owned();
@@ -131,8 +131,8 @@ mod tests {
 
     fn row_with(changes: &[(usize, &str)]) -> String {
         let mut fields = sample_fields();
-        for (at, value) in changes {
-            fields[*at] = (*value).to_owned();
+        for (column, value) in changes {
+            fields[*column] = (*value).to_owned();
         }
         fields.join(";")
     }
@@ -193,21 +193,23 @@ mod tests {
 
     #[test]
     fn a_row_without_a_document_number_gets_a_hash_id() {
-        let without = |link: &str| parse_rows(&[row_with(&[(12, link)])]).rows[0].id.clone();
+        let id_for_url = |url: &str| parse_rows(&[row_with(&[(12, url)])]).rows[0].id.clone();
         let ids = [
-            without(""),
-            without("https://example.org/x?numProtocolo="),
-            without("https://example.org/x?numprotocolo=1"),
+            id_for_url(""),
+            id_for_url("https://example.org/x?numProtocolo="),
+            id_for_url("https://example.org/x?numprotocolo=1"),
         ];
+
         for id in &ids {
             assert!(
                 id.starts_with("row-") && id.len() == 20 && id[4..].bytes().all(|byte| byte.is_ascii_hexdigit()),
                 "{id}"
             );
         }
+
         assert!(ids[0] != ids[1] && ids[1] != ids[2]);
-        assert_eq!(without(""), ids[0]);
-        // Whoever changes this changes the ids of stored filings.
+        assert_eq!(id_for_url(""), ids[0]);
+        // Changing this value would change the ids of stored filings.
         assert_eq!(ids[0], "row-c827372b6e311404");
     }
 
@@ -215,11 +217,11 @@ mod tests {
     fn a_hash_id_does_not_depend_on_column_order() {
         let reversed = |line: &str| line.split(';').rev().collect::<Vec<_>>().join(";");
         let row = row_with(&[(12, ""), (1, "ACME"), (7, "x"), (9, "AP")]);
-        let straight = parse_rows(std::slice::from_ref(&row));
+        let ordered = parse_rows(std::slice::from_ref(&row));
         let text = format!("{}\n{}\n", reversed(&COLUMNS.join(";")), reversed(&row));
-        let turned = parse_filings(text.as_bytes(), TODAY).unwrap();
-        assert_eq!(turned.rows, straight.rows);
-        assert_eq!(turned.alerts, [FormatAlert::ReorderedColumns]);
+        let reordered = parse_filings(text.as_bytes(), TODAY).unwrap();
+        assert_eq!(reordered.rows, ordered.rows);
+        assert_eq!(reordered.alerts, [FormatAlert::ReorderedColumns]);
     }
 
     #[test]
@@ -249,7 +251,8 @@ mod tests {
     fn one_bad_row_does_not_affect_the_others() {
         let other = format!("{URL_PREFIX}7");
         let long = "x".repeat(8_193);
-        for (at, value, reason) in [
+
+        for (column, value, reason) in [
             (2, "", "Codigo_CVM is \"\", which is no code of a company"),
             (2, "02109-1", "Codigo_CVM is \"02109-1\", which is no code of a company"),
             (1, "", "Nome_Companhia is empty"),
@@ -267,10 +270,11 @@ mod tests {
             (12, "javascript:alert(1)", "Link_Download is \"javascript:alert(1)\", which is no address of the web"),
             (7, "a;b", "it has 14 fields, but the header has 13"),
         ] {
-            let parsed = parse_rows(&[row_with(&[(12, &other)]), row_with(&[(at, value)])]);
+            let parsed = parse_rows(&[row_with(&[(12, &other)]), row_with(&[(column, value)])]);
             assert_eq!((parsed.rows.len(), parsed.bad_rows.len()), (1, 1), "{reason}");
             assert_eq!((parsed.bad_rows[0].line, parsed.bad_rows[0].reason.as_str()), (3, reason));
         }
+
         let today = parse_rows(&[row_with(&[(8, "2026-11-15")])]);
         assert_eq!(today.rows.len(), 1);
     }
@@ -280,6 +284,7 @@ mod tests {
         let number = |query: &str| document_number_from_url(&format!("https://example.org/x?{query}"));
         assert_eq!(number("numProtocolo=0012&x=1").as_deref(), Some("12"));
         assert_eq!(number("x=1&numProtocolo=12").as_deref(), Some("12"));
+
         for query in [
             "",
             "numProtocolo",
@@ -309,6 +314,7 @@ mod tests {
             let header = COLUMNS.join(";").len() + 2;
             let at = header + at.index(row_with(&[]).chars().count());
             bytes[at] = byte;
+
             let parsed = parse_filings(&bytes, TODAY).unwrap();
             prop_assert!(parsed.rows.iter().any(|filing| filing.id == "7"));
             prop_assert_eq!(parsed.total, 2);

@@ -1,4 +1,4 @@
-//! JSON read down to its own characters: numbers stay the tokens that were sent, so no float is ever made of them.
+//! JSON parsing that keeps numbers as the characters that were sent, so that no value ever becomes a float.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use super::FormatError;
 use super::text::quote_truncated;
 
-/// No object of ours has half as many; a bound on what a stranger can make us keep.
+/// No object that we parse has half as many. Bounds the memory that a response can make us use.
 const MAX_KEYS: usize = 32;
 
-/// The keys and values of one object, in their order.
+/// The keys and raw values of one object, in their order.
 #[derive(Debug)]
 pub struct JsonObject<'j>(Vec<(String, &'j RawValue)>);
 
@@ -20,7 +20,7 @@ impl<'j> JsonObject<'j> {
         serde_json::from_str(json).map_err(|error| format!("it is not an object: {error}"))
     }
 
-    /// The characters of a value. A key that stands twice has none, because nobody can say which is meant.
+    /// The characters of a value. A duplicate key is an error, because it is unclear which value is meant.
     pub fn raw_value(&self, key: &str) -> Result<&'j str, String> {
         let mut values = self.0.iter().filter(|(name, _)| name == key).map(|(_, value)| value.get());
         let value = values.next().ok_or_else(|| format!("it has no {key}"))?;
@@ -40,19 +40,21 @@ impl<'j> JsonObject<'j> {
     }
 }
 
-/// The elements of an array, each as it was sent.
+/// The elements of an array as raw JSON.
 pub fn parse_array(json: &str) -> Result<Vec<&RawValue>, String> {
     serde_json::from_str(json).map_err(|error| format!("it is not a whole JSON array: {error}"))
 }
 
-/// The text of a body, without the mark that some servers put before it and without spaces around.
+/// The text of a body, without the byte order mark that some servers send and without surrounding whitespace.
 pub fn checked_body_text<'b>(body: &'b [u8], expected: &'static str, max_bytes: usize) -> Result<&'b str, FormatError> {
     if body.len() > max_bytes {
         return Err(FormatError::TooLarge { max_bytes });
     }
+
     let text = std::str::from_utf8(body)
         .map_err(|_| FormatError::UnexpectedFormat { expected, found: "it is not UTF-8".to_owned() })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim();
+
     if text.is_empty() {
         return Err(FormatError::Empty);
     }

@@ -1,10 +1,10 @@
-//! Readers: from the bytes of an upstream to typed rows. They fetch nothing, store nothing and know no clock.
+//! Parsers: turn the bytes of an upstream into typed rows. They are pure: no network, no storage, no clock.
 //!
-//! What comes in is judged in three ways. A file that is not what it should be is [`Refused`] whole, so that it can
-//! never take the place of a good one. A single row that makes no sense is set aside as a [`BadRow`] with its reason,
-//! and the rest is read. What is odd but harmless, such as a further column, is an [`Alert`].
+//! There are three kinds of problems. A file in the wrong format is rejected as a whole with a [`FormatError`], so that
+//! it can never replace a good one. A single invalid row becomes a [`BadRow`] with its reason, and the rest is parsed.
+//! An unusual but harmless change, such as an additional column, is a [`FormatAlert`].
 //!
-//! How many bad rows are too many for a load is for the caller to say: [`Read::total`] is what shares are taken of.
+//! The caller decides how many bad rows are too many for a load, as a share of [`ParsedRows::total`].
 
 pub mod company_registry;
 pub mod csv;
@@ -22,13 +22,13 @@ pub mod zip;
 
 use std::fmt;
 
-/// A file is set aside long before this: so many bad rows are kept only so that memory has a bound.
+/// Bounds memory only: validation rejects a file long before it has this many bad rows.
 pub const MAX_COLLECTED_BAD_ROWS: usize = 1_000;
 
-/// Enough to recognise a row in the upstream's file.
+/// Enough to recognize a row in the upstream's file.
 const MAX_BAD_ROW_CHARS: usize = 500;
 
-/// What a file held. `total` is the sum of `rows`, `bad`, `merged` and `passed_over`.
+/// The rows of a file. `total` is the sum of `rows`, `bad_rows`, `merged` and `skipped`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedRows<T> {
     pub rows: Vec<T>,
@@ -36,30 +36,30 @@ pub struct ParsedRows<T> {
     pub alerts: Vec<FormatAlert>,
     /// All rows of the file.
     pub total: u64,
-    /// Rows that went into another one: exact repetitions and, in the registry, further markets of a company.
+    /// Rows merged into another one: exact duplicates and, in the registry, further markets of a company.
     pub merged: u64,
-    /// Rows that are fine but of no interest, such as a security without a ticker.
+    /// Valid rows that we don't need, such as a security without a ticker.
     pub skipped: u64,
 }
 
-/// A row that is set aside.
+/// A row that is rejected, to be quarantined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
-    /// The line of a file, its header being the first, or the place in an array, from 1.
+    /// The line number in a file, with the header as line 1, or the position in an array, from 1.
     pub line: u64,
-    /// The row as text, cut to 500 characters. Never anything about a natural person.
+    /// The row as text, cut to 500 characters. It never contains personal data.
     pub text: String,
     pub reason: String,
 }
 
-/// Something that an operator should look at, although the file is read.
+/// A change that an operator should look at, although the file was parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormatAlert {
     ReorderedColumns,
     AdditionalColumns(Vec<String>),
 }
 
-/// Why nothing of a file is taken.
+/// Why a whole file is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     #[error("nothing was received: it is empty")]
@@ -95,9 +95,9 @@ impl<T> ParsedRows<T> {
         Self { rows: Vec::new(), bad_rows: Vec::new(), alerts, total: 0, merged: 0, skipped: 0 }
     }
 
-    /// Sets a row aside.
-    fn push_bad_row(&mut self, bad: BadRow) -> Result<(), FormatError> {
-        self.bad_rows.push(bad);
+    /// Rejects the file once there are too many bad rows.
+    fn push_bad_row(&mut self, row: BadRow) -> Result<(), FormatError> {
+        self.bad_rows.push(row);
         match self.bad_rows.first() {
             Some(first) if self.bad_rows.len() > MAX_COLLECTED_BAD_ROWS => {
                 Err(FormatError::TooManyBadRows { line: first.line, reason: first.reason.clone() })
@@ -112,7 +112,7 @@ impl BadRow {
         Self { line, text: text.chars().take(MAX_BAD_ROW_CHARS).collect(), reason: reason.into() }
     }
 
-    /// Of a line of a table, of which no more is decoded than is kept.
+    /// For a line of a table; decodes only the part that is kept.
     fn from_line(line: u64, bytes: &[u8], reason: impl Into<String>) -> Self {
         let text = text::decode_latin1(&bytes[..bytes.len().min(MAX_BAD_ROW_CHARS)]);
         Self { line, text: text.into_owned(), reason: reason.into() }
@@ -145,8 +145,8 @@ mod tests {
         for line in 1..=1_000 {
             parsed.push_bad_row(BadRow::new(line, "x", format!("reason {line}"))).unwrap();
         }
-        let refused = parsed.push_bad_row(BadRow::new(1_001, "x", "one more")).unwrap_err();
-        assert_eq!(refused.to_string(), "more than 1000 of its rows are bad, the first in line 1: reason 1");
+        let error = parsed.push_bad_row(BadRow::new(1_001, "x", "one more")).unwrap_err();
+        assert_eq!(error.to_string(), "more than 1000 of its rows are bad, the first in line 1: reason 1");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The central bank's exchange rates (PTAX): the bulletins of one currency, as `CotacaoMoedaPeriodo` and
-//! `CotacaoMoedaDia` give them.
+//! Parser for the central bank's exchange rates (PTAX): the bulletins of one currency, as returned by
+//! `CotacaoMoedaPeriodo` and `CotacaoMoedaDia`.
 //!
-//! A row says when it was published, not which day it is of. Apart from the very first rows the two are the same day.
-//! It also does not say in which currency it quotes: that is the Brazilian currency of its day.
+//! A row states when it was published, not the date of its quote. Apart from the very first rows, both are the same
+//! day. A row also does not state its quote currency, which is the Brazilian currency of that day.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::{Currency, Decimal};
@@ -14,7 +14,7 @@ use super::json::{JsonObject, checked_body_text, parse_array};
 use super::text::quote_truncated;
 use super::{BadRow, FormatAlert, FormatError, ParsedRows};
 
-/// The whole history of one currency with all bulletins is some 12 MB.
+/// The whole history of one currency with all bulletins is about 12 MB.
 const MAX_BODY_BYTES: usize = 16 << 20;
 
 const EXPECTED_FORMAT: &str = "an object with the bulletins under \"value\"";
@@ -22,8 +22,8 @@ const EXPECTED_FORMAT: &str = "an object with the bulletins under \"value\"";
 const KNOWN_KEYS: [&str; 6] =
     ["paridadeCompra", "paridadeVenda", "cotacaoCompra", "cotacaoVenda", "dataHoraCotacao", "tipoBoletim"];
 
-/// Matched whole: "Fechamento Interbancário" is another rate than "Fechamento". The daily resource calls the same
-/// close "Fechamento PTAX".
+/// Labels must match exactly: "Fechamento Interbancário" is a different rate from "Fechamento". The daily resource
+/// calls the same close "Fechamento PTAX".
 const BULLETIN_LABELS: [(&str, BulletinKind); 5] = [
     ("Abertura", BulletinKind::Opening),
     ("Intermediário", BulletinKind::Intermediate),
@@ -32,18 +32,18 @@ const BULLETIN_LABELS: [(&str, BulletinKind); 5] = [
     ("Fechamento Interbancário", BulletinKind::Interbank),
 ];
 
-/// The first quotes of the dollar were published days late: moment of publication, day of the quote. The first two
-/// are what the central bank answers for those days, the third follows from its series of daily rates.
+/// The first dollar quotes were published days late: time of publication, date of the quote. The first two are what the
+/// central bank returns for those dates; the third follows from its series of daily rates.
 const LATE_PUBLICATIONS: [(NaiveDateTime, NaiveDate); 3] = [
     (at_time(ymd(1984, 12, 3), 11, 29), ymd(1984, 11, 28)),
     (at_time(ymd(1984, 12, 3), 16, 38), ymd(1984, 11, 29)),
     (at_time(ymd(1984, 12, 4), 11, 17), ymd(1984, 11, 30)),
 ];
 
-/// No quote is older than these.
+/// No quote is older.
 const FIRST_QUOTE_DATE: NaiveDate = ymd(1984, 11, 28);
 
-/// The currencies of the country, each with its first day.
+/// The currencies of Brazil, each with its first day.
 const BRAZILIAN_CURRENCIES: [(NaiveDate, &str); 6] = [
     (NaiveDate::MIN, "BRB"),
     (ymd(1986, 2, 28), "BRC"),
@@ -53,8 +53,8 @@ const BRAZILIAN_CURRENCIES: [(NaiveDate, &str); 6] = [
     (vintem_domain::fx::BRL_START_DATE, "BRL"),
 ];
 
-/// The bulletins in an answer, in the order of publication. No row at all means that there was no quote, as on a
-/// holiday. A day may keep two closes of different moments: the later one rules.
+/// The bulletins of a response, in order of publication. No rows mean that there was no quote, as on a holiday. A day
+/// may have two closes published at different times; the later one is valid.
 pub fn parse_bulletins(
     currency: Currency,
     body: &[u8],
@@ -62,13 +62,15 @@ pub fn parse_bulletins(
 ) -> Result<ParsedRows<NewBulletin>, FormatError> {
     let text = checked_body_text(body, EXPECTED_FORMAT, MAX_BODY_BYTES)?;
     let envelope = JsonObject::parse(text).map_err(unexpected_format)?;
-    // Rows that stand on a further page would be missing, and nothing in the ones at hand would say so.
+    // Rows on further pages would be missing without any sign of it in the rows at hand.
     if envelope.keys().any(|key| key == "@odata.nextLink") {
         return Err(unexpected_format("it is one page of several".to_owned()));
     }
+
     let elements = parse_array(envelope.raw_value("value").map_err(unexpected_format)?).map_err(unexpected_format)?;
     let mut parsed = ParsedRows::new(Vec::new());
     parsed.total = elements.len() as u64;
+
     let mut bulletins: Vec<(u64, &str, NewBulletin)> = Vec::with_capacity(elements.len());
     for (line, element) in (1u64..).zip(elements) {
         match parse_bulletin(currency, element.get(), today, &mut parsed.alerts) {
@@ -76,20 +78,22 @@ pub fn parse_bulletins(
             Err(reason) => parsed.push_bad_row(BadRow::new(line, element.get(), reason))?,
         }
     }
-    // The last intermediate bulletin and the close may share their moment.
+
+    // The key includes the kind, because the last intermediate bulletin and the close may have the same timestamp.
     bulletins.sort_by_key(|(_, _, bulletin)| bulletin_key(bulletin));
-    for of_one_identity in bulletins.chunk_by(|(_, _, one), (_, _, other)| bulletin_key(one) == bulletin_key(other)) {
-        let (_, _, first) = &of_one_identity[0];
-        if of_one_identity.iter().all(|(_, _, other)| has_same_rates(first, other)) {
+    for same_bulletin in bulletins.chunk_by(|(_, _, left), (_, _, right)| bulletin_key(left) == bulletin_key(right)) {
+        let (_, _, first) = &same_bulletin[0];
+        if same_bulletin.iter().all(|(_, _, other)| has_same_rates(first, other)) {
             parsed.rows.push(first.clone());
-            parsed.merged += of_one_identity.len() as u64 - 1;
+            parsed.merged += same_bulletin.len() as u64 - 1;
             continue;
         }
-        for (line, text, bulletin) in of_one_identity {
+        for (line, text, bulletin) in same_bulletin {
             let reason = format!("there are other rates of the same bulletin, published {}", bulletin.published_at);
             parsed.push_bad_row(BadRow::new(*line, text, reason))?;
         }
     }
+
     parsed.bad_rows.sort_by_key(|bad| bad.line);
     Ok(parsed)
 }
@@ -102,8 +106,12 @@ fn parse_bulletin(
 ) -> Result<NewBulletin, String> {
     let fields = JsonObject::parse(element)?;
     let label = fields.string_value("tipoBoletim")?;
-    let kind = BULLETIN_LABELS.iter().find(|(known, _)| *known == label).map(|(_, kind)| *kind);
-    let kind = kind.ok_or_else(|| format!("tipoBoletim {} is unknown", quote_truncated(&label)))?;
+    let kind = BULLETIN_LABELS
+        .iter()
+        .find(|(name, _)| *name == label)
+        .map(|(_, kind)| *kind)
+        .ok_or_else(|| format!("tipoBoletim {} is unknown", quote_truncated(&label)))?;
+
     let published = fields.string_value("dataHoraCotacao")?;
     let published_at = parse_timestamp(&published)
         .ok_or_else(|| format!("dataHoraCotacao {} is no moment", quote_truncated(&published)))?;
@@ -111,18 +119,21 @@ fn parse_bulletin(
     if date < FIRST_QUOTE_DATE || date > today {
         return Err(format!("a quote of {date} cannot be: there are quotes from {FIRST_QUOTE_DATE} to {today}"));
     }
+
     let buy = parse_rate(&fields, "cotacaoCompra")?;
     let sell = parse_rate(&fields, "cotacaoVenda")?;
+
     let additional: Vec<String> = fields.keys().filter(|key| !KNOWN_KEYS.contains(key)).map(quote_truncated).collect();
-    // The first row speaks for all.
+    // The first row is enough for an alert: the others have the same keys.
     if !additional.is_empty() && alerts.is_empty() {
         alerts.push(FormatAlert::AdditionalColumns(additional));
     }
+
     let quote_currency = brazilian_currency_on(date).to_owned();
     Ok(NewBulletin { currency, date, kind, published_at, quote_currency, buy, sell })
 }
 
-/// A JSON number, read from its own characters.
+/// Parses a rate from the characters of a JSON number.
 fn parse_rate(fields: &JsonObject<'_>, key: &str) -> Result<Decimal, String> {
     let token = fields.raw_value(key)?;
     let rate = parse_exact_decimal(token).map_err(|error| format!("{key} {} {error}", quote_truncated(token)))?;
@@ -133,11 +144,11 @@ fn parse_rate(fields: &JsonObject<'_>, key: &str) -> Result<Decimal, String> {
 }
 
 fn quote_date(currency: Currency, published_at: NaiveDateTime) -> NaiveDate {
-    let late = LATE_PUBLICATIONS.iter().find(|(moment, _)| currency == Currency::Usd && *moment == published_at);
-    late.map_or(published_at.date(), |(_, day)| *day)
+    let late = LATE_PUBLICATIONS.iter().find(|(time, _)| currency == Currency::Usd && *time == published_at);
+    late.map_or(published_at.date(), |(_, date)| *date)
 }
 
-/// The ISO code of the currency in which Brazil reckoned on this day.
+/// The ISO code of the Brazilian currency on this date.
 fn brazilian_currency_on(date: NaiveDate) -> &'static str {
     let current = BRAZILIAN_CURRENCIES.iter().rev().find(|(since, _)| *since <= date);
     current.map_or("BRB", |(_, code)| code)
@@ -147,11 +158,11 @@ fn bulletin_key(bulletin: &NewBulletin) -> (NaiveDate, NaiveDateTime, BulletinKi
     (bulletin.date, bulletin.published_at, bulletin.kind)
 }
 
-/// Equal in value and in scale: 5.9 and 5.90 are served differently.
-fn has_same_rates(one: &NewBulletin, other: &NewBulletin) -> bool {
-    let characters =
+/// Equal in value and scale: 5.9 and 5.90 are served differently.
+fn has_same_rates(left: &NewBulletin, right: &NewBulletin) -> bool {
+    let rates_with_scale =
         |bulletin: &NewBulletin| (bulletin.buy, bulletin.buy.scale(), bulletin.sell, bulletin.sell.scale());
-    characters(one) == characters(other)
+    rates_with_scale(left) == rates_with_scale(right)
 }
 
 fn unexpected_format(found: String) -> FormatError {
@@ -215,6 +226,7 @@ mod tests {
         ] {
             assert_eq!(parse_one("2010-06-01 13:03:38.3", label).rows[0].kind, kind, "{label}");
         }
+
         for label in ["", "fechamento", "Fechamento ", "Fechamento Especial", "Intermediario"] {
             let parsed = parse_one("2010-06-01 13:03:38.3", label);
             assert_eq!(parsed.bad_rows[0].reason, format!("tipoBoletim {label:?} is unknown"));
@@ -225,6 +237,7 @@ mod tests {
     #[test]
     fn no_rows_mean_no_quotes_and_a_missing_array_is_an_error() {
         assert_eq!(parse_bulletins(Currency::Usd, json_envelope(&[]).as_bytes(), TODAY).unwrap().total, 0);
+
         for body in [
             r#"{"@odata.context":"x"}"#,
             r#"{"value":null}"#,
@@ -239,6 +252,7 @@ mod tests {
         ] {
             assert!(parse_bulletins(Currency::Usd, body.as_bytes(), TODAY).is_err(), "{body}");
         }
+
         let large = vec![b' '; MAX_BODY_BYTES + 1];
         assert_eq!(
             parse_bulletins(Currency::Usd, &large, TODAY),
@@ -282,8 +296,8 @@ mod tests {
         ] {
             assert_eq!(parse_one(published, "Fechamento").rows[0].date, date, "{published}");
         }
-        let mark = parse_rows(Currency::Gbp, &[json_row(("1", "2"), "1984-12-03 11:29:00.0", "Fechamento")]);
-        assert_eq!(mark.rows[0].date, ymd(1984, 12, 3));
+        let pound = parse_rows(Currency::Gbp, &[json_row(("1", "2"), "1984-12-03 11:29:00.0", "Fechamento")]);
+        assert_eq!(pound.rows[0].date, ymd(1984, 12, 3));
     }
 
     #[test]
@@ -361,8 +375,9 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_reported() {
-        let further = json_row(("5.1", "5.2"), "2020-01-02 13:11:10.7", "Abertura").replace("paridadeVenda", "nova");
-        let parsed = parse_rows(Currency::Usd, &[further]);
+        let with_unknown_key =
+            json_row(("5.1", "5.2"), "2020-01-02 13:11:10.7", "Abertura").replace("paridadeVenda", "nova");
+        let parsed = parse_rows(Currency::Usd, &[with_unknown_key]);
         assert_eq!(parsed.alerts, [FormatAlert::AdditionalColumns(vec!["\"nova\"".to_owned()])]);
     }
 

@@ -1,8 +1,8 @@
-//! The central bank's time series (SGS): what an answer means, and the observations in it.
+//! Parser for the central bank's time series (SGS): classifies a response and parses its observations.
 //!
-//! Neither its status nor its content type can be trusted. Data may come labelled as HTML, a page of HTML may come
-//! with status 200, and a window without observations is a 404. So only a JSON array is data, only one particular 404
-//! is emptiness, and all else is somebody's trouble and never a value.
+//! Neither the status nor the content type can be trusted. Data may be labeled as HTML, an HTML page may have status
+//! 200, and a window without observations is a 404. So only a JSON array is data, only one particular 404 means that
+//! there is no data, and everything else is an error, never a value.
 
 use chrono::NaiveDate;
 use serde_json::value::RawValue;
@@ -21,34 +21,34 @@ const MAX_BODY_BYTES: usize = 4 << 20;
 
 const KNOWN_KEYS: [&str; 2] = ["data", "valor"];
 
-/// What an answer says.
+/// A response with a known meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SgsResponse {
     /// Oldest first, each day once.
     Rows(ParsedRows<Observation>),
-    /// There is no observation in the window, which is quite normal.
+    /// The window has no observations, which is normal.
     Empty,
-    /// Of a daily series no more than ten years are given at once: ask for less.
+    /// The API returns at most ten years of a daily series at once: request a shorter window.
     WindowTooWide,
 }
 
-/// What an answer that says nothing asks of us.
+/// Whether to retry after an unusable response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SgsError {
-    /// Trouble on the other side that tends to pass.
+    /// A temporary problem of the upstream.
     #[error("{0}; worth another try")]
     Retry(String),
-    /// The same question would get the same answer.
+    /// The same request would get the same response.
     #[error("{0}; asking again would not help")]
     GiveUp(String),
 }
 
-/// Judges an answer by its status and body.
+/// Classifies a response by its status and body.
 pub fn parse_response(status: u16, body: &[u8]) -> Result<SgsResponse, SgsError> {
     match status {
         404 if contains_text(body, "Value(s) not found") => Ok(SgsResponse::Empty),
         406 => Ok(SgsResponse::WindowTooWide),
-        // This refusal comes with status 200 at times.
+        // This error sometimes comes with status 200.
         200 if is_json_object(body) && contains_text(body, "\"error\"") && contains_text(body, "10 anos") => {
             Ok(SgsResponse::WindowTooWide)
         }
@@ -59,40 +59,44 @@ pub fn parse_response(status: u16, body: &[u8]) -> Result<SgsResponse, SgsError>
 }
 
 fn parse_body(body: &[u8]) -> Result<ParsedRows<Observation>, SgsError> {
-    let text = checked_body_text(body, "a JSON array", MAX_BODY_BYTES).map_err(|refused| match refused {
-        FormatError::TooLarge { .. } => SgsError::GiveUp(refused.to_string()),
-        _ => SgsError::Retry(refused.to_string()),
+    let text = checked_body_text(body, "a JSON array", MAX_BODY_BYTES).map_err(|error| match error {
+        FormatError::TooLarge { .. } => SgsError::GiveUp(error.to_string()),
+        _ => SgsError::Retry(error.to_string()),
     })?;
     if !text.starts_with('[') {
         return Err(SgsError::Retry(format!("the answer is not a JSON array: {}", body_excerpt(body))));
     }
+
     let elements = parse_array(text).map_err(SgsError::Retry)?;
-    parse_observations(&elements).map_err(|refused| SgsError::GiveUp(refused.to_string()))
+    parse_observations(&elements).map_err(|error| SgsError::GiveUp(error.to_string()))
 }
 
 fn parse_observations(elements: &[&RawValue]) -> Result<ParsedRows<Observation>, FormatError> {
     let mut parsed = ParsedRows::new(Vec::new());
     parsed.total = elements.len() as u64;
-    let mut observed: Vec<(u64, &str, Observation)> = Vec::with_capacity(elements.len());
+
+    let mut observations: Vec<(u64, &str, Observation)> = Vec::with_capacity(elements.len());
     for (line, element) in (1u64..).zip(elements) {
         match parse_observation(element.get(), &mut parsed.alerts) {
-            Ok(observation) => observed.push((line, element.get(), observation)),
+            Ok(observation) => observations.push((line, element.get(), observation)),
             Err(reason) => parsed.push_bad_row(BadRow::new(line, element.get(), reason))?,
         }
     }
-    // Stable, so that of equal rows the first in the answer stays.
-    observed.sort_by_key(|(_, _, observation)| observation.date);
-    for of_one_day in observed.chunk_by(|(_, _, one), (_, _, other)| one.date == other.date) {
-        let (_, _, first) = of_one_day[0];
-        if of_one_day.iter().all(|(_, _, other)| is_same_decimal_text(first.value, other.value)) {
+
+    // The sort is stable, so that the first of equal rows stays.
+    observations.sort_by_key(|(_, _, observation)| observation.date);
+    for same_day in observations.chunk_by(|(_, _, left), (_, _, right)| left.date == right.date) {
+        let (_, _, first) = same_day[0];
+        if same_day.iter().all(|(_, _, other)| is_same_decimal_text(first.value, other.value)) {
             parsed.rows.push(first);
-            parsed.merged += of_one_day.len() as u64 - 1;
+            parsed.merged += same_day.len() as u64 - 1;
             continue;
         }
-        for (line, text, _) in of_one_day {
+        for (line, text, _) in same_day {
             parsed.push_bad_row(BadRow::new(*line, text, format!("{} has more than one value", first.date)))?;
         }
     }
+
     parsed.bad_rows.sort_by_key(|bad| bad.line);
     Ok(parsed)
 }
@@ -100,15 +104,17 @@ fn parse_observations(elements: &[&RawValue]) -> Result<ParsedRows<Observation>,
 fn parse_observation(element: &str, alerts: &mut Vec<FormatAlert>) -> Result<Observation, String> {
     let fields = JsonObject::parse(element)?;
     let date = parse_date(&fields.string_value("data")?)?;
-    // A number instead of a string is refused although it could be read: whoever writes 15 for "15.00" would have us
-    // store a revision of every value.
+    // A number instead of a string is rejected although it could be parsed: if the upstream wrote 15 for "15.00", we
+    // would store a revision of every value.
     let valor = fields.string_value("valor")?;
     let value = parse_exact_decimal(&valor).map_err(|error| format!("valor {} {error}", quote_truncated(&valor)))?;
+
     let additional: Vec<String> = fields.keys().filter(|key| !KNOWN_KEYS.contains(key)).map(quote_truncated).collect();
-    // The first row speaks for all.
+    // The first row is enough for an alert: the others have the same keys.
     if !additional.is_empty() && alerts.is_empty() {
         alerts.push(FormatAlert::AdditionalColumns(additional));
     }
+
     Ok(Observation { date, value })
 }
 
@@ -121,9 +127,9 @@ fn parse_date(text: &str) -> Result<NaiveDate, String> {
     Ok(date)
 }
 
-/// Equal in value and in scale: 15.0 and 15.00 are served differently.
-fn is_same_decimal_text(one: Decimal, other: Decimal) -> bool {
-    one == other && one.scale() == other.scale()
+/// Equal in value and scale: 15.0 and 15.00 are served differently.
+fn is_same_decimal_text(left: Decimal, right: Decimal) -> bool {
+    left == right && left.scale() == right.scale()
 }
 
 fn is_json_object(body: &[u8]) -> bool {
@@ -131,17 +137,17 @@ fn is_json_object(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"{")
 }
 
-/// In the bytes, because the encoding of an error is anybody's guess.
+/// Searches the bytes, because the encoding of an error response is unknown.
 fn contains_text(body: &[u8], text: &str) -> bool {
     body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 fn body_excerpt(body: &[u8]) -> String {
-    let beginning = &body[..body.len().min(300)];
-    match std::str::from_utf8(beginning) {
-        _ if beginning.is_empty() => "without a body".to_owned(),
+    let start = &body[..body.len().min(300)];
+    match std::str::from_utf8(start) {
+        _ if start.is_empty() => "without a body".to_owned(),
         Ok(text) => quote_truncated(&collapse_whitespace(text)),
-        Err(_) => quote_truncated(&collapse_whitespace(&decode_latin1(beginning))),
+        Err(_) => quote_truncated(&collapse_whitespace(&decode_latin1(start))),
     }
 }
 
@@ -164,7 +170,7 @@ mod tests {
         }
     }
 
-    /// An array of these days and values.
+    /// A JSON array of these dates and values.
     fn json_array(rows: &[(&str, &str)]) -> String {
         let rows: Vec<String> =
             rows.iter().map(|(data, valor)| format!(r#"{{"data":"{data}","valor":"{valor}"}}"#)).collect();
@@ -195,7 +201,7 @@ mod tests {
         for body in [&b""[..], br#"{"message":"endpoint not found!"}"#, HTML_PAGE.as_bytes()] {
             assert!(matches!(parse_response(404, body), Err(SgsError::Retry(_))));
         }
-        // The words alone, with another status, say nothing.
+        // With another status the same body is an error.
         assert!(matches!(parse_response(200, NOT_FOUND_BODY), Err(SgsError::Retry(_))));
         assert!(matches!(parse_response(500, NOT_FOUND_BODY), Err(SgsError::Retry(_))));
     }
@@ -205,10 +211,12 @@ mod tests {
         assert_eq!(parse_response(406, WINDOW_TOO_WIDE_BODY.as_bytes()), Ok(SgsResponse::WindowTooWide));
         assert_eq!(parse_response(406, b""), Ok(SgsResponse::WindowTooWide));
         assert_eq!(parse_response(200, WINDOW_TOO_WIDE_BODY.as_bytes()), Ok(SgsResponse::WindowTooWide));
+
         let latin_1: Vec<u8> = WINDOW_TOO_WIDE_BODY.chars().map(|character| u8::try_from(character).unwrap()).collect();
         assert_eq!(parse_response(200, &latin_1), Ok(SgsResponse::WindowTooWide));
         assert!(matches!(parse_response(200, br#"{"error":"another one"}"#), Err(SgsError::Retry(_))));
-        // Even these words within data are data.
+
+        // The same words inside an array are data.
         let parsed = parse_ok(r#"[{"data":"01/06/2025","valor":"1","error":"10 anos"}]"#);
         assert_eq!(format_rows(&parsed), ["2025-06-01 1"]);
     }
@@ -218,16 +226,19 @@ mod tests {
         let error = parse_response(200, HTML_PAGE.as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("it should be a JSON array, but it is a page: \"<?xml"), "{error}");
         assert!(matches!(error, SgsError::Retry(_)));
+
         for status in [301, 403, 429, 500, 502, 503, 504] {
             assert!(matches!(parse_response(status, HTML_PAGE.as_bytes()), Err(SgsError::Retry(_))), "{status}");
         }
+
         for body in ["", "   ", "null", "{}", "14.75", "[", r#"[{"data":"01/06/2025","valor":"14.75"}"#] {
             assert!(matches!(parse_response(200, body.as_bytes()), Err(SgsError::Retry(_))), "{body}");
         }
-        let wrong = br#"{"erro":{"statusCode":400,"detail":"SGSNegocioException: Invalid initial date"}}"#;
-        assert!(matches!(parse_response(400, wrong), Err(SgsError::GiveUp(_))));
-        let large = vec![b' '; MAX_BODY_BYTES + 1];
-        assert!(matches!(parse_response(200, &large), Err(SgsError::GiveUp(_))));
+
+        let bad_request = br#"{"erro":{"statusCode":400,"detail":"SGSNegocioException: Invalid initial date"}}"#;
+        assert!(matches!(parse_response(400, bad_request), Err(SgsError::GiveUp(_))));
+        let too_large = vec![b' '; MAX_BODY_BYTES + 1];
+        assert!(matches!(parse_response(200, &too_large), Err(SgsError::GiveUp(_))));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The regulator's indexes of structured filings, `{dfp,itr,fre,fca}_cia_aberta_YYYY.csv`: annual and quarterly
-//! statements, reference forms and registration forms, which the index of documents leaves out.
+//! Parser for the regulator's indexes of structured filings, `{dfp,itr,fre,fca}_cia_aberta_YYYY.csv`: annual and
+//! quarterly statements, reference forms and registration forms, which the IPE index leaves out.
 
 use chrono::NaiveDate;
 use vintem_domain::{CvmDataset, Filing};
@@ -8,7 +8,7 @@ use super::csv::{CsvRow, CsvTable, column_index};
 use super::filing_rows::{FilingCollector, parse_company_id, parse_delivery_date, parse_url, parse_version};
 use super::{FormatError, ParsedRows};
 
-/// The largest seen has 5,000 rows and 1 MB.
+/// The largest file seen has 5,000 rows and 1 MB.
 const MAX_FILE_BYTES: usize = 32 << 20;
 
 const COLUMNS: [&str; 9] =
@@ -23,12 +23,13 @@ const DOCUMENT_ID_COLUMN: usize = column_index(&COLUMNS, "ID_DOC");
 const DELIVERY_DATE_COLUMN: usize = column_index(&COLUMNS, "DT_RECEB");
 const URL_COLUMN: usize = column_index(&COLUMNS, "LINK_DOC");
 
-/// The name of the index in the archive of a set and year.
+/// The name of the index in the archive of a dataset and year.
 pub fn archive_member_name(set: CvmDataset, year: i32) -> String {
     format!("{}_cia_aberta_{year}.csv", set.id())
 }
 
-/// The filings of a file, in its order, each id once. Its year is that of reference, so they may be delivered later.
+/// The filings in file order, each id once. The year of a file is the reference year, so its filings may be delivered
+/// later.
 pub fn parse_filings(set: CvmDataset, bytes: &[u8], today: NaiveDate) -> Result<ParsedRows<Filing>, FormatError> {
     let mut table = CsvTable::open(bytes, &COLUMNS, MAX_FILE_BYTES)?;
     let mut filings = FilingCollector::new(std::mem::take(&mut table.alerts));
@@ -56,13 +57,13 @@ fn parse_filing(set: CvmDataset, row: &CsvRow<'_, { COLUMNS.len() }>, today: Nai
     })
 }
 
-/// The set's own name, although the regulator calls one of them `FRE WEB`: nobody looks for that. A row of another set
-/// would get a wrong id, so it is none of ours.
+/// The dataset's own name: the regulator calls one of them `FRE WEB`, which nobody searches for. A row of another
+/// dataset is bad, because it would get a wrong id.
 fn parse_category(set: CvmDataset, row: &CsvRow<'_, { COLUMNS.len() }>) -> Result<String, String> {
     let name = set.id().to_uppercase();
-    let stated = row.trimmed(CATEGORY_COLUMN);
-    match stated.split(' ').next() {
-        Some(first) if first == name => Ok(name),
+    let category = row.trimmed(CATEGORY_COLUMN);
+    match category.split(' ').next() {
+        Some(first_word) if first_word == name => Ok(name),
         _ => Err(row.invalid_field_reason(CATEGORY_COLUMN, &format!("not of the set {name}"))),
     }
 }
@@ -98,8 +99,9 @@ mod tests {
             "2024-12-23",
             DOCUMENT_URL,
         ];
-        for (at, value) in changes {
-            fields[*at] = value;
+
+        for (column, value) in changes {
+            fields[*column] = value;
         }
         fields.join(";")
     }
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn one_bad_row_does_not_affect_the_others() {
-        for (at, value, reason) in [
+        for (column, value, reason) in [
             (5, "ITR", "CATEG_DOC is \"ITR\", which is not of the set DFP"),
             (5, "", "CATEG_DOC is \"\", which is not of the set DFP"),
             (6, "", "ID_DOC is \"\", which is no number of a document"),
@@ -166,9 +168,12 @@ mod tests {
             (2, "x", "VERSAO is \"x\", which is no version"),
             (8, "ftp://example.org", "LINK_DOC is \"ftp://example.org\", which is no address of the web"),
         ] {
-            let parsed =
-                parse_filings(CvmDataset::Dfp, &csv_file(&[row_with(&[(6, "1")]), row_with(&[(at, value)])]), TODAY)
-                    .unwrap();
+            let parsed = parse_filings(
+                CvmDataset::Dfp,
+                &csv_file(&[row_with(&[(6, "1")]), row_with(&[(column, value)])]),
+                TODAY,
+            )
+            .unwrap();
             assert_eq!((parsed.rows.len(), parsed.bad_rows.len()), (1, 1), "{reason}");
             assert_eq!((parsed.bad_rows[0].line, parsed.bad_rows[0].reason.as_str()), (3, reason));
         }

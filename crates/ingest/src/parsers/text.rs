@@ -1,9 +1,9 @@
-//! Text of the regulator's tables: decoded, tidied, and short enough to keep.
+//! Helpers for upstream text: decoding, whitespace and quoting.
 
 use std::borrow::Cow;
 
-/// ISO-8859-1 as every browser reads it, so that no byte is an error: 0x80 to 0x9F, which the standard gives to
-/// invisible controls and the files seen so far never use, are the dashes and quotes of Windows.
+/// Decodes ISO-8859-1 the way browsers do, so that no byte is an error: 0x80 to 0x9F, which the standard reserves for
+/// control characters, become the dashes and quotes of Windows-1252. The files seen so far never use these bytes.
 pub fn decode_latin1(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if bytes.is_ascii() => Cow::Borrowed(text),
@@ -22,28 +22,28 @@ fn decode_byte(byte: u8) -> char {
     }
 }
 
-/// Without white space at the ends or doubled inside, which means nothing and would spoil display and comparison;
-/// control characters count as white space.
+/// Trims text and collapses whitespace inside it, which has no meaning and would spoil display and comparison. Control
+/// characters count as whitespace.
 pub fn collapse_whitespace(text: &str) -> String {
-    let mut tidied = String::with_capacity(text.len());
+    let mut collapsed = String::with_capacity(text.len());
     for word in text.split(|character: char| character.is_whitespace() || character.is_control()) {
         if word.is_empty() {
             continue;
         }
-        if !tidied.is_empty() {
-            tidied.push(' ');
+        if !collapsed.is_empty() {
+            collapsed.push(' ');
         }
-        tidied.push_str(word);
+        collapsed.push_str(word);
     }
-    tidied
+    collapsed
 }
 
-/// A stranger's text within one of our sentences: quoted, and no longer than that a log line stays readable.
+/// Quotes upstream text for a message of ours, truncated so that a log line stays readable.
 pub fn quote_truncated(text: &str) -> String {
     const MAX_CHARS: usize = 60;
-    let cut: String = text.chars().take(MAX_CHARS).collect();
-    let ellipsis = if cut.len() < text.len() { "…" } else { "" };
-    format!("{cut:?}{ellipsis}")
+    let truncated: String = text.chars().take(MAX_CHARS).collect();
+    let ellipsis = if truncated.len() < text.len() { "…" } else { "" };
+    format!("{truncated:?}{ellipsis}")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The regulator's archives, opened in memory and without trust: what an archive says of itself is checked before a
-//! byte is inflated, and again while it is.
+//! Reads the regulator's ZIP archives in memory without trusting them: declared sizes are checked before decompression,
+//! and again during it.
 
 use std::io::{Cursor, Read as _};
 
@@ -11,13 +11,13 @@ use super::text::{decode_latin1, quote_truncated};
 /// Twice the largest archive that the regulator publishes.
 pub const MAX_ARCHIVE_BYTES: usize = 64 << 20;
 
-/// The largest member that we read has some 25 MB. Whatever inflates beyond this is a trap or somebody's accident.
+/// The largest member that we read has about 25 MB. A member beyond this limit is a zip bomb or an accident.
 pub const MAX_MEMBER_BYTES: u64 = 200_000_000;
 
-/// Tables of text shrink to a tenth; only repetition without content shrinks to a hundredth.
+/// Text tables compress to a tenth; only repetition without content compresses to a hundredth.
 pub const MAX_COMPRESSION_RATIO: u64 = 100;
 
-/// The largest archive has 36.
+/// The largest archive has 36 members.
 const MAX_MEMBERS: usize = 1_000;
 
 #[derive(Debug)]
@@ -34,10 +34,11 @@ impl<'a> CheckedZipArchive<'a> {
             return Err(FormatError::TooLarge { max_bytes: MAX_ARCHIVE_BYTES });
         }
         if !bytes.starts_with(b"PK") {
-            let beginning = quote_truncated(&decode_latin1(&bytes[..bytes.len().min(100)]));
-            let found = format!("it begins with {beginning}");
+            let start = quote_truncated(&decode_latin1(&bytes[..bytes.len().min(100)]));
+            let found = format!("it begins with {start}");
             return Err(FormatError::UnexpectedFormat { expected: "a ZIP archive", found });
         }
+
         let archive = ZipArchive::new(Cursor::new(bytes)).map_err(corrupt_archive)?;
         if archive.len() > MAX_MEMBERS {
             return Err(FormatError::CorruptArchive(format!("it lists {} members", archive.len())));
@@ -45,6 +46,7 @@ impl<'a> CheckedZipArchive<'a> {
         if archive.has_duplicate_names() {
             return Err(FormatError::CorruptArchive("it has two members of the same name".to_owned()));
         }
+
         for name in archive.file_names_raw() {
             if is_unsafe_path(name) {
                 return Err(FormatError::UnsafeMemberName(decode_latin1(&name[..name.len().min(200)]).into_owned()));
@@ -53,12 +55,13 @@ impl<'a> CheckedZipArchive<'a> {
         Ok(Self { inner: archive })
     }
 
-    /// All of the member with exactly this name.
+    /// The content of the member with exactly this name.
     pub fn read_member(&mut self, name: &str) -> Result<Vec<u8>, FormatError> {
-        let Some(at) = self.inner.index_for_name(name) else {
+        let Some(index) = self.inner.index_for_name(name) else {
             return Err(FormatError::MissingMember(name.to_owned()));
         };
-        let file = self.inner.by_index(at).map_err(corrupt_archive)?;
+
+        let file = self.inner.by_index(index).map_err(corrupt_archive)?;
         let declared_bytes = file.size();
         if declared_bytes > MAX_MEMBER_BYTES {
             return Err(FormatError::MemberTooLarge { name: name.to_owned(), max_bytes: MAX_MEMBER_BYTES });
@@ -69,10 +72,12 @@ impl<'a> CheckedZipArchive<'a> {
                 max_ratio: MAX_COMPRESSION_RATIO,
             });
         }
-        // One byte beyond what is declared shows that the declaration was a lie, and is all that is read of it.
+
+        // Reading one byte beyond the declared size is enough to detect a wrong size.
         let mut bytes = Vec::new();
-        let read = file.take(declared_bytes + 1).read_to_end(&mut bytes);
-        read.map_err(|error| FormatError::CorruptArchive(format!("{name}: {error}")))?;
+        file.take(declared_bytes + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| FormatError::CorruptArchive(format!("{name}: {error}")))?;
         if bytes.len() as u64 != declared_bytes {
             let mismatch = format!("{name} should have {declared_bytes} bytes, but has more or fewer");
             return Err(FormatError::CorruptArchive(mismatch));
@@ -81,7 +86,7 @@ impl<'a> CheckedZipArchive<'a> {
     }
 }
 
-/// Nothing is ever written to a disk under such a name; but an archive that holds one was not made by the regulator.
+/// Nothing is ever written to disk under these names, but an archive that has one was not made by the regulator.
 fn is_unsafe_path(name: &[u8]) -> bool {
     let is_absolute = name.starts_with(b"/") || name.starts_with(b"\\") || name.contains(&b':');
     let has_parent = name.split(|byte| matches!(byte, b'/' | b'\\')).any(|part| part == b"..");
@@ -113,7 +118,7 @@ mod tests {
         writer.finish().unwrap().into_inner()
     }
 
-    /// Lines that differ, so that they shrink as real ones do.
+    /// Lines that differ, so that they compress like real ones.
     fn sample_content() -> Vec<u8> {
         (0..2_000u32)
             .flat_map(|number| format!("{};{:x}\r\n", number, number.wrapping_mul(2_654_435_761)).into_bytes())
@@ -124,14 +129,14 @@ mod tests {
         CheckedZipArchive::open(bytes)?.read_member(MEMBER_NAME)
     }
 
-    /// The archive with another declared size, wherever it stands: in the local header and in the directory.
+    /// Changes the declared size in both the local header and the central directory.
     fn with_declared_size(mut bytes: Vec<u8>, size: u32) -> Vec<u8> {
         let true_size = u32::try_from(sample_content().len()).unwrap().to_le_bytes();
-        let places: Vec<usize> =
-            bytes.windows(4).enumerate().filter(|(_, four)| *four == true_size).map(|(at, _)| at).collect();
-        assert_eq!(places.len(), 2);
-        for at in places {
-            bytes[at..at + 4].copy_from_slice(&size.to_le_bytes());
+        let offsets: Vec<usize> =
+            bytes.windows(4).enumerate().filter(|(_, window)| *window == true_size).map(|(offset, _)| offset).collect();
+        assert_eq!(offsets.len(), 2);
+        for offset in offsets {
+            bytes[offset..offset + 4].copy_from_slice(&size.to_le_bytes());
         }
         bytes
     }
@@ -196,6 +201,7 @@ mod tests {
                 max_ratio: MAX_COMPRESSION_RATIO
             })
         );
+
         let huge = with_declared_size(build_archive(&[(MEMBER_NAME, &sample_content())]), 200_000_001);
         assert_eq!(
             open_and_read_member(&huge),
@@ -206,8 +212,8 @@ mod tests {
     #[test]
     fn a_wrong_declared_size_is_rejected() {
         for size in [0, 10, 40_000] {
-            let lying = with_declared_size(build_archive(&[(MEMBER_NAME, &sample_content())]), size);
-            assert!(matches!(open_and_read_member(&lying), Err(FormatError::CorruptArchive(_))), "{size}");
+            let archive = with_declared_size(build_archive(&[(MEMBER_NAME, &sample_content())]), size);
+            assert!(matches!(open_and_read_member(&archive), Err(FormatError::CorruptArchive(_))), "{size}");
         }
     }
 
@@ -219,8 +225,8 @@ mod tests {
             let mut bytes = build_archive(&[(MEMBER_NAME, &sample_content())]);
             let at = at.index(bytes.len());
             bytes[at] = byte;
-            if let Ok(read) = open_and_read_member(&bytes) {
-                prop_assert_eq!(read, sample_content());
+            if let Ok(content) = open_and_read_member(&bytes) {
+                prop_assert_eq!(content, sample_content());
             }
         }
 

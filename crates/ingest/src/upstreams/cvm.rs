@@ -1,9 +1,9 @@
-//! The regulator's files: the registry of companies, and the yearly archives of filings.
+//! The regulator's files (CVM): the company registry and the yearly archives of filings.
 
 use chrono::{Datelike, NaiveDate};
 use sha2::{Digest, Sha256};
 use vintem_domain::{Company, CvmDataset, DataOrigin, Dataset, Filing};
-use vintem_store::load::{ListedSecurity, MissingRowCounts, NewFetch, RawBody};
+use vintem_store::load::{ListedSecurity, NewFetch, RawBody};
 use vintem_store::sources::SourcePartState;
 
 use super::{LoadContext, PartError, PartReport, RejectionError, record_success};
@@ -14,40 +14,44 @@ use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_ro
 
 const REGISTRY_PATH: &str = "/dados/CIA_ABERTA/CAD/DADOS/cad_cia_aberta.csv";
 
-/// What is read of a file: rows that are loaded at once, with what is kept of the bytes they came in.
+/// A parsed file: rows that are loaded together, and the copy of the file to archive.
 pub struct ParsedFile<T> {
-    /// Its name within an archive.
+    /// The name inside its archive, if it comes from one.
     pub member_name: Option<String>,
     pub sha256: [u8; 32],
     pub archived_body: RawBody,
     pub parsed: ParsedRows<T>,
 }
 
-/// The members of a year's archive that we read.
+/// The parsed members of a yearly archive.
 pub struct ParsedFilingYear {
     pub filings: ParsedFile<Filing>,
     pub securities: Option<ParsedFile<ListedSecurity>>,
 }
 
 pub async fn load_registry(context: &LoadContext<'_>, state: &mut SourcePartState) -> Result<PartReport, PartError> {
-    let Some(answer) = fetch_if_changed(context, REGISTRY_PATH, state, &|_| false).await? else {
+    let Some(response) = fetch_if_changed(context, REGISTRY_PATH, state, &|_| false).await? else {
         return Ok(report_unchanged(context, state));
     };
-    let (answer, member) = parse_on_blocking_thread(answer, |answer| parse_registry_file(&answer.body)).await?;
-    // The registry names people: what is kept of it, even of one that is refused, does not.
-    let redacted_body = || company_registry::redact_personal_data(&answer.body);
-    let member =
-        validate_or_quarantine(context, state, &answer, member, |member| &member.parsed, redacted_body).await?;
-    let mut report = PartReport { bytes: answer.body.len() as u64, ..PartReport::default() };
-    let fetch = build_fetch_record(context, &answer, &member);
+
+    let (response, registry) =
+        parse_on_blocking_thread(response, |response| parse_registry_file(&response.body)).await?;
+    // The registry contains personal data; the copy that we keep, even of a rejected file, must not.
+    let redacted_body = || company_registry::redact_personal_data(&response.body);
+    let registry =
+        validate_or_quarantine(context, state, &response, registry, |file| &file.parsed, redacted_body).await?;
+
+    let mut report = PartReport { bytes: response.body.len() as u64, ..PartReport::default() };
+    let fetch = build_fetch_record(context, &response, &registry);
     let mut load = context.store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch).await?;
     if let Some(since) = context.announce_since() {
         load.emit_events_since(since);
     }
-    report.vanished = load.append_full_registry(&member.parsed.rows).await?;
-    load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&member.parsed.bad_rows)).await?;
+
+    report.vanished = load.append_full_registry(&registry.parsed.rows).await?;
+    load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&registry.parsed.bad_rows)).await?;
     report.appended = load.commit().await?;
-    finish_part(context, state, &answer, &member.parsed, report)
+    finish_part(context, state, &response, &registry.parsed, report)
 }
 
 pub async fn load_filing_year(
@@ -58,34 +62,39 @@ pub async fn load_filing_year(
 ) -> Result<PartReport, PartError> {
     let path = format!("/dados/CIA_ABERTA/DOC/{}/DADOS/{}_cia_aberta_{year}.zip", set.id().to_uppercase(), set.id());
     let may_be_unpublished = |today: NaiveDate| may_be_unpublished(set, year, today);
-    let Some(answer) = fetch_if_changed(context, &path, state, &may_be_unpublished).await? else {
+    let Some(response) = fetch_if_changed(context, &path, state, &may_be_unpublished).await? else {
         return Ok(report_unchanged(context, state));
     };
+
     let today = context.today;
-    let (answer, read) =
-        parse_on_blocking_thread(answer, move |answer| parse_year_archive(&answer.body, set, year, today)).await?;
+    let (response, parsed_year) =
+        parse_on_blocking_thread(response, move |response| parse_year_archive(&response.body, set, year, today))
+            .await?;
     let ParsedFilingYear { filings, securities } = validate_or_quarantine(
         context,
         state,
-        &answer,
-        read,
+        &response,
+        parsed_year,
         |year| &year.filings.parsed,
-        || redact_rejected_archive(&answer.body, set, year),
+        || redact_rejected_archive(&response.body, set, year),
     )
     .await?;
-    let mut report = PartReport { bytes: answer.body.len() as u64, ..PartReport::default() };
+
+    let mut report = PartReport { bytes: response.body.len() as u64, ..PartReport::default() };
     let mut load = context
         .store
-        .begin_load(Dataset::Filings, DataOrigin::Real, &build_fetch_record(context, &answer, &filings))
+        .begin_load(Dataset::Filings, DataOrigin::Real, &build_fetch_record(context, &response, &filings))
         .await?;
     if let Some(since) = context.announce_since() {
         load.emit_events_since(since);
     }
+
     report.vanished = load.append_full_filings(&filings.parsed.rows, set, year).await?;
     load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&filings.parsed.bad_rows)).await?;
     report.appended = load.commit().await?;
+
     if let Some(securities) = securities {
-        let fetch = build_fetch_record(context, &answer, &securities);
+        let fetch = build_fetch_record(context, &response, &securities);
         let mut load = context.store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch).await?;
         load.append_securities(&securities.parsed.rows).await?;
         load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&securities.parsed.bad_rows)).await?;
@@ -93,11 +102,12 @@ pub async fn load_filing_year(
         report.quarantined += securities.parsed.bad_rows.len() as u64;
         report.add_alerts(&securities.parsed.alerts);
     }
-    finish_part(context, state, &answer, &filings.parsed, report)
+
+    finish_part(context, state, &response, &filings.parsed, report)
 }
 
-/// What may be kept of an archive that is refused. Those of structured filings also hold tables that name people: of
-/// them no more than the one that we read.
+/// The part of a rejected archive that may be kept. Archives of structured filings also contain tables with personal
+/// data, so we keep only the index that we read.
 fn redact_rejected_archive(archive: &[u8], set: CvmDataset, year: i32) -> Vec<u8> {
     if set == CvmDataset::Ipe {
         return archive.to_vec();
@@ -110,6 +120,7 @@ fn redact_rejected_archive(archive: &[u8], set: CvmDataset, year: i32) -> Vec<u8
 pub fn parse_registry_file(bytes: &[u8]) -> Result<ParsedFile<Company>, RejectionError> {
     let parsed = company_registry::parse_companies(bytes)?;
     validate_bad_row_count(&parsed)?;
+
     let archived_body = compress_for_archive(&company_registry::redact_personal_data(bytes));
     Ok(ParsedFile { member_name: None, sha256: Sha256::digest(bytes).into(), archived_body, parsed })
 }
@@ -121,6 +132,7 @@ pub fn parse_year_archive(
     today: NaiveDate,
 ) -> Result<ParsedFilingYear, RejectionError> {
     let mut archive = CheckedZipArchive::open(bytes)?;
+
     let name = if set == CvmDataset::Ipe {
         ipe::archive_member_name(year)
     } else {
@@ -128,6 +140,7 @@ pub fn parse_year_archive(
     };
     let table = archive.read_member(&name)?;
     let filings = parse_filings_file(&table, Some(name), set, today)?;
+
     let securities = if set == CvmDataset::Fca {
         let name = fca_securities::archive_member_name(year);
         let table = archive.read_member(&name)?;
@@ -138,12 +151,13 @@ pub fn parse_year_archive(
     } else {
         None
     };
+
     Ok(ParsedFilingYear { filings, securities })
 }
 
 pub fn parse_filings_file(
     table: &[u8],
-    name: Option<String>,
+    member_name: Option<String>,
     set: CvmDataset,
     today: NaiveDate,
 ) -> Result<ParsedFile<Filing>, RejectionError> {
@@ -152,17 +166,18 @@ pub fn parse_filings_file(
     } else {
         structured_filings::parse_filings(set, table, today)?
     };
+
     validate_bad_row_count(&parsed)?;
     Ok(ParsedFile {
-        member_name: name,
+        member_name,
         sha256: Sha256::digest(table).into(),
         archived_body: compress_for_archive(table),
         parsed,
     })
 }
 
-/// The file of the current year comes some days into it. Annual and quarterly statements of a year are delivered from
-/// its first quarter's end on, or in the next year: of those the newest two files need not be there.
+/// The IPE file of the current year appears some days into the year. Annual and quarterly statements of a year are
+/// delivered after its first quarter or in the next year, so their newest two files may be missing.
 fn may_be_unpublished(set: CvmDataset, year: i32, today: NaiveDate) -> bool {
     match set {
         CvmDataset::Ipe => year == today.year() && today.ordinal() <= 10,
@@ -170,7 +185,7 @@ fn may_be_unpublished(set: CvmDataset, year: i32, today: NaiveDate) -> bool {
     }
 }
 
-/// A file that is not the one that we have; `None` where it is.
+/// Fetches a file; `None` if we already have this version.
 async fn fetch_if_changed(
     context: &LoadContext<'_>,
     path: &str,
@@ -178,70 +193,74 @@ async fn fetch_if_changed(
     may_be_unpublished: &(dyn Fn(NaiveDate) -> bool + Sync),
 ) -> Result<Option<UpstreamResponse>, PartError> {
     let validators = CacheValidators { etag: state.etag.clone(), last_modified: state.last_modified.clone() };
-    let judge_response = |answer: &UpstreamResponse| match answer.status {
+    let judge_response = |response: &UpstreamResponse| match response.status {
         200 => ResponseVerdict::Accept,
         404 => ResponseVerdict::GiveUp("is not there, which for this file is an outage (404)".to_owned()),
-        429 | 500.. => ResponseVerdict::Retry(format!("answered with status {}", answer.status)),
+        429 | 500.. => ResponseVerdict::Retry(format!("answered with status {}", response.status)),
         status => ResponseVerdict::GiveUp(format!("answered with status {status}")),
     };
-    let answer = match context.client.get_with_retries(path, &validators, judge_response).await {
-        Ok(answer) => answer,
-        Err(FetchError::Failed { last_response: Some(last), .. })
-            if last.status == 404 && may_be_unpublished(context.today) =>
+
+    let response = match context.client.get_with_retries(path, &validators, judge_response).await {
+        Ok(response) => response,
+        Err(FetchError::Failed { last_response: Some(last_response), .. })
+            if last_response.status == 404 && may_be_unpublished(context.today) =>
         {
             return Err(PartError::NotPublishedYet);
         }
         Err(error) => return Err(error.into()),
     };
-    let is_unchanged = answer.status == 304 || state.sha256.as_deref() == Some(answer.body_sha256().as_slice());
-    if is_unchanged && answer.status != 304 {
-        (state.etag, state.last_modified) = (answer.validators.etag, answer.validators.last_modified);
+
+    let is_unchanged = response.status == 304 || state.sha256.as_deref() == Some(response.body_sha256().as_slice());
+    if is_unchanged && response.status != 304 {
+        state.etag = response.validators.etag;
+        state.last_modified = response.validators.last_modified;
         return Ok(None);
     }
-    Ok((!is_unchanged).then_some(answer))
+    Ok((!is_unchanged).then_some(response))
 }
 
-/// Inflating and reading a year takes a good part of a second: not on a thread that others wait for.
+/// Decompressing and parsing a year takes a good part of a second, which would block an async worker thread.
 async fn parse_on_blocking_thread<T: Send + 'static>(
-    answer: UpstreamResponse,
+    response: UpstreamResponse,
     parse: impl FnOnce(&UpstreamResponse) -> Result<T, RejectionError> + Send + 'static,
 ) -> Result<(UpstreamResponse, Result<T, RejectionError>), PartError> {
-    let parsed = tokio::task::spawn_blocking(move || {
-        let parsed = parse(&answer);
-        (answer, parsed)
+    let task = tokio::task::spawn_blocking(move || {
+        let parsed = parse(&response);
+        (response, parsed)
     });
-    Ok(parsed.await?)
+    Ok(task.await?)
 }
 
-/// What passes the gate; what does not is set aside whole.
+/// Returns the parsed data if it is valid; otherwise quarantines the whole response.
 async fn validate_or_quarantine<T, Row>(
     context: &LoadContext<'_>,
     state: &SourcePartState,
-    answer: &UpstreamResponse,
+    response: &UpstreamResponse,
     parsed: Result<T, RejectionError>,
     rows: impl Fn(&T) -> &ParsedRows<Row>,
     body_to_keep: impl Fn() -> Vec<u8>,
 ) -> Result<T, PartError> {
-    let validated = parsed.and_then(|read| {
-        validate_row_count(rows(&read).rows.len() as u64, state.rows)?;
-        Ok(read)
+    let validated = parsed.and_then(|parsed| {
+        validate_row_count(rows(&parsed).rows.len() as u64, state.rows)?;
+        Ok(parsed)
     });
+
     match validated {
-        Ok(read) => Ok(read),
+        Ok(parsed) => Ok(parsed),
         Err(error) => {
             let reason = error.to_string();
-            context.quarantine_response(&state.part, answer, &body_to_keep(), &reason).await?;
+            context.quarantine_response(&state.part, response, &body_to_keep(), &reason).await?;
             Err(PartError::Rejected(reason))
         }
     }
 }
 
-fn build_fetch_record<T>(context: &LoadContext<'_>, answer: &UpstreamResponse, member: &ParsedFile<T>) -> NewFetch {
-    let address = match &member.member_name {
-        Some(name) => format!("{}#{name}", answer.address),
-        None => answer.address.clone(),
+fn build_fetch_record<T>(context: &LoadContext<'_>, response: &UpstreamResponse, file: &ParsedFile<T>) -> NewFetch {
+    let address = match &file.member_name {
+        Some(name) => format!("{}#{name}", response.address),
+        None => response.address.clone(),
     };
-    answer.to_fetch_record(address, context.now, member.sha256, member.archived_body.clone())
+    response.to_fetch_record(address, context.now, file.sha256, file.archived_body.clone())
 }
 
 fn report_unchanged(context: &LoadContext<'_>, state: &mut SourcePartState) -> PartReport {
@@ -253,7 +272,7 @@ fn report_unchanged(context: &LoadContext<'_>, state: &mut SourcePartState) -> P
 fn finish_part<T>(
     context: &LoadContext<'_>,
     state: &mut SourcePartState,
-    answer: &UpstreamResponse,
+    response: &UpstreamResponse,
     parsed: &ParsedRows<T>,
     mut report: PartReport,
 ) -> Result<PartReport, PartError> {
@@ -261,11 +280,13 @@ fn finish_part<T>(
     report.quarantined += parsed.bad_rows.len() as u64;
     report.add_alerts(&parsed.alerts);
     if report.vanished.rejected > 0 {
-        let MissingRowCounts { rejected: disbelieved, .. } = report.vanished;
-        report.alerts.push(format!("{disbelieved} rows are gone for the second time, too many at once to be believed"));
+        let rejected = report.vanished.rejected;
+        report.alerts.push(format!("{rejected} rows are gone for the second time, too many at once to be believed"));
     }
-    (state.etag, state.last_modified) = (answer.validators.etag.clone(), answer.validators.last_modified.clone());
-    state.sha256 = Some(answer.body_sha256().to_vec());
+
+    state.etag = response.validators.etag.clone();
+    state.last_modified = response.validators.last_modified.clone();
+    state.sha256 = Some(response.body_sha256().to_vec());
     state.rows = report.rows;
     state.backfilled_at = state.backfilled_at.or(Some(context.now));
     record_success(state, context.now, &report);

@@ -1,4 +1,4 @@
-//! One file an upstream: how a part of it is asked for, read, judged and loaded.
+//! One module per upstream: how its parts are fetched, parsed, validated and loaded.
 
 pub mod cvm;
 pub mod ptax;
@@ -13,7 +13,10 @@ use crate::fetch::{FetchError, UpstreamResponse, compress_for_archive};
 use crate::parsers::{FormatAlert, FormatError};
 use crate::validation::ValidationError;
 
-/// What a part was asked for with.
+/// The first and the last date, inclusive.
+type DateWindow = (NaiveDate, NaiveDate);
+
+/// The inputs that the loaders of all upstreams share.
 pub struct LoadContext<'a> {
     pub store: &'a Store,
     pub client: &'a crate::fetch::UpstreamClient,
@@ -21,13 +24,13 @@ pub struct LoadContext<'a> {
     pub source_id: &'static str,
     pub now: DateTime<Utc>,
     pub today: NaiveDate,
-    /// Only what is of this day or later.
+    /// Load only data of this date or later.
     pub since: Option<NaiveDate>,
-    /// Whether what is new is news, and not the first filling.
+    /// Whether new rows emit events. They don't during a backfill.
     pub announce: bool,
 }
 
-/// News is not older than this.
+/// Rows older than this emit no events.
 const MAX_NEWS_AGE_DAYS: u64 = 30;
 
 impl LoadContext<'_> {
@@ -35,34 +38,35 @@ impl LoadContext<'_> {
         self.announce.then(|| self.today - Days::new(MAX_NEWS_AGE_DAYS))
     }
 
-    /// Notes that an answer is not believed, with the reason and with what may be kept of it; loads nothing of it.
+    /// Quarantines a rejected response with the reason and `body`, the part of it that may be kept. Loads none of its
+    /// rows.
     pub async fn quarantine_response(
         &self,
         part: &str,
-        answer: &UpstreamResponse,
+        response: &UpstreamResponse,
         body: &[u8],
         reason: &str,
     ) -> Result<(), StoreError> {
-        let misfit = QuarantinedRow { line: 0, reason: reason.to_owned(), content: answer.address.clone() };
+        let row = QuarantinedRow { line: 0, reason: reason.to_owned(), content: response.address.clone() };
         let archived_body = compress_for_archive(&body[..body.len().min(MAX_QUARANTINED_BYTES)]);
-        self.store.quarantine_file(self.source_id, part, answer.body_sha256(), &archived_body, self.now, &misfit).await
+        self.store.quarantine_file(self.source_id, part, response.body_sha256(), &archived_body, self.now, &row).await
     }
 }
 
-/// Enough to see what it was. A file that is refused may be of any size.
+/// Enough to see what was received. A rejected file may have any size.
 const MAX_QUARANTINED_BYTES: usize = 4 << 20;
 
-/// What asking for a part came to.
+/// The result of loading a part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartReport {
     pub bytes: u64,
-    /// Good rows that were read.
+    /// Valid rows that were parsed.
     pub rows: u64,
     pub appended: u64,
     pub quarantined: u64,
     pub vanished: MissingRowCounts,
     pub alerts: Vec<String>,
-    /// Whether upstream had nothing that we did not have.
+    /// Whether the upstream had nothing new.
     pub unchanged: bool,
 }
 
@@ -80,10 +84,10 @@ impl PartReport {
 pub enum PartError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// Set aside whole: what was served before is served on.
+    /// The whole response is quarantined; Vintém keeps serving the last good data.
     #[error("what came is not believed: {0}")]
     Rejected(String),
-    /// Upstream has no such file, where it need not have one.
+    /// The upstream does not have the file, and may not have published it yet.
     #[error("not there yet")]
     NotPublishedYet,
     #[error(transparent)]
@@ -92,7 +96,7 @@ pub enum PartError {
     ParseTaskFailed(#[from] tokio::task::JoinError),
 }
 
-/// Why an answer is set aside whole.
+/// Why a whole response is quarantined.
 #[derive(Debug, thiserror::Error)]
 pub enum RejectionError {
     #[error(transparent)]
@@ -101,11 +105,12 @@ pub enum RejectionError {
     Content(#[from] ValidationError),
 }
 
-/// A part that was answered well.
+/// Updates the state of a part that was fetched without an error.
 pub fn record_success(state: &mut SourcePartState, now: DateTime<Utc>, report: &PartReport) {
     state.checked_at = Some(now);
     if report.appended > 0 {
         state.loaded_at = Some(now);
     }
-    (state.failed_at, state.failure) = (None, None);
+    state.failed_at = None;
+    state.failure = None;
 }

@@ -1,4 +1,4 @@
-//! The central bank's time series, asked for by windows that it takes.
+//! The central bank's time series (SGS), fetched in date windows that the API accepts.
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,19 @@ use vintem_domain::{DataOrigin, Dataset, Series};
 use vintem_store::load::Observation;
 use vintem_store::sources::SourcePartState;
 
-use super::{LoadContext, PartError, PartReport, RejectionError, record_success};
+use super::{DateWindow, LoadContext, PartError, PartReport, RejectionError, record_success};
 use crate::fetch::{CacheValidators, FetchError, ResponseVerdict, UpstreamResponse, compress_for_archive};
 use crate::parsers::sgs::{SgsError, SgsResponse, parse_response};
 use crate::parsers::{BadRow, ParsedRows};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_observations, validate_row_count};
 
-/// Ten years are allowed and take twenty seconds, close to where the other side cuts; three take three.
+/// The API allows ten years, but they take twenty seconds, close to its timeout; three years take three seconds.
 const WINDOW_YEARS: u32 = 3;
-/// What is asked for again, so that a revision of the last weeks is seen.
+/// Days that are fetched again, so that revisions of the last weeks are noticed.
 const OVERLAP_DAYS: u64 = 40;
 
-type SgsWindow = (NaiveDate, NaiveDate);
-
-/// Asks for what is new, or for all of it the first time, window by window. Each is a load of its own, so a run that is
-/// cut off goes on where it was.
+/// Fetches what is new, or the whole series the first time, window by window. Each window is its own load, so an
+/// interrupted run resumes where it stopped.
 pub async fn load_series(
     context: &LoadContext<'_>,
     series: &'static Series,
@@ -30,17 +28,19 @@ pub async fn load_series(
 ) -> Result<PartReport, PartError> {
     let mut report = PartReport { unchanged: true, ..PartReport::default() };
     let is_monthly = series.frequency == Frequency::Monthly;
-    let is_first = state.backfilled_at.is_none();
+    let needs_backfill = state.backfilled_at.is_none();
     let from = match (context.since, state.covered_until) {
         (Some(since), _) => since,
-        (None, Some(until)) if !is_monthly && !is_first => until - Days::new(OVERLAP_DAYS),
+        (None, Some(until)) if !is_monthly && !needs_backfill => until - Days::new(OVERLAP_DAYS),
         _ => series.starts_on,
     };
+
     let mut windows = split_into_windows(from, context.today, is_monthly);
-    if is_first && context.since.is_none() {
-        // The same windows as if it had not been cut off, so that the same rows come from the same answers.
+    if needs_backfill && context.since.is_none() {
+        // The same windows as without an interruption, so that the same rows come from the same responses.
         windows.retain(|(_, end)| state.covered_until.is_none_or(|until| *end > until));
     }
+
     while let Some(window) = windows.pop_front() {
         if load_window(context, series, window, &mut report).await? {
             if context.since.is_none() {
@@ -48,32 +48,36 @@ pub async fn load_series(
                 context.store.save_part_state(state).await?;
             }
         } else {
-            windows.push_front(half_of_window(window, 1));
-            windows.push_front(half_of_window(window, 0));
+            let (first_half, second_half) = split_window(window);
+            windows.push_front(second_half);
+            windows.push_front(first_half);
         }
     }
-    // Where a series really begins is not documented for all of them: look back until there is nothing.
+
+    // Not every series documents its real start: go back until a window is empty.
     if state.backfilled_at.is_none() && context.since.is_none() {
         let mut end = series.starts_on - Days::new(1);
         loop {
-            let (window, rows) = ((end - Months::new(12 * WINDOW_YEARS), end), report.rows);
-            if !load_window(context, series, window, &mut report).await? || report.rows == rows {
+            let window = (end - Months::new(12 * WINDOW_YEARS), end);
+            let rows_before = report.rows;
+            if !load_window(context, series, window, &mut report).await? || report.rows == rows_before {
                 break;
             }
             end = window.0 - Days::new(1);
         }
         state.backfilled_at = Some(context.now);
     }
+
     state.rows = context.store.count_observations(series.id, (series.starts_on, context.today)).await?;
     record_success(state, context.now, &report);
     Ok(report)
 }
 
-/// Whether the window was taken; if not it is too wide.
+/// Returns `false` if the window is too wide for the API.
 async fn load_window(
     context: &LoadContext<'_>,
     series: &'static Series,
-    window: SgsWindow,
+    window: DateWindow,
     report: &mut PartReport,
 ) -> Result<bool, PartError> {
     let (from, to) = window;
@@ -83,58 +87,65 @@ async fn load_window(
         from.format("%d/%m/%Y"),
         to.format("%d/%m/%Y")
     );
-    let answer = match context.client.get_with_retries(&path, &CacheValidators::default(), judge_response).await {
-        Ok(answer) => answer,
-        Err(FetchError::Failed { address, problem, last_response: last }) => {
-            // What pretended to be data is kept, so that somebody can look at it.
-            if let Some(last) = last.as_ref().filter(|last| last.status == 200) {
-                context.quarantine_response(series.id, last, &last.body, &problem).await?;
+
+    let response = match context.client.get_with_retries(&path, &CacheValidators::default(), judge_response).await {
+        Ok(response) => response,
+        Err(FetchError::Failed { address, problem, last_response }) => {
+            // Keep a response that claimed success but was not data, so that an operator can inspect it.
+            if let Some(response) = last_response.as_ref().filter(|response| response.status == 200) {
+                context.quarantine_response(series.id, response, &response.body, &problem).await?;
             }
-            return Err(FetchError::Failed { address, problem, last_response: last }.into());
+            return Err(FetchError::Failed { address, problem, last_response }.into());
         }
         Err(error) => return Err(error.into()),
     };
-    report.bytes += answer.body.len() as u64;
-    let parsed = match parse_response(answer.status, &answer.body) {
+
+    report.bytes += response.body.len() as u64;
+    let parsed = match parse_response(response.status, &response.body) {
         Ok(SgsResponse::Rows(parsed)) => retain_rows_in_window(parsed, window, context.today),
         Ok(SgsResponse::Empty) => no_rows(),
         Ok(SgsResponse::WindowTooWide) if from < to => return Ok(false),
         Ok(SgsResponse::WindowTooWide) => {
             let problem = "a single day is said to be too many".to_owned();
-            return Err(FetchError::Failed { address: answer.address, problem, last_response: None }.into());
+            return Err(FetchError::Failed { address: response.address, problem, last_response: None }.into());
         }
         Err(error) => {
             return Err(FetchError::Failed {
-                address: answer.address,
+                address: response.address,
                 problem: error.to_string(),
                 last_response: None,
             }
             .into());
         }
     };
-    let before = context.store.count_observations(series.id, window).await?;
-    if let Err(error) = validate_rows(series, &parsed, before) {
+
+    let rows_before = context.store.count_observations(series.id, window).await?;
+    if let Err(error) = validate_rows(series, &parsed, rows_before) {
         let reason = error.to_string();
-        context.quarantine_response(series.id, &answer, &answer.body, &reason).await?;
+        context.quarantine_response(series.id, &response, &response.body, &reason).await?;
         return Err(PartError::Rejected(reason));
     }
+
     report.add_alerts(&parsed.alerts);
     report.rows += parsed.rows.len() as u64;
     if parsed.rows.is_empty() && parsed.bad_rows.is_empty() {
         return Ok(true);
     }
-    let fetch = answer.to_fetch_record(
-        answer.address.clone(),
+
+    let fetch = response.to_fetch_record(
+        response.address.clone(),
         context.now,
-        answer.body_sha256(),
-        compress_for_archive(&answer.body),
+        response.body_sha256(),
+        compress_for_archive(&response.body),
     );
     let mut load = context.store.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
     if let Some(since) = context.announce_since() {
         load.emit_events_since(since);
     }
+
     load.append_observations(series, &parsed.rows).await?;
     load.quarantine_rows(context.source_id, series.id, &to_quarantined_rows(&parsed.bad_rows)).await?;
+
     let appended = load.commit().await?;
     report.appended += appended;
     report.quarantined += parsed.bad_rows.len() as u64;
@@ -142,17 +153,21 @@ async fn load_window(
     Ok(true)
 }
 
-fn validate_rows(series: &'static Series, parsed: &ParsedRows<Observation>, before: u64) -> Result<(), RejectionError> {
+fn validate_rows(
+    series: &'static Series,
+    parsed: &ParsedRows<Observation>,
+    rows_before: u64,
+) -> Result<(), RejectionError> {
     validate_bad_row_count(parsed)?;
-    validate_row_count(parsed.rows.len() as u64, before)?;
+    validate_row_count(parsed.rows.len() as u64, rows_before)?;
     validate_observations(series, &parsed.rows)?;
     Ok(())
 }
 
-fn judge_response(answer: &UpstreamResponse) -> ResponseVerdict {
-    match parse_response(answer.status, &answer.body) {
+fn judge_response(response: &UpstreamResponse) -> ResponseVerdict {
+    match parse_response(response.status, &response.body) {
         Ok(_) => ResponseVerdict::Accept,
-        Err(SgsError::Retry(trouble)) => ResponseVerdict::Retry(trouble),
+        Err(SgsError::Retry(problem)) => ResponseVerdict::Retry(problem),
         Err(SgsError::GiveUp(problem)) => ResponseVerdict::GiveUp(problem),
     }
 }
@@ -161,10 +176,11 @@ fn no_rows() -> ParsedRows<Observation> {
     ParsedRows { rows: vec![], bad_rows: vec![], alerts: vec![], total: 0, merged: 0, skipped: 0 }
 }
 
-/// Future days are the target's until the next meeting: not yet facts. What lies outside of the window was not asked for.
+/// Skips future dates: the Selic target is published up to the next meeting and is not a fact yet. Rows outside the
+/// requested window are bad.
 fn retain_rows_in_window(
     mut parsed: ParsedRows<Observation>,
-    (from, to): SgsWindow,
+    (from, to): DateWindow,
     today: NaiveDate,
 ) -> ParsedRows<Observation> {
     let rows = std::mem::take(&mut parsed.rows);
@@ -185,11 +201,11 @@ fn retain_rows_in_window(
     parsed
 }
 
-fn split_into_windows(from: NaiveDate, to: NaiveDate, single_window: bool) -> VecDeque<SgsWindow> {
+fn split_into_windows(from: NaiveDate, to: NaiveDate, single_window: bool) -> VecDeque<DateWindow> {
     let mut windows = VecDeque::new();
     let mut start = from;
     while start <= to {
-        // Only daily series are bounded.
+        // The API limits the window only for daily series.
         let end = if single_window { to } else { (start + Months::new(12 * WINDOW_YEARS) - Days::new(1)).min(to) };
         windows.push_back((start, end));
         start = end + Days::new(1);
@@ -197,9 +213,9 @@ fn split_into_windows(from: NaiveDate, to: NaiveDate, single_window: bool) -> Ve
     windows
 }
 
-fn half_of_window((from, to): SgsWindow, which: u8) -> SgsWindow {
+fn split_window((from, to): DateWindow) -> (DateWindow, DateWindow) {
     let middle = from + (to - from) / 2;
-    if which == 0 { (from, middle) } else { (middle + Days::new(1), to) }
+    ((from, middle), (middle + Days::new(1), to))
 }
 
 #[cfg(test)]
@@ -228,7 +244,7 @@ mod tests {
         for window in
             [(parse_date("2020-01-01"), parse_date("2020-12-31")), (parse_date("2020-01-01"), parse_date("2020-01-02"))]
         {
-            let (first, second) = (half_of_window(window, 0), half_of_window(window, 1));
+            let (first, second) = split_window(window);
             assert_eq!((first.0, first.1 + Days::new(1), second.1), (window.0, second.0, window.1));
         }
     }
