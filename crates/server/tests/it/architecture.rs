@@ -13,7 +13,7 @@ fn workspace_root() -> &'static Path {
 }
 
 /// The crates that each crate may depend on. Any other dependency fails the test.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 11] = [
     ("domain", &[]),
     ("store", &["domain"]),
     ("meter", &["domain"]),
@@ -24,6 +24,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("pages", &["domain", "snapshot"]),
     ("server", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "pages"]),
     ("testkit", &["domain", "store", "meter", "ingest", "snapshot", "deliver", "api", "server"]),
+    ("bench", &["domain", "store", "meter", "ingest", "snapshot", "testkit"]),
 ];
 
 #[test]
