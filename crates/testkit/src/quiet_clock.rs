@@ -18,7 +18,12 @@ static SAMPLER: LazyLock<Mutex<QuietTime>> = LazyLock::new(|| {
     if std::env::var_os("VINTEM_WALL_CLOCK").is_none() {
         std::thread::spawn(sample_forever);
     }
-    Mutex::new(QuietTime { total: Duration::ZERO, sampled_at: Instant::now(), speed: 1.0 })
+    Mutex::new(QuietTime {
+        total: Duration::ZERO,
+        last_reading: Duration::ZERO,
+        sampled_at: Instant::now(),
+        speed: 1.0,
+    })
 });
 
 /// A running measurement.
@@ -45,16 +50,21 @@ impl QuietClock {
 
 struct QuietTime {
     total: Duration,
+    last_reading: Duration,
     sampled_at: Instant,
     /// Between 0 and 1: the share of the cores that a thread gets which wants to run.
     speed: f64,
 }
 
 fn quiet_total() -> Duration {
-    let quiet_time = SAMPLER.lock().expect("the sampler does not panic");
-    // Where the sampler is overdue the machine stands still, and so does the clock.
+    let mut quiet_time = SAMPLER.lock().expect("the sampler does not panic");
+    // If the sampler is overdue the machine stands still, and so does the clock.
     let since_sample = quiet_time.sampled_at.elapsed().min(SAMPLE_INTERVAL);
-    quiet_time.total + since_sample.mul_f64(quiet_time.speed)
+    let reading = quiet_time.total + since_sample.mul_f64(quiet_time.speed);
+
+    // The next sample may find a slower machine than assumed here: the clock then waits, and never goes back.
+    quiet_time.last_reading = quiet_time.last_reading.max(reading);
+    quiet_time.last_reading
 }
 
 fn sample_forever() {
@@ -117,8 +127,13 @@ mod tests {
         let wall = Instant::now();
         let clock = QuietClock::start();
         std::thread::sleep(Duration::from_millis(300));
-        let quiet = clock.elapsed();
+        let mut quiet = clock.elapsed();
         assert!(quiet > Duration::ZERO);
+        for _ in 0..1000 {
+            let later = clock.elapsed();
+            assert!(later >= quiet, "the clock never goes back");
+            quiet = later;
+        }
         assert!(quiet <= wall.elapsed() + SAMPLE_INTERVAL);
     }
 
