@@ -83,6 +83,7 @@ fn schema_field(column: &Column) -> Result<TypePtr> {
     let required = Repetition::REQUIRED;
     let optional = Repetition::OPTIONAL;
     let name = column.name.as_ref();
+
     let field = match column.column_type {
         ColumnType::Text => primitive_type(name, Physical::BYTE_ARRAY, Some(LogicalType::String), required).build()?,
         ColumnType::Integer => primitive_type(name, Physical::INT64, None, required).build()?,
