@@ -1,4 +1,4 @@
-//! Keys as callers show them: only what has the form of one is taken for one, and nothing else is read into it.
+//! API keys in request headers: only well-formed keys are accepted, and they are parsed unchanged.
 #![no_main]
 
 use http::{HeaderMap, HeaderValue, header};
@@ -6,35 +6,37 @@ use libfuzzer_sys::fuzz_target;
 use vintem_api::{Credential, parse_credential};
 use vintem_domain::ApiKey;
 
-// Each line is a header: the first byte says which.
+// Each line is a header; its first byte selects the name.
 fuzz_target!(|input: &[u8]| {
     let mut headers = HeaderMap::new();
     for line in input.split(|byte| *byte == b'\n').take(8) {
-        let Some((which, value)) = line.split_first() else { continue };
+        let Some((selector, value)) = line.split_first() else { continue };
         let Ok(value) = HeaderValue::from_bytes(value) else { continue };
-        headers
-            .append(if which % 2 == 0 { "x-api-key".parse().expect("a name") } else { header::AUTHORIZATION }, value);
+        let name = if selector % 2 == 0 { "x-api-key".parse().expect("a name") } else { header::AUTHORIZATION };
+        headers.append(name, value);
     }
-    let shown = || headers.get_all("x-api-key").iter().chain(headers.get_all(header::AUTHORIZATION));
+
+    let credentials = || headers.get_all("x-api-key").iter().chain(headers.get_all(header::AUTHORIZATION));
     match parse_credential(&headers) {
-        Credential::None => assert_eq!(shown().count(), 0),
+        Credential::None => assert_eq!(credentials().count(), 0),
         Credential::Key(key) => {
             let text = key.reveal();
             assert!(text.len() == 47 && text.starts_with("vtm_"));
             assert_eq!(base62_crc32(&text.as_bytes()[..41]), text.as_bytes()[41..]);
-            // Every header shows this very key, and it stays what it is.
-            assert!(shown().all(|value| value.as_bytes().trim_ascii().ends_with(text.as_bytes())));
+            // Every header contains this very key, and parsing it again gives the same.
+            assert!(credentials().all(|value| value.as_bytes().trim_ascii().ends_with(text.as_bytes())));
             assert_eq!(ApiKey::parse(text), Some(key));
         }
-        Credential::Malformed => assert!(shown().count() > 0),
-        Credential::Conflicting => assert!(shown().count() > 1),
+        Credential::Malformed => assert!(credentials().count() > 0),
+        Credential::Conflicting => assert!(credentials().count() > 1),
     }
+
     if let Ok(text) = std::str::from_utf8(input) {
         assert_eq!(ApiKey::parse(text).is_some(), is_well_formed_key(text.as_bytes()));
     }
 });
 
-/// What is published of the form, told once more.
+/// The published format of keys, implemented a second time.
 fn is_well_formed_key(text: &[u8]) -> bool {
     text.len() == 47
         && text.starts_with(b"vtm_")
@@ -51,6 +53,7 @@ fn base62_crc32(text: &[u8]) -> [u8; 6] {
             crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
         }
     }
+
     let mut rest = !crc;
     let mut characters = [0; 6];
     for character in characters.iter_mut().rev() {

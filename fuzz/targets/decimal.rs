@@ -1,4 +1,4 @@
-//! Values: kept with the characters that they are written in, or refused.
+//! Decimals: parsed without losing a digit, or rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

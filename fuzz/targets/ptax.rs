@@ -1,4 +1,4 @@
-//! Answers of the central bank's exchange rates.
+//! Responses of PTAX, the central bank's exchange rates: every row is counted.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,8 +7,8 @@ use vintem_ingest::parsers::ptax::parse_bulletins;
 
 fuzz_target!(|body: &[u8]| {
     for currency in Currency::ALL {
-        if let Ok(read) = parse_bulletins(currency, body, vintem_fuzz::TODAY) {
-            vintem_fuzz::assert_all_rows_counted(&read);
+        if let Ok(parsed) = parse_bulletins(currency, body, vintem_fuzz::TODAY) {
+            vintem_fuzz::assert_all_rows_counted(&parsed);
         }
     }
 });

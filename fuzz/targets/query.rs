@@ -1,4 +1,4 @@
-//! What somebody types into a search: a bounded number of words, whatever it is.
+//! Search queries: any text gives a bounded number of words.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,8 @@ fuzz_target!(|text: &str| {
     assert!(words.clone().count() <= 16);
     assert!(words.into_iter().all(|word| !word.is_empty() && !word.contains(char::is_whitespace)));
     assert!(!query.is_last_word_prefix || !query.words.is_empty());
-    // To be typed again changes nothing: what was folded stays so.
-    let again = SearchQuery::parse(&query.words.join(" "));
-    assert_eq!(again.words, query.words);
+
+    // Normalization is idempotent: parsing the words again changes nothing.
+    let reparsed = SearchQuery::parse(&query.words.join(" "));
+    assert_eq!(reparsed.words, query.words);
 });

@@ -1,4 +1,4 @@
-//! The regulator's archives, opened and read as ingestion does it.
+//! CVM's ZIP archives, opened and parsed as ingestion does it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,8 +6,8 @@ use vintem_domain::CvmDataset;
 use vintem_ingest::upstreams::cvm::parse_year_archive;
 
 fuzz_target!(|archive: &[u8]| {
-    for set in CvmDataset::ALL {
-        if let Ok(year) = parse_year_archive(archive, set, 2025, vintem_fuzz::TODAY) {
+    for dataset in CvmDataset::ALL {
+        if let Ok(year) = parse_year_archive(archive, dataset, 2025, vintem_fuzz::TODAY) {
             vintem_fuzz::assert_all_rows_counted(&year.filings.parsed);
         }
     }

@@ -1,13 +1,14 @@
-//! What leaves the house: tables as CSV, NDJSON and Parquet, the files of the bulk export, and webhooks.
+//! Everything that Vintém sends out as files or webhooks: tables as CSV, NDJSON and Parquet, the bulk export, and webhook
+//! deliveries.
 //!
-//! It knows no SQL and answers no request. What the rows and the events are is said by whoever has them; here is how they
-//! are written, kept and sent.
+//! This crate has no SQL and handles no requests. Callers supply the rows and events; this crate formats, stores and
+//! sends them.
 
 pub mod export;
 pub mod table;
 pub mod webhook;
 
-/// The Rust of the guide is compiled and run as it stands there.
+/// Compiles and runs the Rust examples of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/webhooks.md")]
 struct WebhookGuideDoctests;

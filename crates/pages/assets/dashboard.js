@@ -1,6 +1,6 @@
-// The dashboard: what a key is, what it has used, its webhooks. The key is in this tab's own storage (site.js keeps it)
-// and goes out as a header. All texts come from the page, which knows the reader's language; whatever the API says is
-// put in as text, never as HTML.
+// The dashboard of a key: its plan, usage and webhooks. The key is in the session storage of this tab (see site.js) and
+// is sent as a header. All texts come from the page, which knows the reader's language; API responses are inserted as
+// text, never as HTML.
 "use strict";
 
 (() => {

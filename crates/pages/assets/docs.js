@@ -1,6 +1,6 @@
-// Draws the API reference of /docs from our own OpenAPI file, with our own snippets, and with the key that this tab
-// knows. Every option here keeps the page from asking another host for anything: fonts, telemetry, the assistant, the
-// client of Scalar's own site.
+// Draws the API reference of /docs from our own OpenAPI file, with our own code samples and the key stored in this tab.
+// Every option here keeps the page from calling other hosts: fonts, telemetry, the assistant, the client on Scalar's own
+// site.
 "use strict";
 
 (() => {

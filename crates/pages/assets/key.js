@@ -1,5 +1,6 @@
-// The form that gives a key. The key goes from the answer to the page and into this tab's own storage, so that the API
-// reference and the dashboard have it; never into an address. All texts come from the page, which knows the language.
+// The form that creates a key. The key from the response is shown on the page and put into the session storage of this
+// tab, so that the API reference and the dashboard have it; it never goes into a URL. All texts come from the page, which
+// knows the reader's language.
 "use strict";
 
 (() => {

@@ -1,5 +1,5 @@
-// The buttons that ask for a plan carry the first 12 characters of the reader's key along, if this tab knows one: enough
-// for the operator to find it, and of no use to anybody else.
+// Adds the first 12 characters of the reader's key to the upgrade links, if this tab has a key: enough for the operator to
+// find the key, and of no use to anybody else.
 "use strict";
 
 (() => {

@@ -1,8 +1,8 @@
-// The code that /docs shows for each operation, in place of what Scalar would make up: checks/docs/samples runs what is
-// written here. It puts it into the description before Scalar draws it, together with the plan of each operation.
+// The code samples of each operation in /docs, in place of those that Scalar would generate; checks/docs/samples runs
+// them. They are added to the OpenAPI description before Scalar draws it, together with the plan of each operation.
 //
-// vintemSamples(description, baseUrl, key): the OpenAPI description with `x-codeSamples` and `x-badges`. Without a key
-// (null) calls that take one show a placeholder.
+// vintemSamples(description, baseUrl, key) returns the OpenAPI description with `x-codeSamples` and `x-badges`. Without a
+// key (null), calls that need one show a placeholder.
 "use strict";
 
 // `var`, so that it is a global wherever the script is run.

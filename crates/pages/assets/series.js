@@ -1,5 +1,5 @@
-// The chart that can be zoomed, in place of the drawn one, from the same call that the page shows; and what a rate comes
-// to between two days.
+// Replaces the static chart with one that can be zoomed, using the API call that the page shows, and runs the form for
+// the accumulation between two dates.
 "use strict";
 
 (() => {

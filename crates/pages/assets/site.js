@@ -1,4 +1,4 @@
-// On every page, before anything is drawn: the theme that the reader chose, and what the other scripts share.
+// Runs on every page before anything is drawn: applies the reader's theme, and defines what the other scripts share.
 "use strict";
 
 const vintem = (() => {

@@ -1,4 +1,4 @@
-// A request that the reader runs on the page, and its real answer. With a key once there is one.
+// A request that the reader runs on the page, and its real response. Uses the key once this tab has one.
 "use strict";
 
 (() => {

@@ -1,5 +1,5 @@
-//! Styles, scripts and pictures, embedded in the binary. Their addresses carry a fingerprint of all of them, so a browser
-//! may keep what it has for ever.
+//! Styles, scripts and pictures, embedded in the binary. Their URLs contain a hash of all of them, so that browsers may
+//! cache them forever.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::LazyLock;
@@ -16,9 +16,9 @@ const CSS_MIME: &str = "text/css; charset=utf-8";
 const SVG_MIME: &str = "image/svg+xml; charset=utf-8";
 const PNG_MIME: &str = "image/png";
 
-/// What has its own address: it never changes under it.
+/// For URLs with the current hash, whose content never changes.
 const CACHE_IMMUTABLE: &str = "public, max-age=31536000, immutable";
-/// Long enough to spare a visit's requests.
+/// Long enough to avoid repeated requests during a visit.
 const CACHE_ONE_HOUR: &str = "public, max-age=3600";
 
 struct Asset {
@@ -67,14 +67,14 @@ pub(crate) async fn get_asset(Path(name): Path<String>, uri: Uri) -> Response {
     asset_response(&name, if is_current { CACHE_IMMUTABLE } else { CACHE_ONE_HOUR })
 }
 
-/// Where browsers look for it by themselves.
+/// `/favicon.ico`, which browsers request by themselves.
 pub(crate) async fn get_icon() -> Response {
     asset_response("icon.svg", CACHE_ONE_HOUR)
 }
 
-fn asset_response(name: &str, cache: &'static str) -> Response {
+fn asset_response(name: &str, cache_control: &'static str) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return problem_response(Problem::NoSuchPath);
     };
-    ([(header::CONTENT_TYPE, asset.content_type), (header::CACHE_CONTROL, cache)], asset.bytes).into_response()
+    ([(header::CONTENT_TYPE, asset.content_type), (header::CACHE_CONTROL, cache_control)], asset.bytes).into_response()
 }

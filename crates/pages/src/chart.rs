@@ -1,11 +1,11 @@
-//! Curves as paths of SVG, drawn without floats.
+//! Line charts as SVG paths, computed without floats.
 
 use std::fmt::Write;
 
 use vintem_domain::Decimal;
 use vintem_domain::series::DatedValue;
 
-/// A curve and the area under it, in a box of this size.
+/// SVG paths of a curve and of the area under it, with the size of their box.
 pub(crate) struct SvgCurve {
     pub(crate) width: u32,
     pub(crate) height: u32,
@@ -13,58 +13,67 @@ pub(crate) struct SvgCurve {
     pub(crate) area: String,
 }
 
-/// So that the line's own width is not cut off.
+/// Keeps the stroke from being cut off.
 const CURVE_MARGIN: u32 = 2;
 
-/// Of values in the order of their days. Where several days fall on one column, what is drawn of them is the lowest and
-/// the highest.
+/// Draws values that are sorted by date. Where several days share a column, only the lowest and the highest are drawn.
 pub(crate) fn draw_curve(points: &[DatedValue], width: u32, height: u32) -> SvgCurve {
     let mut curve = SvgCurve { width, height, line: String::new(), area: String::new() };
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return curve };
-    let whole = to_scaled_integers(points);
-    let (lowest, highest) = (whole.iter().min().copied().unwrap_or(0), whole.iter().max().copied().unwrap_or(0));
-    let room = i64::from(height - 2 * CURVE_MARGIN);
-    // What never changes lies in the middle.
-    let level = |value: i64| match highest - lowest {
+
+    let values = to_scaled_integers(points);
+    let lowest = values.iter().min().copied().unwrap_or(0);
+    let highest = values.iter().max().copied().unwrap_or(0);
+    let plot_height = i64::from(height - 2 * CURVE_MARGIN);
+    // A constant series is drawn in the middle.
+    let y_tenths = |value: i64| match highest - lowest {
         0 => i64::from(height / 2) * TENTHS_PER_POINT,
-        rise => (highest - value) * room * TENTHS_PER_POINT / rise + i64::from(CURVE_MARGIN) * TENTHS_PER_POINT,
+        range => {
+            (highest - value) * plot_height * TENTHS_PER_POINT / range + i64::from(CURVE_MARGIN) * TENTHS_PER_POINT
+        }
     };
     let span = (last.0 - first.0).num_days().max(1);
-    let column = |at: usize| (points[at].0 - first.0).num_days() * i64::from(width) / span;
-    let mut at = 0;
-    while at < points.len() {
-        let (x, mut low, mut high) = (column(at), at, at);
-        while at < points.len() && column(at) == x {
-            low = if whole[at] < whole[low] { at } else { low };
-            high = if whole[at] > whole[high] { at } else { high };
-            at += 1;
+    let column = |index: usize| (points[index].0 - first.0).num_days() * i64::from(width) / span;
+
+    let mut index = 0;
+    while index < points.len() {
+        let x = column(index);
+        let mut low = index;
+        let mut high = index;
+        while index < points.len() && column(index) == x {
+            low = if values[index] < values[low] { index } else { low };
+            high = if values[index] > values[high] { index } else { high };
+            index += 1;
         }
-        let both = [low.min(high), low.max(high)];
-        for drawn in &both[..if low == high { 1 } else { 2 }] {
-            let (command, y) = (if curve.line.is_empty() { 'M' } else { 'L' }, level(whole[*drawn]));
+
+        let extremes = [low.min(high), low.max(high)];
+        for point in &extremes[..if low == high { 1 } else { 2 }] {
+            let command = if curve.line.is_empty() { 'M' } else { 'L' };
+            let y = y_tenths(values[*point]);
             write!(curve.line, "{command}{x} {}.{}", y / TENTHS_PER_POINT, y % TENTHS_PER_POINT)
                 .expect("a String takes everything");
         }
     }
+
     curve.area = format!("{}V{height}H0Z", curve.line);
     curve
 }
 
-/// A tenth of a point is finer than anyone sees.
+/// Coordinates have one decimal: a tenth of a point is finer than anyone sees.
 const TENTHS_PER_POINT: i64 = 10;
 
-/// The values as whole numbers of their smallest unit: far faster to reckon with than decimals.
+/// The values as integers in units of their last decimal place: far faster to compute with than decimals.
 fn to_scaled_integers(points: &[DatedValue]) -> Vec<i64> {
     let scale = points.iter().map(|(_, value)| value.scale()).max().unwrap_or(0);
-    let whole = |value: Decimal| value.mantissa() * 10_i128.pow(scale - value.scale());
-    points.iter().map(|(_, value)| i64::try_from(whole(*value)).unwrap_or(i64::MAX)).collect()
+    let scaled = |value: Decimal| value.mantissa() * 10_i128.pow(scale - value.scale());
+    points.iter().map(|(_, value)| i64::try_from(scaled(*value)).unwrap_or(i64::MAX)).collect()
 }
 
-/// The lowest and the highest, the first of each.
+/// The lowest and the highest point; the first one of equal points.
 pub(crate) fn lowest_and_highest(points: &[DatedValue]) -> Option<(DatedValue, DatedValue)> {
-    let whole = to_scaled_integers(points);
-    let lowest = (0..whole.len()).min_by_key(|at| whole[*at])?;
-    let highest = (0..whole.len()).rev().max_by_key(|at| whole[*at])?;
+    let values = to_scaled_integers(points);
+    let lowest = (0..values.len()).min_by_key(|index| values[*index])?;
+    let highest = (0..values.len()).rev().max_by_key(|index| values[*index])?;
     Some((points[lowest], points[highest]))
 }
 
@@ -76,8 +85,8 @@ mod tests {
 
     fn daily_points(values: &[&str]) -> Vec<DatedValue> {
         let first = NaiveDate::from_ymd_opt(2026, 1, 1).unwrap();
-        let day = |at: usize| first + chrono::Days::new(at as u64);
-        values.iter().enumerate().map(|(at, value)| (day(at), value.parse().unwrap())).collect()
+        let day = |index: usize| first + chrono::Days::new(index as u64);
+        values.iter().enumerate().map(|(index, value)| (day(index), value.parse().unwrap())).collect()
     }
 
     #[test]
@@ -89,7 +98,8 @@ mod tests {
 
     #[test]
     fn days_sharing_a_column_are_drawn_as_lowest_and_highest() {
-        let values: Vec<String> = (0..1000).map(|at| if at == 505 { "9".to_owned() } else { "1".to_owned() }).collect();
+        let values: Vec<String> =
+            (0..1000).map(|index| if index == 505 { "9".to_owned() } else { "1".to_owned() }).collect();
         let curve = draw_curve(&daily_points(&values.iter().map(String::as_str).collect::<Vec<_>>()), 10, 44);
         assert!(curve.line.contains(" 2.0L"), "{}", curve.line);
         assert!(curve.line.len() < 200);

@@ -1,4 +1,4 @@
-//! `/companies/{id}`: who a company is, and the titles of its newest filings. The rest is the API's.
+//! `/companies/{id}`: the registration of a company and the titles of its newest filings. The API has the rest.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -24,9 +24,9 @@ struct CompanyPage {
     tickers: Vec<String>,
     details: Vec<(&'static str, String)>,
     filings: Vec<FilingListItem>,
-    /// Whether one of them has an original to be read.
+    /// Whether one of the filings links to its original.
     has_originals: bool,
-    /// How the rest is to be had.
+    /// How to get the rest from the API.
     api_hint: String,
 }
 
@@ -35,42 +35,45 @@ pub(crate) struct FilingListItem {
     pub(crate) category: String,
     pub(crate) date: NaiveDate,
     pub(crate) date_label: String,
-    /// The original, where it has an address of the web.
+    /// The original, if it has an HTTP address.
     pub(crate) url: Option<String>,
 }
 
 pub(crate) async fn show_company(
     State(settings): State<SharedSettings>,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Response {
-    let lang = asked.lang();
+    let lang = request.lang();
     let Some(snapshot) = settings.snapshot.get() else { return problem_response(Problem::DependencyUnavailable) };
     let Some(companies) = snapshot.companies() else {
         return problem_response(Problem::DatasetNotLoaded { dataset: Dataset::Companies.id() });
     };
-    // What is no UTF-8 is no company's code.
+    // A path that is not UTF-8 is no company's ID.
     let Some(row) = id.ok().and_then(|Path(id)| companies.resolve(&id)) else {
         return problem_response(Problem::NoSuchCompany);
     };
     let company = companies.get(row);
+
     let days = DateRange::ALL.capped_at(sao_paulo_date(settings.clock.now()));
     let filter = FilingFilter { company: Some(company.id), ..FilingFilter::for_days(days) };
     let (total, filings) = snapshot.filings().map_or((0, Vec::new()), |filings| {
-        let found = filings.list(&filter, 0, MAX_PAGE_ROWS);
-        (found.total, found.rows.iter().map(|row| filing_list_item(&filings.get(*row), lang)).collect())
+        let page = filings.list(&filter, 0, MAX_PAGE_ROWS);
+        (page.total, page.rows.iter().map(|row| filing_list_item(&filings.get(*row), lang)).collect())
     });
+
     let description = match lang {
         Lang::En => format!("{}: CNPJ, status, sector, tickers and its newest filings at CVM.", company.name),
         Lang::Pt => format!("{}: CNPJ, situação, setor, tickers e seus documentos mais recentes na CVM.", company.name),
     };
-    let head = PageMetadata::with_title(
+    let metadata = PageMetadata::with_title(
         &format!("/companies/{}", company.id),
         format!("{} · Vintém", company.name),
         description,
     );
-    let shown = CompanyPage {
-        page: Layout::new(&settings, &asked, head),
+
+    let company_page = CompanyPage {
+        page: Layout::new(&settings, &request, metadata),
         id: company.id,
         name: company.name.clone(),
         status: company.status.clone(),
@@ -80,11 +83,12 @@ pub(crate) async fn show_company(
         filings,
         api_hint: api_hint(total, lang),
     };
-    html_response(&shown, &shown.page, StylePolicy::ExternalOnly)
+    html_response(&company_page, &company_page.page, StylePolicy::ExternalOnly)
 }
 
 fn api_hint(total: usize, lang: Lang) -> String {
-    let (total, plan) = (format_integer(total, lang), route_by_operation("list_company_filings").plan.name());
+    let total = format_integer(total, lang);
+    let plan = route_by_operation("list_company_filings").plan.name();
     match lang {
         Lang::En => {
             format!("All {total} of them, with filters, versions and search, are one call away, from {plan} on:")
@@ -93,24 +97,23 @@ fn api_hint(total: usize, lang: Lang) -> String {
     }
 }
 
-/// A filing by what it is about.
 pub(crate) fn filing_list_item(view: &FilingView<'_>, lang: Lang) -> FilingListItem {
     let filing = &view.filing;
-    let is_of_the_web = filing.url.starts_with("https://") || filing.url.starts_with("http://");
+    let has_web_url = filing.url.starts_with("https://") || filing.url.starts_with("http://");
     FilingListItem {
         title: view.description().into_owned(),
         category: filing.category.to_owned(),
         date: filing.delivered_on,
         date_label: format_date(filing.delivered_on, lang),
-        url: is_of_the_web.then(|| filing.url.to_owned()),
+        url: has_web_url.then(|| filing.url.to_owned()),
     }
 }
 
-/// What is known of it, and nothing of what is not.
+/// Labels and values; unknown values are left out.
 fn company_details(company: &Company, lang: Lang) -> Vec<(&'static str, String)> {
     let date = |date: Option<NaiveDate>| date.map(|date| format_date(date, lang)).unwrap_or_default();
-    let place = [company.city.as_str(), company.state.as_str()].into_iter().filter(|text| !text.is_empty());
-    let lines = [
+    let city_and_state = [company.city.as_str(), company.state.as_str()].into_iter().filter(|text| !text.is_empty());
+    let details = [
         (LocalizedText::new("CNPJ", "CNPJ"), company.cnpj.map(|cnpj| cnpj.to_string()).unwrap_or_default()),
         (LocalizedText::new("CVM code", "Código CVM"), company.id.to_string()),
         (LocalizedText::new("Sector", "Setor"), company.sector.clone()),
@@ -121,9 +124,10 @@ fn company_details(company: &Company, lang: Lang) -> Vec<(&'static str, String)>
         (LocalizedText::new("Category", "Categoria"), company.category.clone()),
         (LocalizedText::new("Situation", "Situação"), company.situation.clone()),
         (LocalizedText::new("Control", "Controle"), company.control.clone()),
-        (LocalizedText::new("Seat", "Sede"), place.collect::<Vec<_>>().join(", ")),
+        (LocalizedText::new("Seat", "Sede"), city_and_state.collect::<Vec<_>>().join(", ")),
         (LocalizedText::new("Auditor", "Auditor"), company.auditor.clone()),
     ];
-    let known = lines.into_iter().filter(|(_, words)| !words.trim().is_empty());
-    known.map(|(term, words)| (term.in_lang(lang), words)).collect()
+
+    let known = details.into_iter().filter(|(_, value)| !value.trim().is_empty());
+    known.map(|(label, value)| (label.in_lang(lang), value)).collect()
 }

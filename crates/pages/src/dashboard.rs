@@ -1,4 +1,5 @@
-//! `/dashboard`: what the owner of a key sees and does. The page knows no key: the browser holds it, and asks the API.
+//! `/dashboard`: where the owner of a key sees its usage and manages it. The page itself contains no key: the browser
+//! holds it and calls the API.
 
 use askama::Template;
 use axum::extract::State;
@@ -14,10 +15,10 @@ use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_respons
 #[template(path = "dashboard.html")]
 struct DashboardPage {
     page: Layout,
-    /// The plan from which on there are webhooks.
+    /// The lowest plan with webhooks.
     webhooks_plan: Plan,
     plans: [Plan; 4],
-    /// How requests end, as the usage names it and as people read it.
+    /// The outcomes of requests: the field name in the usage response, and its label.
     outcomes: [(&'static str, &'static str); 5],
 }
 
@@ -35,11 +36,11 @@ const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Uso de uma chave até a última requisição, seu plano, troca e webhooks.",
 );
 
-pub(crate) async fn show_dashboard(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    let lang = asked.lang();
-    let head = PageMetadata::new(lang, "/dashboard", TITLE, DESCRIPTION).noindex();
+pub(crate) async fn show_dashboard(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    let lang = request.lang();
+    let metadata = PageMetadata::new(lang, "/dashboard", TITLE, DESCRIPTION).noindex();
     let dashboard = DashboardPage {
-        page: Layout::new(&settings, &asked, head),
+        page: Layout::new(&settings, &request, metadata),
         webhooks_plan: Feature::Webhooks.required_plan(),
         plans: Plan::ALL,
         outcomes: REQUEST_OUTCOMES.map(|(outcome, name)| (outcome, name.in_lang(lang))),

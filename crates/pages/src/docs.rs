@@ -1,4 +1,4 @@
-//! `/docs`: the API reference. Its script draws it from `/docs/openapi.yaml`; who has no scripts gets the route table.
+//! `/docs`: the API reference. A script draws it from `/docs/openapi.yaml`; without scripts the page shows the route table.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct DocsPage {
 struct OperationRow {
     method: &'static str,
     path: &'static str,
-    /// The plan from which on it can be called.
+    /// The lowest plan that may call it.
     plan: &'static str,
 }
 
@@ -34,8 +34,8 @@ const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Cada operação com parâmetros, respostas e exemplos em seis linguagens, para testar na própria página.",
 );
 
-pub(crate) async fn show_docs(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    let page = Layout::new(&settings, &asked, PageMetadata::new(asked.lang(), "/docs", TITLE, DESCRIPTION));
+pub(crate) async fn show_docs(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    let page = Layout::new(&settings, &request, PageMetadata::new(request.lang(), "/docs", TITLE, DESCRIPTION));
     let operations = ROUTES.iter().filter(|route| is_api_route(route)).map(operation_row).collect();
     let docs = DocsPage { page, bundle_hash: docs_bundle::bundle_hash(), operations };
     html_response(&docs, &docs.page, StylePolicy::AllowInline)
@@ -53,13 +53,13 @@ pub(crate) async fn get_openapi_json(State(json): State<Arc<str>>) -> Response {
     (headers, json.to_string()).into_response()
 }
 
-/// A file that is no YAML is found at the first start.
+/// Panics if the description is not YAML, so the first start of a build shows the mistake.
 pub(crate) fn yaml_to_json(yaml: &str) -> Arc<str> {
     let description: serde_json::Value = yaml_serde::from_str(yaml).expect("the description is YAML");
     description.to_string().into()
 }
 
-/// Pages and their assets are no part of the reference; `/health` is.
+/// The reference leaves out pages and their assets, but includes `/health`.
 fn is_api_route(route: &Route) -> bool {
     route.rate_limit == RateLimitKind::Quota || route.operation == "get_health"
 }

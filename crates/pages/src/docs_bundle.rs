@@ -1,6 +1,6 @@
-//! `/docs/scalar.js`: the API reference of Scalar (MIT), 4.9 MB of script that the crate carries.
+//! `/docs/scalar.js`: Scalar's API reference (MIT), 4.9 MB of script from the `scalar_api_reference` crate.
 //!
-//! It is compressed at the first demand and kept so: about a megabyte to send instead of five.
+//! It is compressed on the first request and cached: about one megabyte to send instead of five.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
@@ -14,13 +14,13 @@ use vintem_domain::quality_list::{Preference, parse_quality_list};
 
 use crate::assets::JAVASCRIPT_MIME;
 
-/// Higher takes several times as long to save a few per cent more, and the first reader waits for it.
+/// A higher quality takes several times as long to save a few percent, and the first reader waits for it.
 const BROTLI_QUALITY: u32 = 9;
-/// Brotli's usual window, 4 MB.
+/// Brotli's default window, 4 MB.
 const BROTLI_WINDOW_BITS: u32 = 22;
 const BROTLI_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Its address carries the version, so what a browser has under that address never changes.
+/// The URL contains the hash of the script, so its content never changes.
 const CACHE_IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 static BUNDLE_HASH: LazyLock<String> = LazyLock::new(|| {
@@ -40,46 +40,47 @@ enum ContentEncoding {
     Identity,
 }
 
-/// A fingerprint of the script: another bundle has another address, even within one version of ours.
+/// The hash of the script: a different bundle has a different URL, even within one version of Vintém.
 pub(crate) fn bundle_hash() -> &'static str {
     &BUNDLE_HASH
 }
 
 pub(crate) async fn get_docs_bundle(headers: HeaderMap) -> Response {
     let accepted = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    let coding = negotiate_encoding(accepted);
-    let Some(body) = encoded_script(coding).await else {
+    let encoding = negotiate_encoding(accepted);
+    let Some(body) = encoded_script(encoding).await else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "The script could not be prepared.\n").into_response();
     };
+
     let common = [
         (header::CONTENT_TYPE, JAVASCRIPT_MIME),
         (header::CACHE_CONTROL, CACHE_IMMUTABLE),
         (header::VARY, "accept-encoding"),
     ];
-    match coding {
+    match encoding {
         ContentEncoding::Brotli => (common, [(header::CONTENT_ENCODING, "br")], body).into_response(),
         ContentEncoding::Gzip => (common, [(header::CONTENT_ENCODING, "gzip")], body).into_response(),
         ContentEncoding::Identity => (common, body).into_response(),
     }
 }
 
-/// The script in this coding. Concurrent first readers wait for one compression; a failed one is tried again.
-async fn encoded_script(coding: ContentEncoding) -> Option<Bytes> {
-    let cell = match coding {
+/// The script in this encoding. Concurrent first readers wait for one compression; a failed one is retried.
+async fn encoded_script(encoding: ContentEncoding) -> Option<Bytes> {
+    let cell = match encoding {
         ContentEncoding::Brotli => &BROTLI_SCRIPT,
         ContentEncoding::Gzip => &GZIP_SCRIPT,
         ContentEncoding::Identity => &PLAIN_SCRIPT,
     };
     let prepare = async || {
-        // A second of work at full load: not on a thread that serves other requests.
-        let encoding = tokio::task::spawn_blocking(move || compress_script(scalar_script(), coding)).await;
-        encoding.ok().and_then(Result::ok).map(Bytes::from).ok_or(())
+        // Takes a second of CPU: too long for a thread that serves other requests.
+        let compressed = tokio::task::spawn_blocking(move || compress_script(scalar_script(), encoding)).await;
+        compressed.ok().and_then(Result::ok).map(Bytes::from).ok_or(())
     };
     cell.get_or_try_init(prepare).await.ok().cloned()
 }
 
-fn compress_script(script: Vec<u8>, coding: ContentEncoding) -> io::Result<Vec<u8>> {
-    match coding {
+fn compress_script(script: Vec<u8>, encoding: ContentEncoding) -> io::Result<Vec<u8>> {
+    match encoding {
         ContentEncoding::Brotli => compress_brotli(&script),
         ContentEncoding::Gzip => compress_gzip(&script),
         ContentEncoding::Identity => Ok(script),
@@ -151,14 +152,17 @@ mod tests {
     #[test]
     fn compressed_script_decompresses_to_the_original() {
         let text = "createApiReference ".repeat(5000);
-        let mut back = String::new();
+        let mut decompressed = String::new();
         brotli::Decompressor::new(&compress_brotli(text.as_bytes()).unwrap()[..], 4096)
-            .read_to_string(&mut back)
+            .read_to_string(&mut decompressed)
             .unwrap();
-        assert_eq!(back, text);
-        back.clear();
-        flate2::read::GzDecoder::new(&compress_gzip(text.as_bytes()).unwrap()[..]).read_to_string(&mut back).unwrap();
-        assert_eq!(back, text);
+        assert_eq!(decompressed, text);
+
+        decompressed.clear();
+        flate2::read::GzDecoder::new(&compress_gzip(text.as_bytes()).unwrap()[..])
+            .read_to_string(&mut decompressed)
+            .unwrap();
+        assert_eq!(decompressed, text);
     }
 
     #[test]

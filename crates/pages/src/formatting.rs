@@ -1,4 +1,4 @@
-//! How numbers and days are written for people, in each language.
+//! Numbers and dates as people read them, in each language.
 
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use vintem_domain::lang::Lang;
@@ -13,20 +13,21 @@ pub(crate) fn format_integer(number: usize, lang: Lang) -> String {
     group_digits(&number.to_string(), lang)
 }
 
-/// All digits that the value has: `1,234.50` in English, `1.234,50` in Portuguese.
+/// Keeps all digits of the value: `1,234.50` in English, `1.234,50` in Portuguese.
 pub(crate) fn format_decimal(value: Decimal, lang: Lang) -> String {
     let text = value.abs().to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let mut written = if value.is_sign_negative() && !value.is_zero() { "−".to_owned() } else { String::new() };
-    written.push_str(&group_digits(whole, lang));
+
+    let mut formatted = if value.is_sign_negative() && !value.is_zero() { "−".to_owned() } else { String::new() };
+    formatted.push_str(&group_digits(whole, lang));
     if !fraction.is_empty() {
-        written.push(match lang {
+        formatted.push(match lang {
             Lang::En => '.',
             Lang::Pt => ',',
         });
-        written.push_str(fraction);
+        formatted.push_str(fraction);
     }
-    written
+    formatted
 }
 
 fn group_digits(digits: &str, lang: Lang) -> String {
@@ -34,9 +35,10 @@ fn group_digits(digits: &str, lang: Lang) -> String {
         Lang::En => ',',
         Lang::Pt => '.',
     };
+
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(separator);
         }
         text.push(digit);
@@ -55,11 +57,11 @@ pub(crate) fn format_month(day: NaiveDate, lang: Lang) -> String {
         Lang::En => MONTHS_EN,
         Lang::Pt => MONTHS_PT,
     };
-    // A date is not broken over two lines.
+    // A non-breaking space keeps the date on one line.
     format!("{}\u{a0}{}", months[day.month0() as usize], day.year())
 }
 
-/// A value's day as its series means it: a month where it is a month's.
+/// The period of a value: its month for monthly series, else its date.
 pub(crate) fn format_period(date: NaiveDate, frequency: Frequency, lang: Lang) -> String {
     match frequency {
         Frequency::Monthly => format_month(date, lang),
@@ -67,7 +69,7 @@ pub(crate) fn format_period(date: NaiveDate, frequency: Frequency, lang: Lang) -
     }
 }
 
-/// `13 Nov 2026, 20:20` by the clock of São Paulo, where the data is from.
+/// `13 Nov 2026, 20:20` in São Paulo time, because the data is from Brazil.
 pub(crate) fn format_date_time(at: DateTime<Utc>, lang: Lang) -> String {
     let local = dates::sao_paulo_datetime(at);
     format!("{}, {}", format_date(local.date(), lang), local.format("%H:%M"))

@@ -1,4 +1,4 @@
-//! `/docs/guides`, `/terms`, `/privacy`, `/data`: texts that are Markdown in the project, in both languages.
+//! `/docs/guides`, `/terms`, `/privacy`, `/data`: pages rendered from the Markdown files in `docs/`, in both languages.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use crate::markdown::{self, RenderedDocument};
 use crate::pricing::is_web_url;
 use crate::{PageSettings, SharedSettings, problem_response};
 
-/// A text in both languages, as it is in the project.
+/// The Markdown of a page in both languages.
 struct MarkdownSource {
     id: &'static str,
     markdown: LocalizedText,
@@ -44,7 +44,7 @@ macro_rules! site_text_source {
     };
 }
 
-/// In the order in which they are listed.
+/// In display order.
 static GUIDE_SOURCES: [MarkdownSource; 8] = [
     guide_source!("quickstart"),
     guide_source!("series"),
@@ -59,7 +59,7 @@ static GUIDE_SOURCES: [MarkdownSource; 8] = [
 static SITE_TEXT_SOURCES: [MarkdownSource; 3] =
     [site_text_source!("data"), site_text_source!("terms"), site_text_source!("privacy")];
 
-/// Read once: a text never changes while the process runs.
+/// Documents rendered once: they never change while the process runs.
 struct LocalizedDocuments {
     en: Vec<RenderedDocument>,
     pt: Vec<RenderedDocument>,
@@ -67,8 +67,8 @@ struct LocalizedDocuments {
 
 impl LocalizedDocuments {
     fn render(sources: &[MarkdownSource]) -> Self {
-        let all = |lang| sources.iter().map(|source| markdown::render(source.markdown.in_lang(lang))).collect();
-        Self { en: all(Lang::En), pt: all(Lang::Pt) }
+        let render_all = |lang| sources.iter().map(|source| markdown::render(source.markdown.in_lang(lang))).collect();
+        Self { en: render_all(Lang::En), pt: render_all(Lang::Pt) }
     }
 
     fn in_lang(&self, lang: Lang) -> &[RenderedDocument] {
@@ -83,7 +83,7 @@ static RENDERED_GUIDES: LazyLock<LocalizedDocuments> = LazyLock::new(|| Localize
 static RENDERED_SITE_TEXTS: LazyLock<LocalizedDocuments> =
     LazyLock::new(|| LocalizedDocuments::render(&SITE_TEXT_SOURCES));
 
-/// Where the texts of the site say who is to be asked.
+/// Replaced with the contact of the operator.
 const CONTACT_PLACEHOLDER: &str = "{contact}";
 const DEFAULT_CONTACT: LocalizedText = LocalizedText::new("the operator of this service", "o operador deste serviço");
 
@@ -101,11 +101,9 @@ struct TextPage {
     contents_label: &'static str,
     contents: Vec<DocumentLink>,
     html: String,
-    /// Where it is to be had as it was written.
     markdown_url: Option<String>,
 }
 
-/// A text in a list of them.
 pub(crate) struct DocumentLink {
     pub(crate) path: String,
     pub(crate) title: &'static str,
@@ -127,34 +125,37 @@ const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Início rápido, qual Selic e qual CDI, limites e erros, exportações, webhooks, dados de um dia.",
 );
 
-pub(crate) async fn show_guides(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    let lang = asked.lang();
-    let page = Layout::new(&settings, &asked, PageMetadata::new(lang, "/docs/guides", TITLE, DESCRIPTION));
+pub(crate) async fn show_guides(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    let lang = request.lang();
+    let page = Layout::new(&settings, &request, PageMetadata::new(lang, "/docs/guides", TITLE, DESCRIPTION));
     let guides = GuidesPage { page, guides: list_guides(lang) };
     html_response(&guides, &guides.page, StylePolicy::ExternalOnly)
 }
 
-/// A guide as a page, or with `.md` behind its name as it was written.
+/// A guide as a page, or as Markdown if its name ends in `.md`.
 pub(crate) async fn show_guide(
     State(settings): State<SharedSettings>,
     Path(name): Path<String>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Response {
     let (id, as_markdown) = name.strip_suffix(".md").map_or((name.as_str(), false), |id| (id, true));
-    let lang = asked.lang();
-    let Some(at) = GUIDE_SOURCES.iter().position(|guide| guide.id == id) else {
+    let lang = request.lang();
+    let Some(index) = GUIDE_SOURCES.iter().position(|guide| guide.id == id) else {
         return problem_response(Problem::NoSuchPath);
     };
+
     if as_markdown {
         let headers =
             [(header::CONTENT_TYPE, "text/markdown; charset=utf-8"), (header::CACHE_CONTROL, "private, max-age=60")];
-        return (headers, GUIDE_SOURCES[at].markdown.in_lang(lang)).into_response();
+        return (headers, GUIDE_SOURCES[index].markdown.in_lang(lang)).into_response();
     }
-    let (contents, guide) = (list_guides(lang), &RENDERED_GUIDES.in_lang(lang)[at]);
-    let path = &contents[at].path;
-    let head = PageMetadata::with_title(path, format!("{} · Vintém", guide.title), guide.summary.clone());
+
+    let contents = list_guides(lang);
+    let guide = &RENDERED_GUIDES.in_lang(lang)[index];
+    let path = &contents[index].path;
+    let metadata = PageMetadata::with_title(path, format!("{} · Vintém", guide.title), guide.summary.clone());
     let text = TextPage {
-        page: Layout::new(&settings, &asked, head),
+        page: Layout::new(&settings, &request, metadata),
         contents_label: TITLE.in_lang(lang),
         html: guide.html.clone(),
         markdown_url: Some(format!("{path}.md")),
@@ -163,30 +164,31 @@ pub(crate) async fn show_guide(
     html_response(&text, &text.page, StylePolicy::ExternalOnly)
 }
 
-pub(crate) async fn show_data(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    render_site_text(&settings, &asked, "data")
+pub(crate) async fn show_data(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    render_site_text(&settings, &request, "data")
 }
 
-pub(crate) async fn show_terms(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    render_site_text(&settings, &asked, "terms")
+pub(crate) async fn show_terms(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    render_site_text(&settings, &request, "terms")
 }
 
-pub(crate) async fn show_privacy(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    render_site_text(&settings, &asked, "privacy")
+pub(crate) async fn show_privacy(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    render_site_text(&settings, &request, "privacy")
 }
 
-fn render_site_text(settings: &PageSettings, asked: &PageRequest, id: &str) -> Response {
-    let lang = asked.lang();
+fn render_site_text(settings: &PageSettings, request: &PageRequest, id: &str) -> Response {
+    let lang = request.lang();
     let documents = SITE_TEXT_SOURCES.iter().zip(RENDERED_SITE_TEXTS.in_lang(lang));
     let contents: Vec<DocumentLink> =
         documents.clone().map(|(source, document)| document_link(format!("/{}", source.id), document)).collect();
     let Some((_, document)) = documents.into_iter().find(|(source, _)| source.id == id) else {
         return problem_response(Problem::NoSuchPath);
     };
-    let named = document.summary.replace(CONTACT_PLACEHOLDER, DEFAULT_CONTACT.in_lang(lang));
-    let head = PageMetadata::with_title(&format!("/{id}"), format!("{} · Vintém", document.title), named);
+
+    let summary = document.summary.replace(CONTACT_PLACEHOLDER, DEFAULT_CONTACT.in_lang(lang));
+    let metadata = PageMetadata::with_title(&format!("/{id}"), format!("{} · Vintém", document.title), summary);
     let text = TextPage {
-        page: Layout::new(settings, asked, head),
+        page: Layout::new(settings, request, metadata),
         contents_label: LocalizedText::new("Texts", "Textos").in_lang(lang),
         contents,
         html: document.html.replace(CONTACT_PLACEHOLDER, &contact_html(settings.contact.as_deref(), lang)),
@@ -195,19 +197,19 @@ fn render_site_text(settings: &PageSettings, asked: &PageRequest, id: &str) -> R
     html_response(&text, &text.page, StylePolicy::ExternalOnly)
 }
 
-/// A link to the operator, whose setting is no HTML of ours.
+/// A link to the operator. The setting is escaped, because it may contain anything.
 fn contact_html(contact: Option<&str>, lang: Lang) -> String {
     let Some(contact) = contact else { return DEFAULT_CONTACT.in_lang(lang).to_owned() };
-    let shown = markdown::escape_html(contact);
+    let escaped = markdown::escape_html(contact);
     let scheme = if is_web_url(contact) { "" } else { "mailto:" };
-    format!("<a href=\"{scheme}{shown}\" rel=\"noreferrer noopener external\">{shown}</a>")
+    format!("<a href=\"{scheme}{escaped}\" rel=\"noreferrer noopener external\">{escaped}</a>")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is between the fences: what readers copy.
+    /// The code between fences, which readers copy.
     fn code_blocks(markdown: &str) -> Vec<&str> {
         markdown.split("\n```").skip(1).step_by(2).collect()
     }
@@ -215,7 +217,8 @@ mod tests {
     #[test]
     fn guides_have_the_same_code_blocks_in_both_languages() {
         for source in &GUIDE_SOURCES {
-            let (en, pt) = (code_blocks(source.markdown.en), code_blocks(source.markdown.pt));
+            let en = code_blocks(source.markdown.en);
+            let pt = code_blocks(source.markdown.pt);
             assert!(!en.is_empty(), "{}", source.id);
             assert_eq!(en, pt, "{}", source.id);
         }

@@ -1,4 +1,4 @@
-//! `/`: what this is, where the market stands, a first request, and a key.
+//! `/`: what Vintém is, the current indicators, a first request, and a free key.
 
 use askama::Template;
 use axum::extract::State;
@@ -24,14 +24,13 @@ struct HomePage {
     requests: Vec<SampleRequest>,
     indicators: Vec<Indicator>,
     all_series: Vec<SeriesLink>,
-    /// What a key gives beyond the data.
     key_benefits: Vec<String>,
     coverage: Vec<CoverageFact>,
     is_up_to_date: bool,
     features: Vec<HomeFeature>,
 }
 
-/// A request that the reader can run, needing no key.
+/// A request that the reader can run without a key.
 struct SampleRequest {
     name: &'static str,
     path: &'static str,
@@ -49,11 +48,11 @@ struct CoverageFact {
 
 struct HomeFeature {
     sentence: &'static str,
-    /// The plan from which on it is included.
+    /// The lowest plan that includes it.
     plan: &'static str,
 }
 
-/// Those of `/api/v1/market/overview`.
+/// The same as in `/api/v1/market/overview`.
 const HOME_INDICATORS: [&str; 4] = ["selic", "cdi", "ipca", "usd-brl"];
 
 const SAMPLE_REQUESTS: [(LocalizedText, &str); 4] = [
@@ -66,9 +65,10 @@ const SAMPLE_REQUESTS: [(LocalizedText, &str); 4] = [
     ),
 ];
 
-pub(crate) async fn show_home(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    let (lang, now) = (asked.lang(), settings.clock.now());
-    let head = PageMetadata::with_title(
+pub(crate) async fn show_home(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    let lang = request.lang();
+    let now = settings.clock.now();
+    let metadata = PageMetadata::with_title(
         "/",
         LocalizedText::new("Vintém: Brazilian financial data as an API", "Vintém: dados financeiros do Brasil em uma API")
             .in_lang(lang)
@@ -80,13 +80,15 @@ pub(crate) async fn show_home(State(settings): State<SharedSettings>, asked: Pag
         .in_lang(lang)
         .to_owned(),
     );
-    let page = Layout::new(&settings, &asked, head);
+    let page = Layout::new(&settings, &request, metadata);
+
     let subjects = HOME_INDICATORS.into_iter().filter_map(SeriesOrRate::from_id);
     let snapshot = settings.snapshot.get();
     let features = Feature::available(&settings.offer).map(|feature| HomeFeature {
         sentence: feature.description().in_lang(lang),
         plan: feature.required_plan().name(),
     });
+
     let home = HomePage {
         requests: SAMPLE_REQUESTS.map(|(name, path)| SampleRequest { name: name.in_lang(lang), path }).into(),
         indicators: subjects.filter_map(|subject| build_indicator(subject, &settings.snapshot, now, lang)).collect(),
@@ -104,7 +106,7 @@ pub(crate) async fn show_home(State(settings): State<SharedSettings>, asked: Pag
 
 fn key_benefits(settings: &PageSettings, lang: Lang) -> Vec<String> {
     let limit = describe_features(Plan::Free, &settings.offer, lang).into_iter().next().unwrap_or_default();
-    let further = [
+    let more = [
         LocalizedText::new(
             "Your usage in the dashboard, up to the last request",
             "Seu uso no painel, até a última requisição",
@@ -118,31 +120,35 @@ fn key_benefits(settings: &PageSettings, lang: Lang) -> Vec<String> {
             "Troque-a ou revogue-a você mesmo, a qualquer momento",
         ),
     ];
-    [limit].into_iter().chain(further.map(|text| text.in_lang(lang).to_owned())).collect()
+    [limit].into_iter().chain(more.map(|text| text.in_lang(lang).to_owned())).collect()
 }
 
-/// How much there is of what, and up to when.
+/// How many rows each kind of data has, and the dates that they cover.
 fn coverage_facts(settings: &PageSettings, snapshot: &Snapshot, lang: Lang) -> Vec<CoverageFact> {
     let now = settings.clock.now();
-    let fresh = |dataset| settings.snapshot.freshness(snapshot, dataset, now);
-    let until = |newest: Option<NaiveDate>| newest.map(|newest| format_date(newest, lang)).unwrap_or_default();
-    let values: usize =
-        Dataset::all().filter(|dataset| matches!(dataset, Dataset::Series(_))).map(|one| fresh(one).rows).sum();
+    let freshness = |dataset| settings.snapshot.freshness(snapshot, dataset, now);
+    let value_count: usize =
+        Dataset::all().filter(|dataset| matches!(dataset, Dataset::Series(_))).map(|one| freshness(one).rows).sum();
+    let fx: DatasetFreshness = freshness(Dataset::Fx);
+    let companies: DatasetFreshness = freshness(Dataset::Companies);
+    let filings: DatasetFreshness = freshness(Dataset::Filings);
+
     let today = sao_paulo_date(now);
-    let first = |subject: SeriesOrRate| {
+    let first_date = |subject: SeriesOrRate| {
         let values = subject.values(snapshot)?;
         values.get(values.range(DateRange::ALL.capped_at(today)).next()?).map(|(date, _)| date)
     };
-    let first_value = series::served_series().filter_map(|series| first(SeriesOrRate::Series(series))).min();
-    let first_rate = Currency::ALL.into_iter().filter_map(|currency| first(SeriesOrRate::ExchangeRate(currency))).min();
+    let first_value = series::served_series().filter_map(|series| first_date(SeriesOrRate::Series(series))).min();
+    let first_rate =
+        Currency::ALL.into_iter().filter_map(|currency| first_date(SeriesOrRate::ExchangeRate(currency))).min();
+
     let year = |date: Option<NaiveDate>| date.map(|date| date.format("%Y").to_string()).unwrap_or_default();
-    let (fx, companies, filings): (DatasetFreshness, DatasetFreshness, DatasetFreshness) =
-        (fresh(Dataset::Fx), fresh(Dataset::Companies), fresh(Dataset::Filings));
+    let until = |newest: Option<NaiveDate>| newest.map(|newest| format_date(newest, lang)).unwrap_or_default();
     let number = |count: usize| format_integer(count, lang);
     let facts = match lang {
         Lang::En => [
             (
-                format!("{} values", number(values)),
+                format!("{} values", number(value_count)),
                 format!(
                     "{} series of interest and inflation since {}.",
                     series::served_series().count(),
@@ -168,7 +174,7 @@ fn coverage_facts(settings: &PageSettings, snapshot: &Snapshot, lang: Lang) -> V
         ],
         Lang::Pt => [
             (
-                format!("{} valores", number(values)),
+                format!("{} valores", number(value_count)),
                 format!("{} séries de juros e inflação desde {}.", series::served_series().count(), year(first_value)),
             ),
             (

@@ -1,4 +1,4 @@
-//! What all pages share: the language, the links, the banner over synthetic data, and the headers.
+//! Parts shared by all pages: language, links, the banner above synthetic data, and response headers.
 
 use std::convert::Infallible;
 
@@ -12,22 +12,21 @@ use vintem_domain::lang::{Lang, LocalizedText};
 
 use crate::{PageSettings, assets};
 
-/// Where scripts and styles may come from: here alone, and never from within the page.
+/// Scripts and styles come from our own host only, never inline.
 const STRICT_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// The API reference writes its own style elements; the other pages need no such leave.
+/// The API reference inserts its own style elements; no other page needs that.
 const CSP_WITH_INLINE_STYLES: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
 
-/// A change of plan limits or a switch to real data is to be seen within a minute.
+/// A change of plan limits or a switch to real data must show up within a minute.
 const PAGE_CACHE_CONTROL: &str = "private, max-age=60";
 
-/// How long a chosen language is remembered: a year.
 const LANG_COOKIE_SECONDS: u32 = 365 * 24 * 3600;
 
-/// What a browser asked for, as far as every page reads it.
+/// The parts of a request that every page reads.
 #[derive(Debug, Clone)]
 pub(crate) struct PageRequest {
     pub(crate) headers: HeaderMap,
@@ -43,7 +42,7 @@ impl<S: Sync> FromRequestParts<S> for PageRequest {
 }
 
 impl PageRequest {
-    /// The language that the reader chose by the switch, just now or before; else the browser's.
+    /// The language that the reader chose with the language switch, now or earlier; else that of the browser.
     pub(crate) fn lang(&self) -> Lang {
         let chosen = self.lang_from_query().or_else(|| self.lang_from_cookie());
         chosen.unwrap_or_else(|| {
@@ -70,18 +69,17 @@ fn parse_lang(text: &str) -> Option<Lang> {
     }
 }
 
-/// What a page is called and what it is about, as browsers and search engines show it.
+/// Title and description of a page, as browsers and search engines show them.
 pub(crate) struct PageMetadata {
     pub(crate) title: String,
     pub(crate) description: String,
     /// The page's own path, without a query.
     pub(crate) path: String,
-    /// Whether search engines are to know it.
     pub(crate) is_indexable: bool,
 }
 
 impl PageMetadata {
-    /// Of a page that there is once.
+    /// For pages with a fixed title.
     pub(crate) fn new(lang: Lang, path: &str, title: LocalizedText, description: LocalizedText) -> Self {
         Self::with_title(path, format!("{} · Vintém", title.in_lang(lang)), description.in_lang(lang).to_owned())
     }
@@ -95,42 +93,42 @@ impl PageMetadata {
     }
 }
 
-/// What `layout.html` and its children read as `page`.
+/// `page` in `layout.html` and the templates that extend it.
 pub(crate) struct Layout {
     pub(crate) lang: Lang,
-    /// Whether the language was chosen with this very request, and is to be remembered.
+    /// Whether this request chooses the language, so that it must be remembered.
     has_lang_param: bool,
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) path: String,
     pub(crate) is_indexable: bool,
-    /// What follows the path when the language is switched, ready to be followed by `lang=`.
+    /// The query without `lang`; ends in `&` unless it is empty, so that `lang=` can follow.
     query_without_lang: String,
     pub(crate) synthetic: bool,
-    /// Whether the operator says how to be reached.
+    /// Whether the operator has configured a contact.
     pub(crate) has_contact: bool,
     pub(crate) public_url: String,
 }
 
 impl Layout {
-    pub(crate) fn new(settings: &PageSettings, asked: &PageRequest, head: PageMetadata) -> Self {
-        let query = asked.uri.query().unwrap_or("");
-        let kept = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("lang="));
+    pub(crate) fn new(settings: &PageSettings, request: &PageRequest, metadata: PageMetadata) -> Self {
+        let query = request.uri.query().unwrap_or("");
+        let other_pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("lang="));
         Self {
-            lang: asked.lang(),
-            has_lang_param: asked.lang_from_query().is_some(),
-            title: head.title,
-            description: head.description,
-            path: head.path,
-            is_indexable: head.is_indexable,
-            query_without_lang: kept.fold(String::new(), |kept, pair| kept + pair + "&"),
+            lang: request.lang(),
+            has_lang_param: request.lang_from_query().is_some(),
+            title: metadata.title,
+            description: metadata.description,
+            path: metadata.path,
+            is_indexable: metadata.is_indexable,
+            query_without_lang: other_pairs.fold(String::new(), |query, pair| query + pair + "&"),
             synthetic: settings.snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()),
             has_contact: settings.contact.is_some(),
             public_url: settings.public_url.clone(),
         }
     }
 
-    /// One text of a template, in the language of the page.
+    /// Selects the text in the language of the page.
     pub(crate) fn localize(&self, en: &'static str, pt: &'static str) -> &'static str {
         LocalizedText::new(en, pt).in_lang(self.lang)
     }
@@ -144,7 +142,7 @@ impl Layout {
         format!("{}?{}lang={}", self.path, self.query_without_lang, self.localize("pt", "en"))
     }
 
-    /// `page` for the link to the page that is open, as `aria-current` wants it; `true` for what it is a part of.
+    /// The value of `aria-current` for a link: `page` if it leads to this page, `true` if it leads to its parent.
     pub(crate) fn aria_current(&self, path: &str) -> &'static str {
         match self.path.strip_prefix(path) {
             Some("") => "page",
@@ -153,7 +151,7 @@ impl Layout {
         }
     }
 
-    /// The address of one of our files, which changes when the file does.
+    /// The URL of an asset; it changes with the content.
     pub(crate) fn asset_url(&self, name: &str) -> String {
         assets::asset_url(name)
     }
@@ -163,19 +161,20 @@ impl Layout {
     }
 }
 
-/// Whether a page may carry styles of its own.
+/// Whether a page may have inline styles.
 #[derive(Clone, Copy)]
 pub(crate) enum StylePolicy {
     ExternalOnly,
     AllowInline,
 }
 
-/// The page, with the headers that all pages carry.
+/// Renders a page and adds the headers that all pages have.
 pub(crate) fn html_response(template: &impl Template, page: &Layout, styles: StylePolicy) -> Response {
     let Ok(html) = template.render() else {
-        // Our templates only write to memory, so this is never seen; still no reason to panic.
+        // Templates render to memory, so this does not happen; still no reason to panic.
         return (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be written.\n").into_response();
     };
+
     let policy = match styles {
         StylePolicy::ExternalOnly => STRICT_CSP,
         StylePolicy::AllowInline => CSP_WITH_INLINE_STYLES,
@@ -185,10 +184,11 @@ pub(crate) fn html_response(template: &impl Template, page: &Layout, styles: Sty
         (header::CONTENT_SECURITY_POLICY, policy),
         (header::CONTENT_LANGUAGE, page.html_lang()),
         (header::CACHE_CONTROL, PAGE_CACHE_CONTROL),
-        // Beside what every answer depends on.
+        // In addition to the headers that every response varies on.
         (header::VARY, "Cookie"),
     ];
     let mut response = (headers, html).into_response();
+
     if page.has_lang_param {
         let secure = if page.public_url.starts_with("https://") { "; Secure" } else { "" };
         let lang = page.localize("en", "pt");

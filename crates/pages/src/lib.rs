@@ -1,14 +1,14 @@
 //! The HTML pages, with the scripts, styles and pictures that they load.
 //!
-//! What the pages say of plans and routes is drawn from the tables of `vintem_domain`, never written twice; what they say
-//! of the data is read from the snapshot, as the API reads it. Everything is embedded in the binary: a page asks no other
-//! host for anything, has no inline script, and declares both in its Content-Security-Policy.
+//! Plans and routes come from the tables of `vintem_domain` and are never repeated here; data comes from the snapshot, as
+//! in the API. Everything is embedded in the binary: a page loads nothing from other hosts, has no inline script, and
+//! declares both in its Content-Security-Policy.
 //!
-//! Never here: SQL, Redis keys, the bodies of the API. The calls to the API are made by the reader's browser. A page shows
-//! at most ten filings: pages are no way round the plans.
+//! This crate has no SQL, no Redis keys and no API response bodies: the reader's browser calls the API. A page shows at
+//! most ten filings, so that pages are no way around the plans.
 //!
-//! Nothing here waits for a dependency: with Postgres and Redis away every page is served as always, and only what
-//! scripts ask of the API then shows the error with which the API answers.
+//! Nothing here waits for a dependency. Without Postgres and Redis every page is served as usual, and only the scripts
+//! that call the API show the errors that it returns.
 
 mod assets;
 mod chart;
@@ -39,37 +39,37 @@ use vintem_domain::plan::PlanConfig;
 use vintem_domain::{Clock, Problem};
 use vintem_snapshot::{LiveSnapshot, RowPage, Snapshot};
 
-/// What a page shows of filings, of companies, or of a search, at most.
+/// The maximum number of filings, companies or search hits on a page.
 const MAX_PAGE_ROWS: usize = 10;
 
-/// What was found, in the snapshot that it was found in: companies, then filings.
+/// The companies and the filings found, in this order, with the snapshot that they were found in.
 pub type SearchFuture = Pin<Box<dyn Future<Output = Result<(Arc<Snapshot>, [RowPage; 2]), Problem>> + Send>>;
 
-/// What the pages show beyond their own tables.
+/// Everything that the pages need from the rest of the service.
 #[derive(Clone)]
 pub struct PageSettings {
     pub offer: PlanConfig,
-    /// Where callers reach the service, such as `https://api.example.com`, without a slash at the end.
+    /// The URL of the service, such as `https://api.example.com`, without a trailing slash.
     pub public_url: String,
-    /// Where the operator is reached: an e-mail, or the address of a page.
+    /// How to reach the operator: an e-mail address or the URL of a page.
     pub contact: Option<String>,
-    /// Served as it is at `/docs/openapi.yaml`.
+    /// Served unchanged at `/docs/openapi.yaml`.
     pub openapi_yaml: &'static str,
     pub snapshot: Arc<LiveSnapshot>,
     pub clock: Arc<dyn Clock>,
-    /// Whether the engines behind the API answered when they were last asked.
+    /// Whether Postgres and Redis responded when they were last used.
     pub backends_healthy: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// The API's own search for so many rows of each kind, with its bounds on how many run at once.
+    /// The search of the API, with its limits on concurrency. Takes the query and the number of rows of each kind.
     pub search: Arc<dyn Fn(String, usize) -> SearchFuture + Send + Sync>,
 }
 
-/// What each handler is given.
+/// The state of each handler.
 type SharedSettings = Arc<PageSettings>;
 
-/// Tells a person what the API would tell a program: the problem, the request, and its number.
+/// Renders a problem as an HTML page, from the problem, the headers and URI of the request, and the request ID.
 pub type ProblemRenderer = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
 
-/// Operation name of the route table → its handler. The caller joins each with its path.
+/// The handlers by operation name of the route table. The caller joins each with its path.
 pub fn handlers(settings: PageSettings) -> Vec<(&'static str, MethodRouter)> {
     let shared: SharedSettings = Arc::new(settings);
     let pages: Vec<(&'static str, MethodRouter<SharedSettings>)> = vec![
@@ -98,19 +98,21 @@ pub fn handlers(settings: PageSettings) -> Vec<(&'static str, MethodRouter)> {
     ];
     let mut handlers: Vec<_> =
         pages.into_iter().map(|(operation, handler)| (operation, handler.with_state(shared.clone()))).collect();
+
     let json = docs::yaml_to_json(shared.openapi_yaml);
     handlers.push(("get_openapi_json", get(docs::get_openapi_json).with_state(json)));
     handlers
 }
 
-/// For whoever asks as a browser does and cannot be given what was asked for.
+/// Renders problems for requests that come from a browser.
 pub fn problem_renderer(settings: PageSettings) -> ProblemRenderer {
     Arc::new(move |problem, headers, uri, request_id| {
         problems::render_problem_page(&settings, problem, headers, uri, request_id)
     })
 }
 
-/// What a page answers when it cannot answer what was asked: the service turns it into a page or a body.
+/// The response of a page that cannot be shown. The service turns the problem in its extensions into an HTML page or a
+/// JSON body.
 fn problem_response(problem: Problem) -> Response {
     let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = status.into_response();

@@ -1,8 +1,8 @@
-//! From Markdown to HTML. What goes in is our own: guides and texts of the site, embedded in the binary.
+//! Renders Markdown to HTML. The input is trusted: our own guides and site texts, embedded in the binary.
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
-/// A text that was read once: its title, its first paragraph, and all of it as HTML.
+/// A rendered text: its title, its first paragraph, and the whole text as HTML.
 #[derive(Debug)]
 pub(crate) struct RenderedDocument {
     pub(crate) title: String,
@@ -10,21 +10,22 @@ pub(crate) struct RenderedDocument {
     pub(crate) html: String,
 }
 
-/// Headings get an id by which they can be linked to; links among guides lead to their pages; long lines of code can be
-/// scrolled to by keyboard.
+/// Headings get an ID so that they can be linked to, links between guides lead to their pages, and code blocks can be
+/// scrolled by keyboard.
 pub(crate) fn render(markdown: &str) -> RenderedDocument {
     let parser = Parser::new_ext(markdown, Options::ENABLE_TABLES);
     let mut events: Vec<Event<'_>> = parser.map(rewrite_link).collect();
-    let (title, summary) = (first_element_text(&events, is_title), first_element_text(&events, is_paragraph));
+    let title = first_element_text(&events, is_title);
+    let summary = first_element_text(&events, is_paragraph);
     add_heading_ids(&mut events);
+
     let mut html = String::with_capacity(markdown.len() * 2);
     html::push_html(&mut html, events.into_iter());
-    // Long lines of code are scrolled to, also by keyboard.
+    // A focusable code block can be scrolled by keyboard.
     let html = html.replace("<pre>", "<pre tabindex=\"0\">");
     RenderedDocument { title, summary, html }
 }
 
-/// Text that is no HTML of ours, as HTML.
 pub(crate) fn escape_html(text: &str) -> String {
     askama::filters::escape(text, askama::filters::Html).map(|text| text.to_string()).unwrap_or_default()
 }
@@ -37,7 +38,7 @@ fn is_paragraph(tag: &Tag<'_>) -> bool {
     matches!(tag, Tag::Paragraph)
 }
 
-/// `csv.md` and `csv.md#part` → `/docs/guides/csv…`; what leads away says so, and does not say from where.
+/// `csv.md` and `csv.md#part` → `/docs/guides/csv…`. External links are marked as such and send no referrer.
 fn rewrite_link(event: Event<'_>) -> Event<'_> {
     match event {
         Event::Start(Tag::Link { dest_url, .. }) if dest_url.contains("://") => Event::InlineHtml(
@@ -54,13 +55,14 @@ fn rewrite_link(event: Event<'_>) -> Event<'_> {
     }
 }
 
-/// The words of the first element that is one of these.
-fn first_element_text(events: &[Event<'_>], is_wanted: impl Fn(&Tag<'_>) -> bool) -> String {
-    let starts = |event: &Event<'_>| matches!(event, Event::Start(tag) if is_wanted(tag));
-    let within = events.iter().skip_while(|event| !starts(event)).skip(1);
-    let ends = |event: &&Event<'_>| !matches!(event, Event::End(TagEnd::Heading(_) | TagEnd::Paragraph));
-    within
-        .take_while(ends)
+/// The text of the first matching element.
+fn first_element_text(events: &[Event<'_>], is_match: impl Fn(&Tag<'_>) -> bool) -> String {
+    let is_start = |event: &Event<'_>| matches!(event, Event::Start(tag) if is_match(tag));
+    let content = events.iter().skip_while(|event| !is_start(event)).skip(1);
+    let is_inside = |event: &&Event<'_>| !matches!(event, Event::End(TagEnd::Heading(_) | TagEnd::Paragraph));
+
+    content
+        .take_while(is_inside)
         .filter_map(|event| match event {
             Event::Text(text) | Event::Code(text) => Some(text.as_ref()),
             Event::SoftBreak => Some(" "),
@@ -70,14 +72,14 @@ fn first_element_text(events: &[Event<'_>], is_wanted: impl Fn(&Tag<'_>) -> bool
 }
 
 fn add_heading_ids(events: &mut [Event<'_>]) {
-    for at in 0..events.len() {
-        let slug = match &events[at] {
+    for index in 0..events.len() {
+        let slug = match &events[index] {
             Event::Start(Tag::Heading { level, .. }) if *level != HeadingLevel::H1 => {
-                slugify(&first_element_text(&events[at..], |tag| matches!(tag, Tag::Heading { .. })))
+                slugify(&first_element_text(&events[index..], |tag| matches!(tag, Tag::Heading { .. })))
             }
             _ => continue,
         };
-        if let Event::Start(Tag::Heading { id, .. }) = &mut events[at] {
+        if let Event::Start(Tag::Heading { id, .. }) = &mut events[index] {
             *id = Some(CowStr::from(slug));
         }
     }
@@ -102,10 +104,12 @@ mod tests {
         assert!(document.html.contains("<h2 id=\"ask-for-it\">Ask for it</h2>"), "{}", document.html);
         assert!(document.html.contains("href=\"/docs/guides/exports#now\""));
         assert!(document.html.contains("href=\"/pricing\""));
-        let away = render("# A\n\n[x](https://example.com/?a=1&b=2)\n").html;
+
+        let external = render("# A\n\n[x](https://example.com/?a=1&b=2)\n").html;
         assert!(
-            away.contains("<a href=\"https://example.com/?a=1&#38;b=2\" rel=\"noreferrer noopener external\">x</a>"),
-            "{away}"
+            external
+                .contains("<a href=\"https://example.com/?a=1&#38;b=2\" rel=\"noreferrer noopener external\">x</a>"),
+            "{external}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown of the market: a series or an exchange rate, read from the snapshot.
+//! Market data for the pages: a series or an exchange rate, read from the snapshot.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use vintem_snapshot::{LiveSnapshot, PairRates, SeriesValues, Snapshot};
 use crate::chart::{SvgCurve, draw_curve, lowest_and_highest};
 use crate::formatting::{format_decimal, format_period};
 
-/// How a page is addressed: `selic`, or `usd-brl` for an exchange rate.
+/// A series or an exchange rate. Its ID in URLs is the name of the series, such as `selic`, or a pair such as `usd-brl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SeriesOrRate {
     Series(&'static Series),
@@ -57,7 +57,7 @@ impl SeriesOrRate {
         }
     }
 
-    /// What it is loaded with; what we compute follows from what it is made of.
+    /// The datasets that it comes from; for a computed series, those of its source series.
     pub(crate) fn datasets(self) -> Vec<Dataset> {
         match self {
             Self::Series(series) => series.source_series().into_iter().map(Dataset::Series).collect(),
@@ -65,7 +65,7 @@ impl SeriesOrRate {
         }
     }
 
-    /// The list of it in the API.
+    /// The path of its values in the API.
     pub(crate) fn api_path(self) -> String {
         match self {
             Self::Series(series) => format!("/api/v1/market/series/{}", series.id),
@@ -103,7 +103,7 @@ const fn currency_name(currency: Currency) -> LocalizedText {
     }
 }
 
-/// The values of a subject, oldest first.
+/// The values of a series or an exchange rate, oldest first.
 pub(crate) enum MarketValues<'s> {
     Series(&'s SeriesValues),
     ExchangeRates(PairRates<'s>),
@@ -117,27 +117,27 @@ impl MarketValues<'_> {
         }
     }
 
-    /// Of an exchange rate that at which is sold.
-    pub(crate) fn get(&self, at: usize) -> Option<DatedValue> {
+    /// For an exchange rate, the sell rate.
+    pub(crate) fn get(&self, index: usize) -> Option<DatedValue> {
         match self {
-            Self::Series(values) => Some(values.get(at)),
-            Self::ExchangeRates(_) => self.quote(at).map(|(date, quote)| (date, quote.sell)),
+            Self::Series(values) => Some(values.get(index)),
+            Self::ExchangeRates(_) => self.quote(index).map(|(date, quote)| (date, quote.sell)),
         }
     }
 
-    pub(crate) fn quote(&self, at: usize) -> Option<(NaiveDate, Quote)> {
+    pub(crate) fn quote(&self, index: usize) -> Option<(NaiveDate, Quote)> {
         match self {
             Self::Series(_) => None,
-            Self::ExchangeRates(rates) => rates.get(at),
+            Self::ExchangeRates(rates) => rates.get(index),
         }
     }
 
     pub(crate) fn points(&self, days: DateRange) -> Vec<DatedValue> {
-        self.range(days).filter_map(|at| self.get(at)).collect()
+        self.range(days).filter_map(|index| self.get(index)).collect()
     }
 }
 
-/// A subject as it stands: its newest value, how that came about, and its last year.
+/// The newest value of a series or an exchange rate, its last change, and a curve of its last year.
 pub(crate) struct Indicator {
     pub(crate) id: String,
     pub(crate) name: &'static str,
@@ -148,25 +148,27 @@ pub(crate) struct Indicator {
     pub(crate) date_label: String,
     pub(crate) stale: bool,
     pub(crate) sparkline: SvgCurve,
-    /// What the curve shows, in words.
+    /// The curve in words, for readers who cannot see it.
     pub(crate) sparkline_description: String,
 }
 
 const SPARKLINE_WIDTH: u32 = 240;
 const SPARKLINE_HEIGHT: u32 = 56;
 
-/// Nothing where there is no value yet.
+/// `None` if there is no value yet.
 pub(crate) fn build_indicator(
     subject: SeriesOrRate,
     live: &LiveSnapshot,
     now: DateTime<Utc>,
     lang: Lang,
 ) -> Option<Indicator> {
-    let (snapshot, today) = (live.get()?, sao_paulo_date(now));
+    let snapshot = live.get()?;
+    let today = sao_paulo_date(now);
     let values = subject.values(&snapshot)?;
     let newest = values.range(DateRange::ALL.capped_at(today)).next_back()?;
     let (date, value) = values.get(newest)?;
     let points = values.points(DateRange { from: date - Days::new(365), to: date });
+
     Some(Indicator {
         id: subject.id(),
         name: subject.name(lang),
@@ -181,11 +183,12 @@ pub(crate) fn build_indicator(
     })
 }
 
-/// How the newest value differs from the last one that was another. Of rates in percentage points, of prices in percent.
+/// The change from the last different value: in percentage points for series, in percent for exchange rates.
 fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usize, lang: Lang) -> String {
     let Some((_, value)) = values.get(newest) else { return String::new() };
-    let earlier = (0..newest).rev().filter_map(|at| values.get(at)).find(|(_, earlier)| *earlier != value);
-    let Some((date, before)) = earlier else { return String::new() };
+    let previous = (0..newest).rev().filter_map(|index| values.get(index)).find(|(_, earlier)| *earlier != value);
+    let Some((date, before)) = previous else { return String::new() };
+
     let arrow = if value > before { "▲" } else { "▼" };
     let difference = match subject {
         SeriesOrRate::Series(_) => format!("{} p.p.", format_decimal((value - before).abs(), lang)),
@@ -194,7 +197,9 @@ fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usi
             format!("{} %", format_decimal(percent.abs().round_dp(2), lang))
         }
     };
-    let (before, when) = (format_decimal(before, lang), format_period(date, subject.frequency(), lang));
+
+    let before = format_decimal(before, lang);
+    let when = format_period(date, subject.frequency(), lang);
     match (lang, subject.frequency()) {
         (Lang::En, Frequency::Monthly) => format!("{arrow} {difference}, from {before} in {when}"),
         (Lang::Pt, Frequency::Monthly) => format!("{arrow} {difference}, de {before} em {when}"),
@@ -203,14 +208,17 @@ fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usi
     }
 }
 
-/// A curve for who does not see it.
+/// A curve in words, for readers who cannot see it.
 pub(crate) fn describe_curve(subject: SeriesOrRate, points: &[DatedValue], lang: Lang) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
     let Some((low, high)) = lowest_and_highest(points) else { return String::new() };
-    let at =
+
+    let format_point =
         |(date, value): &DatedValue| (format_decimal(*value, lang), format_period(*date, subject.frequency(), lang));
-    let ((low, low_day), (high, high_day)) = (at(&low), at(&high));
-    let (from, to) = (at(first).1, at(last).1);
+    let (low, low_day) = format_point(&low);
+    let (high, high_day) = format_point(&high);
+    let (_, from) = format_point(first);
+    let (_, to) = format_point(last);
     match lang {
         Lang::En => format!("{from} to {to}: lowest {low} ({low_day}), highest {high} ({high_day})."),
         Lang::Pt => format!("{from} a {to}: mínimo {low} ({low_day}), máximo {high} ({high_day})."),

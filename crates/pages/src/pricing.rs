@@ -1,4 +1,4 @@
-//! `/pricing`: the plans as cards, the same as a table, the form that gives a free key, and what people ask.
+//! `/pricing`: the plans as cards and as a table, the form for a free key, and frequently asked questions.
 
 use askama::Template;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use crate::SharedSettings;
 use crate::formatting::format_integer;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
-/// The plan whose card stands out: the first with the filings themselves.
+/// The highlighted plan: the first one with the filings themselves.
 const HIGHLIGHTED_PLAN: Plan = Plan::Gold;
 
 #[derive(Template)]
@@ -29,19 +29,19 @@ struct PlanCard {
     id: &'static str,
     name: &'static str,
     price: u32,
-    /// Only the number, for the table.
+    /// The bare number, for the table.
     limit: String,
-    /// The limit in words, first; then what is included.
+    /// The limit in words first, then the included features.
     features: Vec<String>,
     restrictions: Vec<String>,
     highlighted: bool,
     upgrade_links: Option<UpgradeLinks>,
 }
 
-/// Where the operator is asked for a plan.
+/// Links that ask the operator for a plan.
 struct UpgradeLinks {
     without_key: String,
-    /// `KEY` stands for the first characters of the reader's key, which only its browser knows.
+    /// `KEY` is a placeholder for the first characters of the reader's key, which only the browser knows.
     with_key: String,
 }
 
@@ -62,27 +62,32 @@ const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Quatro planos com limites exatos, lado a lado, e uma chave gratuita na hora.",
 );
 
-pub(crate) async fn show_pricing(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    let lang = asked.lang();
-    let (offer, contact) = (&settings.offer, settings.contact.as_deref());
+pub(crate) async fn show_pricing(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    let lang = request.lang();
+    let offer = &settings.offer;
+    let contact = settings.contact.as_deref();
+
     let pricing = PricingPage {
-        page: Layout::new(&settings, &asked, PageMetadata::new(lang, "/pricing", TITLE, DESCRIPTION)),
+        page: Layout::new(&settings, &request, PageMetadata::new(lang, "/pricing", TITLE, DESCRIPTION)),
         cards: Plan::ALL.into_iter().map(|plan| build_plan_card(plan, offer, contact, lang)).collect(),
         rows: Feature::available(offer).map(|feature| feature_row(feature, lang)).collect(),
         window_seconds: offer.limits.window_seconds,
-        faq: FAQ.map(|(asked, answer)| FaqItem { question: asked.in_lang(lang), answer: answer.in_lang(lang) }).into(),
+        faq: FAQ
+            .map(|(question, answer)| FaqItem { question: question.in_lang(lang), answer: answer.in_lang(lang) })
+            .into(),
     };
     html_response(&pricing, &pricing.page, StylePolicy::ExternalOnly)
 }
 
 fn build_plan_card(plan: Plan, offer: &PlanConfig, contact: Option<&str>, lang: Lang) -> PlanCard {
-    let allowed = offer.limits.for_plan(plan);
-    let limit = format_integer(allowed as usize, lang);
+    let requests = offer.limits.for_plan(plan);
+    let limit = format_integer(requests as usize, lang);
     let mut features = route::describe_features(plan, offer, lang);
     if let Some(first) = features.first_mut() {
-        // The sentence is shared with the JSON of the plan list, which writes its numbers plain.
-        *first = first.replacen(&allowed.to_string(), &limit, 1);
+        // The JSON of the plan list has the same sentence, with numbers without digit grouping.
+        *first = first.replacen(&requests.to_string(), &limit, 1);
     }
+
     PlanCard {
         id: plan.id(),
         name: plan.name(),
@@ -95,23 +100,25 @@ fn build_plan_card(plan: Plan, offer: &PlanConfig, contact: Option<&str>, lang: 
     }
 }
 
-/// A mail that is begun, or the operator's own page, told which plan and, once known, which key.
+/// A prefilled e-mail, or the operator's page with the plan and, once known, the key as parameters.
 fn upgrade_links(contact: &str, plan: Plan) -> UpgradeLinks {
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let (name, id) = (plan.name(), plan.id());
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let name = plan.name();
+    let id = plan.id();
+
     if is_web_url(contact) {
-        let joint = if contact.contains('?') { '&' } else { '?' };
-        let without_key = format!("{contact}{joint}plan={id}");
+        let separator = if contact.contains('?') { '&' } else { '?' };
+        let without_key = format!("{contact}{separator}plan={id}");
         UpgradeLinks { with_key: format!("{without_key}&key=KEY"), without_key }
     } else {
-        let subject = encoded(&format!("Vintém: {name}"));
+        let subject = encode(&format!("Vintém: {name}"));
         let without_key =
-            format!("mailto:{contact}?subject={subject}&body={}", encoded(&format!("Plan: {name}\nKey: ")));
+            format!("mailto:{contact}?subject={subject}&body={}", encode(&format!("Plan: {name}\nKey: ")));
         UpgradeLinks { with_key: format!("{without_key}KEY"), without_key }
     }
 }
 
-/// Whether the operator is reached by a page; else by mail.
+/// Whether the contact is a web page; otherwise it is an e-mail address.
 pub(crate) fn is_web_url(contact: &str) -> bool {
     contact.starts_with("https://") || contact.starts_with("http://")
 }

@@ -1,4 +1,4 @@
-//! What a person is told where a program would be told a problem: 404, 429, 500 and the like.
+//! Error pages for people (404, 429, 500 and so on), in place of the problem JSON for programs.
 
 use askama::Template;
 use axum::response::Response;
@@ -27,18 +27,19 @@ pub(crate) fn render_problem_page(
     uri: &Uri,
     request_id: &str,
 ) -> Response {
-    let asked = PageRequest { headers: headers.clone(), uri: uri.clone() };
-    let lang = asked.lang();
+    let request = PageRequest { headers: headers.clone(), uri: uri.clone() };
+    let lang = request.lang();
     let heading = problem_heading(problem.code()).in_lang(lang);
-    // The switch of the language leads back to here.
-    let head = PageMetadata::with_title(uri.path(), format!("{heading} · Vintém"), problem.message(lang)).noindex();
+    // Its own path, so that the language switch leads back to this page.
+    let metadata = PageMetadata::with_title(uri.path(), format!("{heading} · Vintém"), problem.message(lang)).noindex();
     let page = ProblemPage {
-        page: Layout::new(settings, &asked, head),
+        page: Layout::new(settings, &request, metadata),
         status: problem.status(),
         heading,
         message: problem.message(lang),
         request_id,
     };
+
     let mut response = html_response(&page, &page.page, StylePolicy::ExternalOnly);
     *response.status_mut() = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

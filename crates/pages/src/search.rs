@@ -1,4 +1,4 @@
-//! `/search?q=`: ten hits at most, of series, companies and filings. It finds, it does not list.
+//! `/search?q=`: at most ten hits among series, companies and filings. Full result lists are in the API.
 
 use askama::Template;
 use axum::extract::State;
@@ -18,7 +18,7 @@ use crate::{MAX_PAGE_ROWS, SharedSettings, problem_response};
 
 const MAX_QUERY_CHARS: usize = 200;
 const MAX_SERIES_HITS: usize = 3;
-/// Of companies, where there are filings too.
+/// More companies are shown only if filings leave room.
 const MAX_COMPANY_HITS: usize = 5;
 
 #[derive(Template)]
@@ -29,7 +29,7 @@ struct SearchPage {
     problem: Option<&'static str>,
     summary: String,
     hits: Vec<SearchPageHit>,
-    /// From which plan on all of them are found.
+    /// The lowest plan with the full search.
     plan: &'static str,
 }
 
@@ -37,7 +37,7 @@ struct SearchPageHit {
     title: String,
     text: String,
     link: String,
-    /// Leads to the publisher.
+    /// Whether it links to the publisher.
     external: bool,
 }
 
@@ -49,22 +49,25 @@ const DESCRIPTION: LocalizedText = LocalizedText::new(
 const QUERY_TOO_LONG: LocalizedText =
     LocalizedText::new("Please search for at most 200 characters.", "Busque por no máximo 200 caracteres.");
 
-pub(crate) async fn show_search(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    let (lang, q) = (asked.lang(), parse_search_query(asked.uri.query().unwrap_or("")));
+pub(crate) async fn show_search(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    let lang = request.lang();
+    let q = parse_search_query(request.uri.query().unwrap_or(""));
     let mut search = SearchPage {
-        page: Layout::new(&settings, &asked, PageMetadata::new(lang, "/search", TITLE, DESCRIPTION).noindex()),
+        page: Layout::new(&settings, &request, PageMetadata::new(lang, "/search", TITLE, DESCRIPTION).noindex()),
         problem: None,
         summary: String::new(),
         hits: Vec::new(),
         plan: route_by_operation("search").plan.name(),
         q,
     };
+
     if search.q.chars().count() > MAX_QUERY_CHARS {
         search.problem = Some(QUERY_TOO_LONG.in_lang(lang));
         let mut response = html_response(&search, &search.page, StylePolicy::ExternalOnly);
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return response;
     }
+
     if !search.q.is_empty() {
         match (settings.search)(search.q.clone(), MAX_PAGE_ROWS).await {
             Ok((snapshot, [companies, filings])) => {
@@ -77,7 +80,7 @@ pub(crate) async fn show_search(State(settings): State<SharedSettings>, asked: P
     html_response(&search, &search.page, StylePolicy::ExternalOnly)
 }
 
-/// What was typed, as forms send it.
+/// Decodes `q` from a form-encoded query string.
 fn parse_search_query(query: &str) -> String {
     let typed = query.split('&').find_map(|pair| pair.strip_prefix("q=")).unwrap_or("");
     let typed = typed.replace('+', " ");
@@ -85,7 +88,8 @@ fn parse_search_query(query: &str) -> String {
 }
 
 fn format_totals(companies: usize, filings: usize, lang: Lang) -> String {
-    let (companies, filings) = (format_integer(companies, lang), format_integer(filings, lang));
+    let companies = format_integer(companies, lang);
+    let filings = format_integer(filings, lang);
     match lang {
         Lang::En => format!("Companies: {companies}. Filings: {filings}."),
         Lang::Pt => format!("Companhias: {companies}. Documentos: {filings}."),
@@ -100,8 +104,10 @@ fn collect_hits(
     lang: Lang,
 ) -> Vec<SearchPageHit> {
     let mut hits: Vec<SearchPageHit> = find_series_hits(q, lang).collect();
-    let all_companies = snapshot.companies().into_iter().flat_map(|all| companies.rows.iter().map(|row| all.get(*row)));
-    let mut companies = all_companies.map(|company| SearchPageHit {
+
+    let found_companies =
+        snapshot.companies().into_iter().flat_map(|all| companies.rows.iter().map(|row| all.get(*row)));
+    let mut company_hits = found_companies.map(|company| SearchPageHit {
         title: company.name.clone(),
         text: [
             company.tickers.join(", "),
@@ -116,36 +122,38 @@ fn collect_hits(
         link: format!("/companies/{}", company.id),
         external: false,
     });
-    hits.extend(companies.by_ref().take(MAX_COMPANY_HITS));
+    hits.extend(company_hits.by_ref().take(MAX_COMPANY_HITS));
+
     let views = snapshot.filings().into_iter().flat_map(|all| filings.rows.iter().map(|row| all.get(*row)));
     hits.extend(
         views
             .map(|view| {
-                let shown = filing_list_item(&view, lang);
-                let own = format!("/companies/{}", view.filing.company_id);
-                let text = format!("{} · {} · {}", view.filing.company_name, shown.date_label, shown.category);
+                let item = filing_list_item(&view, lang);
+                let company_url = format!("/companies/{}", view.filing.company_id);
+                let text = format!("{} · {} · {}", view.filing.company_name, item.date_label, item.category);
                 SearchPageHit {
-                    title: shown.title,
+                    title: item.title,
                     text,
-                    external: shown.url.is_some(),
-                    link: shown.url.unwrap_or(own),
+                    external: item.url.is_some(),
+                    link: item.url.unwrap_or(company_url),
                 }
             })
             .take(MAX_PAGE_ROWS.saturating_sub(hits.len())),
     );
-    hits.extend(companies);
+
+    hits.extend(company_hits);
     hits.truncate(MAX_PAGE_ROWS);
     hits
 }
 
-/// Series whose name or id has what was typed.
+/// Series whose name or ID contains the query.
 fn find_series_hits(q: &str, lang: Lang) -> impl Iterator<Item = SearchPageHit> {
     let q = normalize_text(q);
-    let has = move |subject: &SeriesOrRate| {
+    let is_match = move |subject: &SeriesOrRate| {
         let names = [subject.id(), subject.name(Lang::En).to_owned(), subject.name(Lang::Pt).to_owned()];
         q.len() > 2 && names.iter().any(|name| normalize_text(name).contains(&q))
     };
-    SeriesOrRate::all().filter(has).take(MAX_SERIES_HITS).map(move |subject| SearchPageHit {
+    SeriesOrRate::all().filter(is_match).take(MAX_SERIES_HITS).map(move |subject| SearchPageHit {
         title: subject.name(lang).to_owned(),
         text: subject.unit(lang),
         link: format!("/series/{}", subject.id()),
@@ -167,9 +175,9 @@ mod tests {
 
     #[test]
     fn series_are_found_by_name_and_code() {
-        let found = |q| find_series_hits(q, Lang::En).map(|hit| hit.link).collect::<Vec<_>>();
-        assert_eq!(found("DÓLAR AMERICANO"), ["/series/usd-brl"]);
-        assert_eq!(found("cdi"), ["/series/cdi", "/series/cdi-daily"]);
-        assert!(found("se").is_empty());
+        let links = |q| find_series_hits(q, Lang::En).map(|hit| hit.link).collect::<Vec<_>>();
+        assert_eq!(links("DÓLAR AMERICANO"), ["/series/usd-brl"]);
+        assert_eq!(links("cdi"), ["/series/cdi", "/series/cdi-daily"]);
+        assert!(links("se").is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! `/series/{id}`: one series or exchange rate: what it is, all of its values as a curve, the newest as a table, what it
-//! comes to between two days, and the call that gives all of it.
+//! `/series/{id}`: one series or exchange rate with its description, a chart of all values, a table of the newest, a form
+//! for the accumulation between two dates, and the API call that returns all of it.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -40,7 +40,7 @@ struct SeriesPage {
     curve_description: String,
     details_heading: &'static str,
     details: Vec<(&'static str, String)>,
-    /// Whether the guide to rates of interest tells of it.
+    /// Whether the guide to interest rates covers it.
     has_guide: bool,
     accumulation_form: Option<AccumulationForm>,
     columns: Vec<&'static str>,
@@ -48,7 +48,7 @@ struct SeriesPage {
     api_path: String,
 }
 
-/// A part of the history that can be chosen.
+/// A part of the history that the reader can select.
 struct ChartRange {
     from: NaiveDate,
     label: &'static str,
@@ -61,7 +61,7 @@ struct SeriesTableRow {
     cells: Vec<String>,
 }
 
-/// What the calculator asks.
+/// The inputs of the accumulation form.
 struct AccumulationForm {
     path: &'static str,
     pair: String,
@@ -73,20 +73,23 @@ struct AccumulationForm {
 pub(crate) async fn show_series(
     State(settings): State<SharedSettings>,
     Path(id): Path<String>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Response {
-    let (lang, now) = (asked.lang(), settings.clock.now());
+    let lang = request.lang();
+    let now = settings.clock.now();
     let Some(subject) = SeriesOrRate::from_id(&id) else { return problem_response(Problem::NoSuchSeries) };
     let Some(snapshot) = settings.snapshot.get() else { return problem_response(Problem::DependencyUnavailable) };
-    let never = || problem_response(Problem::DatasetNotLoaded { dataset: subject.datasets()[0].id() });
-    let Some(values) = subject.values(&snapshot) else { return never() };
-    let Some(indicator) = build_indicator(subject, &settings.snapshot, now, lang) else { return never() };
+    let not_loaded = || problem_response(Problem::DatasetNotLoaded { dataset: subject.datasets()[0].id() });
+    let Some(values) = subject.values(&snapshot) else { return not_loaded() };
+    let Some(indicator) = build_indicator(subject, &settings.snapshot, now, lang) else { return not_loaded() };
+
     let today = sao_paulo_date(now);
     let served = values.range(DateRange::ALL.capped_at(today));
     let first = values.get(served.start).map_or(indicator.date, |(date, _)| date);
     let ranges = build_chart_ranges(first, indicator.date, lang);
     let from = ranges.iter().find(|range| range.is_default).map_or(first, |range| range.from);
     let points = values.points(DateRange { from, to: today });
+
     let name = subject.name(lang);
     let description = match lang {
         Lang::En => {
@@ -100,14 +103,15 @@ pub(crate) async fn show_series(
             indicator.value, indicator.unit, indicator.date_label
         ),
     };
-    let head = PageMetadata::with_title(&format!("/series/{id}"), format!("{name} · Vintém"), description);
-    let next = subject
+    let metadata = PageMetadata::with_title(&format!("/series/{id}"), format!("{name} · Vintém"), description);
+    let next_expected = subject
         .datasets()
         .into_iter()
         .filter_map(|dataset| settings.snapshot.freshness(&snapshot, dataset, now).next_expected_on)
         .max();
+
     let series = SeriesPage {
-        page: Layout::new(&settings, &asked, head),
+        page: Layout::new(&settings, &request, metadata),
         kind: kind_label(subject).in_lang(lang),
         name,
         ranges,
@@ -119,7 +123,7 @@ pub(crate) async fn show_series(
         curve: draw_curve(&points, CURVE_WIDTH, CURVE_HEIGHT),
         curve_description: describe_curve(subject, &points, lang),
         details_heading: details_heading(subject).in_lang(lang),
-        details: series_details(subject, (served.len(), first, next), lang),
+        details: series_details(subject, (served.len(), first, next_expected), lang),
         has_guide: matches!(subject, SeriesOrRate::Series(_)),
         accumulation_form: accumulation_form(subject, indicator.date),
         columns: match subject {
@@ -134,7 +138,7 @@ pub(crate) async fn show_series(
         rows: served
             .rev()
             .take(NEWEST_ROW_COUNT)
-            .filter_map(|at| build_table_row(subject, &values, at, lang))
+            .filter_map(|index| build_table_row(subject, &values, index, lang))
             .collect(),
         api_path: full_history_path(&subject.api_path()),
         value: indicator.value,
@@ -147,41 +151,42 @@ pub(crate) async fn show_series(
     html_response(&series, &series.page, StylePolicy::ExternalOnly)
 }
 
-/// All of it in one call, oldest first.
+/// All values in one call, oldest first.
 fn full_history_path(path: &str) -> String {
-    let joint = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{joint}limit=20000&order=asc")
+    let separator = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{separator}limit=20000&order=asc")
 }
 
-fn build_table_row(subject: SeriesOrRate, values: &MarketValues<'_>, at: usize, lang: Lang) -> Option<SeriesTableRow> {
-    let (date, value) = values.get(at)?;
-    let cells = match values.quote(at) {
+fn build_table_row(
+    subject: SeriesOrRate,
+    values: &MarketValues<'_>,
+    index: usize,
+    lang: Lang,
+) -> Option<SeriesTableRow> {
+    let (date, value) = values.get(index)?;
+    let cells = match values.quote(index) {
         Some((_, quote)) => vec![format_decimal(quote.buy, lang), format_decimal(quote.sell, lang)],
         None => vec![format_decimal(value, lang)],
     };
     Some(SeriesTableRow { date, date_label: format_period(date, subject.frequency(), lang), cells })
 }
 
-/// What can be looked at; the prices of before the real would flatten all that came after, so those come by themselves.
+/// The ranges that the reader can select. Prices from before the real would flatten everything after them, so they are not
+/// shown by default.
 fn build_chart_ranges(first: NaiveDate, newest: NaiveDate, lang: Lang) -> Vec<ChartRange> {
     let years = |years: u32| newest.checked_sub_months(Months::new(12 * years)).unwrap_or(first);
-    let is_older_than_the_real = first < BRL_START_DATE;
-    let all = [
+    let predates_real = first < BRL_START_DATE;
+    let ranges = [
         (years(1), LocalizedText::new("1 year", "1 ano"), false),
         (years(5), LocalizedText::new("5 years", "5 anos"), false),
         (years(10), LocalizedText::new("10 years", "10 anos"), false),
-        (BRL_START_DATE, LocalizedText::new("since the real, 1994", "desde o real, 1994"), is_older_than_the_real),
-        (first, LocalizedText::new("all", "tudo"), !is_older_than_the_real),
+        (BRL_START_DATE, LocalizedText::new("since the real, 1994", "desde o real, 1994"), predates_real),
+        (first, LocalizedText::new("all", "tudo"), !predates_real),
     ];
-    let is_there = |(from, _, _): &(NaiveDate, LocalizedText, bool)| *from >= first;
-    let shown = all.into_iter().filter(is_there);
-    shown
-        .map(|(from, label, is_first_shown)| ChartRange {
-            from,
-            label: label.in_lang(lang),
-            is_default: is_first_shown,
-        })
-        .collect()
+
+    let has_data = |(from, _, _): &(NaiveDate, LocalizedText, bool)| *from >= first;
+    let available = ranges.into_iter().filter(has_data);
+    available.map(|(from, label, is_default)| ChartRange { from, label: label.in_lang(lang), is_default }).collect()
 }
 
 fn kind_label(subject: SeriesOrRate) -> LocalizedText {
@@ -206,61 +211,63 @@ fn details_heading(subject: SeriesOrRate) -> LocalizedText {
     }
 }
 
-/// What it is and what it is not, and how much of it there is.
+/// Labels and values that explain the series, what it is not, and how many values it has.
 fn series_details(
     subject: SeriesOrRate,
-    (count, first, next): (usize, NaiveDate, Option<NaiveDate>),
+    (count, first, next_expected): (usize, NaiveDate, Option<NaiveDate>),
     lang: Lang,
 ) -> Vec<(&'static str, String)> {
-    let say = |en, pt| LocalizedText::new(en, pt).in_lang(lang);
-    let mut lines = Vec::new();
+    let localize = |en, pt| LocalizedText::new(en, pt).in_lang(lang);
+    let mut details = Vec::new();
+
     match subject {
         SeriesOrRate::Series(series) => {
             match (series.sgs_code, &series.formula) {
-                (Some(code), _) => lines.push((say("Source", "Fonte"), format!("BCB SGS {code}"))),
+                (Some(code), _) => details.push((localize("Source", "Fonte"), format!("BCB SGS {code}"))),
                 (None, Some(formula)) => {
-                    lines.push((say("Formula", "Fórmula"), formula.description.in_lang(lang).to_owned()));
+                    details.push((localize("Formula", "Fórmula"), formula.description.in_lang(lang).to_owned()));
                 }
                 (None, None) => {}
             }
-            lines.push((
-                say("Unit and basis", "Unidade e base"),
+            details.push((
+                localize("Unit and basis", "Unidade e base"),
                 format!("{}; {}", series.unit.in_lang(lang), series.basis.in_lang(lang)),
             ));
-            lines.push((say("Careful", "Atenção"), series.is_not.in_lang(lang).replace('`', "")));
+            details.push((localize("Careful", "Atenção"), series.is_not.in_lang(lang).replace('`', "")));
         }
         SeriesOrRate::ExchangeRate(currency) => {
-            lines.push((say("Source", "Fonte"), format!("BCB PTAX, {}", currency.code())));
-            lines.push((
-                say("Unit and basis", "Unidade e base"),
-                say("reais for one unit, at the closing bulletin", "reais por unidade, no boletim de fechamento")
+            details.push((localize("Source", "Fonte"), format!("BCB PTAX, {}", currency.code())));
+            details.push((
+                localize("Unit and basis", "Unidade e base"),
+                localize("reais for one unit, at the closing bulletin", "reais por unidade, no boletim de fechamento")
                     .to_owned(),
             ));
-            lines.push((
-                say("Careful", "Atenção"),
-                say("not a rate at which anyone trades now, but the average that the central bank publishes for the day", "não é uma cotação de negócio agora, e sim a média que o Banco Central publica para o dia").to_owned(),
+            details.push((
+                localize("Careful", "Atenção"),
+                localize("not a rate at which anyone trades now, but the average that the central bank publishes for the day", "não é uma cotação de negócio agora, e sim a média que o Banco Central publica para o dia").to_owned(),
             ));
         }
     }
-    let rhythm = match subject.frequency() {
-        Frequency::Daily => say("every day", "todo dia"),
-        Frequency::BusinessDaily => say("every business day", "todo dia útil"),
-        Frequency::Monthly => say("every month", "todo mês"),
+
+    let frequency = match subject.frequency() {
+        Frequency::Daily => localize("every day", "todo dia"),
+        Frequency::BusinessDaily => localize("every business day", "todo dia útil"),
+        Frequency::Monthly => localize("every month", "todo mês"),
     };
-    lines.push((say("Published", "Publicada"), rhythm.to_owned()));
+    details.push((localize("Published", "Publicada"), frequency.to_owned()));
     let since = format_period(first, subject.frequency(), lang);
-    lines.push((
-        say("Held", "Disponível"),
+    details.push((
+        localize("Held", "Disponível"),
         match lang {
             Lang::En => format!("{} values since {since}", format_integer(count, lang)),
             Lang::Pt => format!("{} valores desde {since}", format_integer(count, lang)),
         },
     ));
-    lines.extend(next.map(|next| (say("Next expected", "Próximo esperado"), format_date(next, lang))));
-    lines
+    details.extend(next_expected.map(|next| (localize("Next expected", "Próximo esperado"), format_date(next, lang))));
+    details
 }
 
-/// A year until the newest value, of what the API can accumulate.
+/// Defaults to the year up to the newest value. `None` if the API cannot accumulate the series.
 fn accumulation_form(subject: SeriesOrRate, newest: NaiveDate) -> Option<AccumulationForm> {
     let (path, pair, has_percent) = match subject {
         SeriesOrRate::ExchangeRate(currency) => {
@@ -276,6 +283,7 @@ fn accumulation_form(subject: SeriesOrRate, newest: NaiveDate) -> Option<Accumul
             (path, String::new(), true)
         }
     };
+
     let from = newest.checked_sub_months(Months::new(12))?;
     Some(AccumulationForm { path, pair, from, to: newest, has_percent })
 }
@@ -290,15 +298,17 @@ mod tests {
 
     #[test]
     fn charts_default_to_1994_when_a_series_predates_the_real() {
-        let shown = |first: &str| -> Vec<(String, bool)> {
+        let ranges = |first: &str| -> Vec<(String, bool)> {
             let ranges = build_chart_ranges(parse_date(first), parse_date("2026-11-13"), Lang::En);
             ranges.into_iter().map(|range| (range.from.to_string(), range.is_default)).collect()
         };
-        let old = shown("1986-03-06");
+
+        let old = ranges("1986-03-06");
         assert_eq!(old[3], ("1994-07-01".to_owned(), true));
         assert_eq!(old[4], ("1986-03-06".to_owned(), false));
-        let young = shown("2020-01-01");
-        assert_eq!(young.len(), 3);
-        assert_eq!(young[2], ("2020-01-01".to_owned(), true));
+
+        let recent = ranges("2020-01-01");
+        assert_eq!(recent.len(), 3);
+        assert_eq!(recent[2], ("2020-01-01".to_owned(), true));
     }
 }

@@ -1,4 +1,4 @@
-//! `/status`: how new each source is, its last 90 days, and whether the API itself is well; the same as an Atom feed.
+//! `/status`: how fresh each source is, its last 90 days, and the health of the API; also as an Atom feed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,14 +21,14 @@ use crate::{PageSettings, SharedSettings, problem_response};
 const HISTORY_DAYS: u64 = 90;
 const FULL_BAR_HEIGHT: u32 = 28;
 const EMPTY_BAR_HEIGHT: u32 = 6;
-/// So far ahead it is looked for the day on which a source became overdue.
+/// How far after the newest value to search for the day on which a source became overdue.
 const MAX_OVERDUE_SEARCH_DAYS: usize = 400;
 
 #[derive(Template)]
 #[template(path = "status.html")]
 struct StatusPage {
     page: Layout,
-    /// The engines answer, and nothing is overdue.
+    /// The backends are healthy, and nothing is overdue.
     healthy: bool,
     backends_healthy: bool,
     now: String,
@@ -59,7 +59,7 @@ struct DayBar {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DayCoverage {
     Present,
-    /// A value was to be expected, and is not there.
+    /// A value was expected, but there is none.
     Missing,
     NotExpected,
 }
@@ -70,18 +70,21 @@ const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Quão nova é cada fonte, quando se espera o próximo valor e seus últimos 90 dias.",
 );
 
-pub(crate) async fn show_status(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
-    let (lang, now) = (asked.lang(), settings.clock.now());
+pub(crate) async fn show_status(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+    let lang = request.lang();
+    let now = settings.clock.now();
     let snapshot = settings.snapshot.get();
-    let engines = (settings.backends_healthy)();
-    let whole = snapshot.as_deref().is_some_and(|snapshot| settings.snapshot.is_complete_and_fresh(snapshot, now));
+    let backends_healthy = (settings.backends_healthy)();
+    let is_up_to_date =
+        snapshot.as_deref().is_some_and(|snapshot| settings.snapshot.is_complete_and_fresh(snapshot, now));
     let sources = snapshot
         .as_deref()
         .map(|snapshot| Dataset::all().map(|dataset| source_status_card(&settings, snapshot, dataset, lang)).collect());
+
     let status = StatusPage {
-        page: Layout::new(&settings, &asked, PageMetadata::new(lang, "/status", TITLE, DESCRIPTION)),
-        healthy: engines && whole,
-        backends_healthy: engines,
+        page: Layout::new(&settings, &request, PageMetadata::new(lang, "/status", TITLE, DESCRIPTION)),
+        healthy: backends_healthy && is_up_to_date,
+        backends_healthy,
         now: format_rfc3339(now),
         now_label: format_date_time(now, lang),
         sources: sources.unwrap_or_default(),
@@ -91,7 +94,7 @@ pub(crate) async fn show_status(State(settings): State<SharedSettings>, asked: P
 
 fn source_status_card(settings: &PageSettings, snapshot: &Snapshot, dataset: Dataset, lang: Lang) -> SourceStatusCard {
     let now = settings.clock.now();
-    let fresh = settings.snapshot.freshness(snapshot, dataset, now);
+    let freshness = settings.snapshot.freshness(snapshot, dataset, now);
     let frequency = dataset_frequency(dataset);
     let days = recent_day_coverage(snapshot, dataset, sao_paulo_date(now));
     let link = match dataset {
@@ -99,16 +102,17 @@ fn source_status_card(settings: &PageSettings, snapshot: &Snapshot, dataset: Dat
         Dataset::Fx => Some(SeriesOrRate::ExchangeRate(Currency::Usd)),
         Dataset::Companies | Dataset::Filings => None,
     };
+
     SourceStatusCard {
         name: dataset.name().in_lang(lang),
         link: link.map(|subject| format!("/series/{}", subject.id())),
         publisher: dataset.source_name(),
-        rows: format_integer(fresh.rows, lang),
-        newest: fresh.newest_date.map(|newest| format_period(newest, frequency, lang)),
-        next_expected: fresh.next_expected_on.map(|next| format_date(next, lang)),
-        last_success: fresh.last_success_at.map(|at| format_date_time(at, lang)),
-        never_loaded: fresh.rows == 0,
-        stale: fresh.stale,
+        rows: format_integer(freshness.rows, lang),
+        newest: freshness.newest_date.map(|newest| format_period(newest, frequency, lang)),
+        next_expected: freshness.next_expected_on.map(|next| format_date(next, lang)),
+        last_success: freshness.last_success_at.map(|at| format_date_time(at, lang)),
+        never_loaded: freshness.rows == 0,
+        stale: freshness.stale,
         bars_description: describe_days(&days, lang),
         bars: days.into_iter().map(day_bar).collect(),
     }
@@ -123,11 +127,12 @@ fn day_bar(day: DayCoverage) -> DayBar {
 }
 
 fn describe_days(days: &[DayCoverage], lang: Lang) -> String {
-    let count = |wanted: DayCoverage| days.iter().filter(|day| **day == wanted).count();
-    let (there, absent) = (count(DayCoverage::Present), count(DayCoverage::Missing));
+    let count = |coverage: DayCoverage| days.iter().filter(|day| **day == coverage).count();
+    let present = count(DayCoverage::Present);
+    let missing = count(DayCoverage::Missing);
     match lang {
-        Lang::En => format!("Last 90 days: {there} with data, {absent} expected and missing"),
-        Lang::Pt => format!("Últimos 90 dias: {there} com dados, {absent} esperados e ausentes"),
+        Lang::En => format!("Last 90 days: {present} with data, {missing} expected and missing"),
+        Lang::Pt => format!("Últimos 90 dias: {present} com dados, {missing} esperados e ausentes"),
     }
 }
 
@@ -139,11 +144,11 @@ fn dataset_frequency(dataset: Dataset) -> Frequency {
     }
 }
 
-/// What the last 90 days brought, oldest first. Of series and rates the values of these days; of filings what was
-/// delivered on them; of companies what the registry told us on them.
+/// The last 90 days, oldest first. A day is present if a series or rate has a value for it, if filings were delivered on
+/// it, or if the company registry changed on it.
 fn recent_day_coverage(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) -> Vec<DayCoverage> {
     let days = DateRange { from: today - Days::new(HISTORY_DAYS - 1), to: today };
-    let (there, expected) = match dataset {
+    let (present, expected) = match dataset {
         Dataset::Series(series) => {
             (days_with_values(SeriesOrRate::Series(series), snapshot, days), due_days(series.frequency, days, today))
         }
@@ -154,8 +159,9 @@ fn recent_day_coverage(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) 
         Dataset::Companies => (days_with_company_updates(snapshot), HashSet::new()),
         Dataset::Filings => (days_with_filings(snapshot, days), HashSet::new()),
     };
+
     let all = days.from.iter_days().take_while(|day| *day <= days.to);
-    all.map(|day| match (there.contains(&day), expected.contains(&day)) {
+    all.map(|day| match (present.contains(&day), expected.contains(&day)) {
         (true, _) => DayCoverage::Present,
         (false, true) => DayCoverage::Missing,
         (false, false) => DayCoverage::NotExpected,
@@ -168,7 +174,7 @@ fn days_with_values(subject: SeriesOrRate, snapshot: &Snapshot, days: DateRange)
     values.map(|values| values.points(days).into_iter().map(|(day, _)| day).collect()).unwrap_or_default()
 }
 
-/// What must be published by now.
+/// The days whose values should be published by now.
 fn due_days(frequency: Frequency, days: DateRange, today: NaiveDate) -> HashSet<NaiveDate> {
     let is_due = |day: &NaiveDate| frequency.assumed_publication_date(*day) < today;
     frequency.expected_dates(days).into_iter().filter(is_due).collect()
@@ -178,31 +184,37 @@ fn days_with_company_updates(snapshot: &Snapshot) -> HashSet<NaiveDate> {
     let Some(companies) = snapshot.companies() else { return HashSet::new() };
     let rows = 0..u32::try_from(companies.len()).unwrap_or(u32::MAX);
     let mut seconds: Vec<u32> = rows.map(|row| companies.provenance(row).known_at_seconds).collect();
-    // Most were told at the same moment.
+
+    // Most rows have the same time.
     seconds.sort_unstable();
     seconds.dedup();
-    let at = |second| DateTime::from_timestamp(i64::from(second), 0).map(sao_paulo_date);
-    seconds.into_iter().filter_map(at).collect()
+
+    let date = |second| DateTime::from_timestamp(i64::from(second), 0).map(sao_paulo_date);
+    seconds.into_iter().filter_map(date).collect()
 }
 
 fn days_with_filings(snapshot: &Snapshot, days: DateRange) -> HashSet<NaiveDate> {
     let Some(filings) = snapshot.filings() else { return HashSet::new() };
-    let is_there =
+    let has_filings =
         |day: &NaiveDate| filings.list(&FilingFilter::for_days(DateRange { from: *day, to: *day }), 0, 0).total > 0;
-    days.from.iter_days().take_while(|day| *day <= days.to).filter(is_there).collect()
+    days.from.iter_days().take_while(|day| *day <= days.to).filter(has_filings).collect()
 }
 
-/// An entry for how each source stands now: a new one when it has news, is overdue, or no longer is.
-pub(crate) async fn get_status_feed(State(settings): State<SharedSettings>, asked: PageRequest) -> Response {
+/// One entry for the current status of each source. A source gets a new entry when it has new data, becomes overdue, or
+/// recovers.
+pub(crate) async fn get_status_feed(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
     let Some(snapshot) = settings.snapshot.get() else { return problem_response(Problem::DependencyUnavailable) };
-    let lang = asked.lang();
+    let lang = request.lang();
     let now = settings.clock.now();
+
     let mut entries: BTreeMap<(DateTime<Utc>, &str), String> = BTreeMap::new();
     for dataset in Dataset::all() {
-        let fresh = settings.snapshot.freshness(&snapshot, dataset, now);
-        let since = status_since(dataset, &fresh, now);
-        entries.insert((since, dataset.id()), render_feed_entry(&settings.public_url, dataset, &fresh, since, lang));
+        let freshness = settings.snapshot.freshness(&snapshot, dataset, now);
+        let since = status_since(dataset, &freshness, now);
+        let entry = render_feed_entry(&settings.public_url, dataset, &freshness, since, lang);
+        entries.insert((since, dataset.id()), entry);
     }
+
     let updated = entries.keys().map(|(at, _)| *at).max().unwrap_or(now);
     let url = escape_xml(&settings.public_url);
     let title = LocalizedText::new("Vintém: status of the data", "Vintém: situação dos dados").in_lang(lang);
@@ -218,10 +230,10 @@ pub(crate) async fn get_status_feed(State(settings): State<SharedSettings>, aske
     (headers, feed).into_response()
 }
 
-/// Since when a source is as it is: since it was loaded, or became overdue.
-fn status_since(dataset: Dataset, fresh: &DatasetFreshness, now: DateTime<Utc>) -> DateTime<Utc> {
-    let loaded_at = fresh.loaded_at.unwrap_or(now);
-    let Some(newest) = fresh.newest_date.filter(|_| fresh.stale) else { return loaded_at };
+/// Since when the status of a source holds: since it was loaded, or since it became overdue.
+fn status_since(dataset: Dataset, freshness: &DatasetFreshness, now: DateTime<Utc>) -> DateTime<Utc> {
+    let loaded_at = freshness.loaded_at.unwrap_or(now);
+    let Some(newest) = freshness.newest_date.filter(|_| freshness.stale) else { return loaded_at };
     let overdue = newest.iter_days().take(MAX_OVERDUE_SEARCH_DAYS).find(|day| dataset.is_stale(newest, *day));
     overdue.and_then(|day| day.pred_opt()).map_or(loaded_at, sao_paulo_day_end)
 }
@@ -229,24 +241,30 @@ fn status_since(dataset: Dataset, fresh: &DatasetFreshness, now: DateTime<Utc>) 
 fn render_feed_entry(
     url: &str,
     dataset: Dataset,
-    fresh: &DatasetFreshness,
+    freshness: &DatasetFreshness,
     since: DateTime<Utc>,
     lang: Lang,
 ) -> String {
     let name = dataset.name().in_lang(lang);
-    let state = match (fresh.rows, fresh.stale) {
+    let state = match (freshness.rows, freshness.stale) {
         (0, _) => LocalizedText::new("never loaded", "nunca carregada"),
         (_, true) => LocalizedText::new("overdue", "atrasada"),
         (_, false) => LocalizedText::new("up to date", "em dia"),
     };
-    let newest = fresh.newest_date.map(|newest| newest.to_string()).unwrap_or_default();
-    let (url, state) = (escape_xml(url), state.in_lang(lang));
+    let newest = freshness.newest_date.map(|newest| newest.to_string()).unwrap_or_default();
+    let url = escape_xml(url);
+    let state = state.in_lang(lang);
+
     let summary = match lang {
-        Lang::En => format!("{} rows, newest {newest}", fresh.rows),
-        Lang::Pt => format!("{} linhas, mais recente {newest}", fresh.rows),
+        Lang::En => format!("{} rows, newest {newest}", freshness.rows),
+        Lang::Pt => format!("{} linhas, mais recente {newest}", freshness.rows),
     };
-    let id =
-        format!("{url}/status#{}-{}-{}", dataset.id(), since.timestamp(), if fresh.stale { "overdue" } else { "ok" });
+    let id = format!(
+        "{url}/status#{}-{}-{}",
+        dataset.id(),
+        since.timestamp(),
+        if freshness.stale { "overdue" } else { "ok" }
+    );
     format!(
         "<entry><title>{}: {state}</title><id>{id}</id><link href=\"{url}/status\"/><updated>{}</updated><summary>{summary}</summary></entry>\n",
         escape_xml(name),
@@ -254,7 +272,7 @@ fn render_feed_entry(
     )
 }
 
-/// Text of an element or an attribute.
+/// Escapes the text of an element or attribute.
 pub(crate) fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

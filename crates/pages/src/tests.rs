@@ -1,4 +1,4 @@
-//! What holds of the pages without any data: both languages, nothing inline, what the operator configures.
+//! Tests of the pages without any data: both languages, nothing inline, and the settings of the operator.
 
 use std::sync::Arc;
 
@@ -29,15 +29,17 @@ fn test_settings() -> PageSettings {
 
 async fn fetch_page(settings: PageSettings, address: &str) -> Response {
     let uri: Uri = address.parse().unwrap();
-    let (path, asked) = (uri.path().to_owned(), PageRequest { headers: HeaderMap::new(), uri });
+    let path = uri.path().to_owned();
+    let request = PageRequest { headers: HeaderMap::new(), uri };
     let state = State(Arc::new(settings));
+
     match path.as_str() {
-        "/" => home::show_home(state, asked).await,
-        "/pricing" => pricing::show_pricing(state, asked).await,
-        "/docs" => docs::show_docs(state, asked).await,
-        "/status" => status::show_status(state, asked).await,
-        "/dashboard" => dashboard::show_dashboard(state, asked).await,
-        "/privacy" => guides::show_privacy(state, asked).await,
+        "/" => home::show_home(state, request).await,
+        "/pricing" => pricing::show_pricing(state, request).await,
+        "/docs" => docs::show_docs(state, request).await,
+        "/status" => status::show_status(state, request).await,
+        "/dashboard" => dashboard::show_dashboard(state, request).await,
+        "/privacy" => guides::show_privacy(state, request).await,
         other => panic!("{other} is no page"),
     }
 }
@@ -57,9 +59,9 @@ async fn fetch_html(address: &str) -> String {
 fn every_page_of_the_route_table_has_a_handler() {
     let handlers = handlers(test_settings());
     let served: Vec<_> = handlers.iter().map(|(operation, _)| *operation).collect();
-    let wanted =
+    let expected =
         ROUTES.iter().filter(|route| route.rate_limit != RateLimitKind::Quota && route.operation != "get_health");
-    assert_eq!(served, wanted.map(|route| route.operation).collect::<Vec<_>>());
+    assert_eq!(served, expected.map(|route| route.operation).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -91,14 +93,15 @@ async fn pricing_shows_the_configured_limits() {
 
 #[tokio::test]
 async fn upgrade_links_and_priority_support_show_only_when_configured() {
-    let nobody = fetch_html("/pricing").await;
-    assert!(!nobody.contains("data-upgrade") && !nobody.contains("Priority support"));
+    let default = fetch_html("/pricing").await;
+    assert!(!default.contains("data-upgrade") && !default.contains("Priority support"));
+
     let mut settings = test_settings();
     settings.contact = Some("sales@example.com".to_owned());
     settings.offer.priority_support = true;
     let html = body_text(fetch_page(settings, "/pricing").await).await;
     assert_eq!(html.matches("data-upgrade=\"mailto:sales@example.com?subject=").count(), 3);
-    // In the card, in the three that lack it, and in the table.
+    // Once in its card, in the three cards without it, and in the table.
     assert_eq!(html.matches("riority support").count(), 5);
 }
 
@@ -131,8 +134,8 @@ async fn openapi_file_is_served_unchanged() {
 
 #[tokio::test]
 async fn internal_error_page_hides_details_and_shows_the_request_id() {
-    let page = problem_renderer(test_settings());
-    let response = page(&Problem::Internal, &HeaderMap::new(), &"/status?lang=pt".parse().unwrap(), "0123-abc");
+    let render = problem_renderer(test_settings());
+    let response = render(&Problem::Internal, &HeaderMap::new(), &"/status?lang=pt".parse().unwrap(), "0123-abc");
     assert_eq!(response.status(), 500);
     assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
     let html = body_text(response).await;

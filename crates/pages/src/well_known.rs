@@ -1,4 +1,4 @@
-//! What machines look for: `robots.txt`, `sitemap.xml`, `security.txt`, `llms.txt`.
+//! Files for machines: `robots.txt`, `sitemap.xml`, `security.txt`, `llms.txt`.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ use crate::{SharedSettings, guides, problem_response};
 
 const PLAIN_TEXT_MIME: &str = "text/plain; charset=utf-8";
 const SITEMAP_PATHS: [&str; 8] = ["/", "/pricing", "/docs", "/docs/guides", "/status", "/data", "/terms", "/privacy"];
-/// RFC 9116 wants a day until which the contact is good: it is asked for anew each time.
+/// RFC 9116 requires an expiry date. Each response computes it again, so the file never expires.
 const SECURITY_TXT_VALID_DAYS: u64 = 180;
 
 fn text_response(content_type: &'static str, text: String) -> Response {
@@ -30,7 +30,7 @@ pub(crate) async fn get_robots(State(settings): State<SharedSettings>) -> Respon
     text_response(PLAIN_TEXT_MIME, body)
 }
 
-/// Not the companies: a list of them is for those whose plan has it.
+/// Leaves out companies: only some plans include a list of them.
 pub(crate) async fn get_sitemap(State(settings): State<SharedSettings>) -> Response {
     let guides = guides::list_guides(Lang::En).into_iter().map(|guide| guide.path);
     let series = SeriesOrRate::all().map(|subject| format!("/series/{}", subject.id()));
@@ -43,7 +43,7 @@ pub(crate) async fn get_sitemap(State(settings): State<SharedSettings>) -> Respo
     text_response("application/xml; charset=utf-8", body)
 }
 
-/// Only where the operator says how to be reached.
+/// Not found unless the operator has configured a contact.
 pub(crate) async fn get_security_contact(State(settings): State<SharedSettings>) -> Response {
     let Some(contact) = &settings.contact else { return problem_response(Problem::NoSuchPath) };
     let scheme = if is_web_url(contact) { "" } else { "mailto:" };
@@ -56,7 +56,7 @@ pub(crate) async fn get_security_contact(State(settings): State<SharedSettings>)
     text_response(PLAIN_TEXT_MIME, body)
 }
 
-/// What a language model needs to use the API, in the form of llmstxt.org.
+/// An introduction to the API for language models, in the format of llmstxt.org.
 pub(crate) async fn get_llms(State(settings): State<SharedSettings>) -> Response {
     let url = &settings.public_url;
     let guides: String = guides::list_guides(Lang::En)
@@ -66,6 +66,7 @@ pub(crate) async fn get_llms(State(settings): State<SharedSettings>) -> Response
     let series: String = SeriesOrRate::all()
         .map(|subject| format!("- `{}`: {}, {}\n", subject.id(), subject.name(Lang::En), subject.unit(Lang::En)))
         .collect();
+
     let body = format!(
         "# Vintém\n\n> Brazilian financial data as a JSON API: Selic, CDI, IPCA and exchange rates of the central bank (BCB), \
          companies and filings of the securities regulator (CVM). Values are exact decimals. Market data needs no key; \

@@ -1,4 +1,5 @@
-//! What goes on beside answering: a process follows the store's generations and keys, and drains the usage.
+//! Background tasks of a process: refreshing keys, events and the snapshot from Postgres, compacting filing layers, saving
+//! the disk copy, and draining usage counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +12,26 @@ use vintem_snapshot::LiveSnapshot;
 use vintem_store::Store;
 use vintem_store::listener::StoreNotification;
 
-/// Keys are polled as well, so that a revocation holds everywhere within a second whatever befalls the channel.
+/// Keys are polled as well, so that a revocation takes effect everywhere within a second even if the notification channel
+/// fails.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Live counts move to Postgres this often; the usage endpoint adds what is still live. While Redis is away, it is what
-/// a replica that dies takes with it.
+/// How often live counts move to Postgres; the usage endpoint adds the counts that are still live. While Redis is
+/// unavailable, a replica that dies loses up to this much usage.
 const DRAIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Old usage is forgotten this often, a little at a time.
+/// How often old usage and events are deleted, a few rows at a time.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
-/// From one snapshot to the next: a burst of loads leads to few of them, and each load is seen soon enough.
+/// The minimum time between two snapshots: a burst of loads causes few of them, and each load still shows up soon.
 const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_millis(1_100);
-/// Between two looks at whether layers of filings should become one.
+/// How often to check whether filing layers need compaction.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two looks at whether the copy on disk is behind; what is newer than it comes from Postgres at a start.
+/// How often to check whether the disk copy is behind. At startup, newer rows come from Postgres.
 const COPY_INTERVAL: Duration = Duration::from_secs(5);
-/// A full disk is not written to the brim again and again.
+/// Keeps a full disk from being filled again and again.
 const COPY_RETRY_DELAY: Duration = Duration::from_secs(300);
-/// Between tries while Postgres is away.
+/// The pause between attempts while Postgres is unavailable.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
+/// Wakes the tasks that wait for changes in Postgres.
 #[derive(Default)]
 pub struct Notifications {
     keys: Notify,
@@ -37,7 +40,7 @@ pub struct Notifications {
     pub deliveries: Notify,
 }
 
-/// Rings when Postgres notifies.
+/// Forwards the notifications of Postgres, and reconnects if the connection is lost.
 pub async fn listen_for_notifications(store: Store, notifications: Arc<Notifications>) {
     loop {
         match store.listen().await {
@@ -81,22 +84,24 @@ pub async fn refresh_keys(app: Arc<App>, notifications: Arc<Notifications>) {
 
 pub async fn refresh_snapshot(store: Store, snapshot: Arc<LiveSnapshot>, notifications: Arc<Notifications>) {
     loop {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut is_new = false;
         match snapshot.refresh(&store).await {
             Ok(true) => {
                 is_new = true;
                 metrics::counter!("vintem_snapshots_total").increment(1);
-                tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "a new snapshot is served");
+                tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "a new snapshot is served");
             }
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "no new snapshot could be built; the last one is served on"),
         }
+
         if let Err(error) = snapshot.refresh_sources(&store).await {
             tracing::warn!(%error, "how the sources stand is not known");
         }
+
         if is_new {
-            sleep(MIN_SNAPSHOT_INTERVAL.saturating_sub(began.elapsed())).await;
+            sleep(MIN_SNAPSHOT_INTERVAL.saturating_sub(started.elapsed())).await;
         }
         tokio::select! {
             () = notifications.generations.notified() => {}
@@ -105,7 +110,7 @@ pub async fn refresh_snapshot(store: Store, snapshot: Arc<LiveSnapshot>, notific
     }
 }
 
-/// Reads events as they are published.
+/// Reads new events into the feed.
 pub async fn refresh_events(app: Arc<App>, notifications: Arc<Notifications>) {
     loop {
         if let Err(error) = app.event_feed.refresh(&app.store).await {
@@ -118,7 +123,7 @@ pub async fn refresh_events(app: Arc<App>, notifications: Arc<Notifications>) {
     }
 }
 
-/// Makes few layers of many, aside.
+/// Merges filing layers in the background when there are many.
 pub async fn compact_layers(snapshot: Arc<LiveSnapshot>) {
     loop {
         match snapshot.compact_filings().await {
@@ -130,12 +135,12 @@ pub async fn compact_layers(snapshot: Arc<LiveSnapshot>) {
     }
 }
 
-/// Keeps the copy on disk near what is served.
+/// Keeps the disk copy close to the served snapshot.
 pub async fn save_snapshot_copy(snapshot: Arc<LiveSnapshot>) {
     loop {
-        let began = Instant::now();
+        let started = Instant::now();
         match snapshot.save_disk_cache().await {
-            Ok(true) => tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "the copy on disk is new"),
+            Ok(true) => tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "the copy on disk is new"),
             Ok(false) => {}
             Err(error) => {
                 tracing::warn!(%error, "the copy on disk could not be written");
@@ -149,9 +154,11 @@ pub async fn save_snapshot_copy(snapshot: Arc<LiveSnapshot>) {
 pub async fn drain_usage(app: Arc<App>) {
     let mut ticks = interval(DRAIN_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
     let mut pruned_at = Instant::now();
     loop {
         ticks.tick().await;
+
         if pruned_at.elapsed() > PRUNE_INTERVAL {
             pruned_at = Instant::now();
             if let Err(error) = app.store.prune_usage().await {
@@ -161,6 +168,7 @@ pub async fn drain_usage(app: Arc<App>) {
                 tracing::warn!(%error, "old events wait to be forgotten");
             }
         }
+
         for source in app.meter.usage_sources() {
             if let Err(error) = drain_usage_source(&app, source).await {
                 tracing::warn!(%error, "usage waits to be drained");
@@ -170,7 +178,7 @@ pub async fn drain_usage(app: Arc<App>) {
 }
 
 pub async fn drain_usage_source(app: &App, source: UsageSource) -> anyhow::Result<()> {
-    // A batch that was left by a drainer that died comes first, then the current one.
+    // A batch left by a process that died comes first, then the current one.
     for _ in 0..2 {
         let Some(batch) = app.meter.next_usage_batch(source).await? else { break };
         app.store.record_usage_batch(&batch.id, &batch.rows).await?;

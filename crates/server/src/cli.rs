@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: one subcommand per file of `commands`.
 
 use clap::{Parser, Subcommand};
 

@@ -1,7 +1,7 @@
-//! How long a head may take, at little cost.
+//! A cheap timer for the read timeout of request heads.
 //!
-//! hyper asks for a new timer with every head and drops it when the head is there. One of Tokio's, kept for as long as the
-//! connection, serves them all: it is set anew only when it has gone off before its time.
+//! hyper creates a new timer for every head and drops it when the head has arrived. Here one Tokio timer per connection
+//! serves them all: it is rearmed only if it fires before the current deadline.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
-/// The timer of one connection, all of which runs in one task.
+/// The timer of one connection, which runs in a single task.
 #[derive(Debug, Clone, Default)]
 pub struct RequestHeadTimer {
     armed_sleep: Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>,
@@ -27,7 +27,7 @@ impl Timer for RequestHeadTimer {
         self.sleep_until(self.now() + duration)
     }
 
-    /// Deadlines are later each time, so what is armed goes off in time for all of them.
+    /// Each deadline is later than the one before, so a timer that is already armed fires early enough for all of them.
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
         Box::pin(RequestHeadSleep { timer: self.clone(), deadline })
     }
@@ -44,10 +44,11 @@ impl Future for RequestHeadSleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut armed = self.timer.armed_sleep.lock().expect("never held across a panic");
-        // It knows this task since it was armed, and will wake it.
+        // The armed timer has the waker of this task already.
         if armed.as_ref().is_some_and(|armed| !armed.is_elapsed()) {
             return Poll::Pending;
         }
+
         let mut sleep = Box::pin(tokio::time::sleep_until(self.deadline.into()));
         let elapsed = sleep.as_mut().poll(context);
         *armed = Some(sleep);
@@ -61,17 +62,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_sleep_ends_at_its_own_deadline() {
-        let (timer, began) = (RequestHeadTimer::default(), tokio::time::Instant::now());
+        let timer = RequestHeadTimer::default();
+        let started = tokio::time::Instant::now();
         let second = Duration::from_secs(1);
-        // One that is given up after it was polled, as with a head that came in time.
-        let given_up = tokio::time::timeout(second, timer.sleep(10 * second)).await;
-        assert!(given_up.is_err());
-        // Polled while the first is still armed: the first goes off in between.
+
+        // Dropped after it was polled, as when a head arrives in time.
+        let dropped = tokio::time::timeout(second, timer.sleep(10 * second)).await;
+        assert!(dropped.is_err());
+
+        // Polled while the first is still armed; the first fires in between.
         timer.sleep(12 * second).await;
-        assert_eq!(began.elapsed(), 13 * second);
-        // And after all that was armed has gone off.
+        assert_eq!(started.elapsed(), 13 * second);
+
+        // Polled when no timer is armed.
         tokio::time::sleep(5 * second).await;
         timer.sleep(second).await;
-        assert_eq!(began.elapsed(), 19 * second);
+        assert_eq!(started.elapsed(), 19 * second);
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hyper's own builder: unlike `axum::serve` it closes connections that stay silent.
+//! The HTTP/1.1 server. It uses hyper's own builder, which closes silent connections; `axum::serve` does not.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -25,21 +25,21 @@ use crate::head_timer::RequestHeadTimer;
 use crate::smuggling_guard::SmugglingGuard;
 use crate::write_timeout::WriteTimeoutStream;
 
-/// A head that takes longer is not meant to arrive; a connection that idles longer is opened anew at little cost.
+/// The read timeout of a request head, and so the idle timeout of a connection: reopening one is cheap.
 const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(8);
-/// A client that takes nothing for so long is not meant to get the rest.
+/// A client that reads nothing for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The request line and all headers; more gets 431.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// After SIGTERM requests under way have so long to end: with what follows it stays below ten seconds.
+/// How long requests in flight may take after SIGTERM. With the steps that follow, shutdown stays below ten seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
-/// When the process is out of file descriptors, accepting again at once would only burn the processor.
+/// When the process is out of file descriptors, accepting again at once would only burn CPU.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Further connections wait to be accepted. Each may hold a head and an answer in memory, some 32 kB in all, and who is
-/// silent is gone in seconds.
+/// Further connections wait to be accepted. Each may hold a head and a response in memory, some 32 kB in all, and silent
+/// ones are closed within seconds.
 const MAX_OPEN_CONNECTIONS: usize = 10_000;
 
-/// What answers requests.
+/// Responds to requests.
 pub trait RequestHandler: Clone + Send + Sync + 'static {
     fn handle(self, request: Request, peer: IpAddr) -> impl Future<Output = Response> + Send;
 }
@@ -59,10 +59,11 @@ impl RequestHandler for Router {
     }
 }
 
-/// Serves until `stop` turns true, then lets what is under way end.
+/// Serves until `stop` turns true, then waits for the requests in flight.
 pub async fn serve<S: RequestHandler>(listener: TcpListener, handler: S, mut stop: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
     let stopping = stop.clone();
+
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept(), if connections.len() < MAX_OPEN_CONNECTIONS => accepted,
@@ -79,10 +80,11 @@ pub async fn serve<S: RequestHandler>(listener: TcpListener, handler: S, mut sto
             }
         }
     }
+
     drop(listener);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
-        // Dropping their set cuts those that are still open.
+    let drain = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_TIMEOUT, drain).await.is_err() {
+        // Dropping the `JoinSet` closes the connections that are still open.
         tracing::warn!("connections that did not end in time were cut");
     }
 }
@@ -93,40 +95,44 @@ async fn serve_connection<S: RequestHandler>(
     handler: S,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Answers are small and complete: waiting to fill a packet would only delay them.
+    // Responses are small and complete: waiting to fill a packet would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection was gone before it was served");
         return;
     }
+
     let service = service_fn(move |request: Request<Incoming>| {
-        // A body that has ended before it began is not worth a box.
+        // Avoids a boxed body for requests without one.
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-        let answer = handler.clone().handle(request, peer);
+        let response = handler.clone().handle(request, peer);
         async move {
-            let mut answer = answer.await;
-            // Where chunks end is the parser's to know: `StrictHeads` could not say where a further head begins.
+            let mut response = response.await;
+            // Only hyper's parser knows where a chunked body ends, so `SmugglingGuard` could not find the next head.
             if is_chunked {
-                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(response)
         }
     });
     let stream = SmugglingGuard::new(WriteTimeoutStream::new(stream, WRITE_TIMEOUT), MAX_HEAD_BYTES);
     let connection = http1::Builder::new()
-        // Who closes its side after the request is answered all the same. Looking out for that during a request would also
-        // cost a buffer each time.
+        // A client that closes its side after the request still gets its response. Detecting that during a request would
+        // also cost a buffer each time.
         .half_close(true)
         .timer(RequestHeadTimer::default())
         .header_read_timeout(HEAD_READ_TIMEOUT)
         .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
-    let told = stopping.clone();
-    let (mut connection, mut stop) = (pin!(connection), pin!(stopping.wait_for(|stop| *stop)));
-    let (mut is_waiting, mut may_stop) = (false, true);
-    let served = poll_fn(|context| {
-        // Once it waits for the stop, this task is woken by it, and until then there is no need to ask.
-        if may_stop && (!is_waiting || told.has_changed().unwrap_or(true)) {
+
+    let stop_changes = stopping.clone();
+    let mut connection = pin!(connection);
+    let mut stop = pin!(stopping.wait_for(|stop| *stop));
+    let mut is_waiting = false;
+    let mut may_stop = true;
+    let serving = poll_fn(|context| {
+        // The first poll registers this task to be woken by `stop`. After that, `stop` is polled only when it changed.
+        if may_stop && (!is_waiting || stop_changes.has_changed().unwrap_or(true)) {
             is_waiting = true;
             if let Poll::Ready(stopped) = stop.as_mut().poll(context) {
                 may_stop = false;
@@ -137,8 +143,9 @@ async fn serve_connection<S: RequestHandler>(
         }
         connection.as_mut().poll(context)
     });
-    if let Err(error) = served.await {
-        // Resets and time-outs of clients: their own business, of use only when a client is looked into.
+
+    if let Err(error) = serving.await {
+        // Resets and timeouts of clients: of use only when debugging a client.
         tracing::debug!(%error, "a connection ended early");
     }
 }

@@ -1,6 +1,7 @@
-//! The one binary's inside: environment, command line, wiring, shutdown.
+//! The inside of the `vintem` binary: settings, command line, wiring, graceful shutdown.
 //!
-//! It holds no logic of its own. `start` brings up a whole replica and is what both `vintem serve` and the tests use.
+//! It has no domain logic of its own. [`replica::start_replica`] starts a whole replica; `vintem serve` and the tests use
+//! it.
 
 mod background;
 pub mod cli;

@@ -1,3 +1,5 @@
+//! The `vintem` binary.
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -7,13 +9,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = vintem_server::cli::Cli::parse();
-    let ended = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
-        let ended = runtime.block_on(cli.run());
-        // Not waiting for work beside, such as the building of a snapshot that nobody will see.
+    let result = tokio::runtime::Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
+        let result = runtime.block_on(cli.run());
+        // Does not wait for blocking tasks, such as the build of a snapshot that nobody will see.
         runtime.shutdown_background();
-        ended
+        result
     });
-    match ended {
+
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("vintem: {error:#}");

@@ -1,4 +1,4 @@
-//! The operator's port: `/livez`, `/readyz`, `/metrics`.
+//! The admin port, for the operator alone: `/livez`, `/readyz`, `/metrics`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use vintem_api::App;
 use vintem_domain::Dataset;
 
-/// Some hundred thousand values at most, and a millisecond's work.
+/// At most some hundred thousand histogram values pile up in between, which take a millisecond to process.
 const METRICS_UPKEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub fn operator_router(app: Arc<App>, stopping: watch::Receiver<bool>, metrics: 
         .with_state(OperatorState { app, stopping, metrics })
 }
 
-/// Collects for the whole process; a second replica in the same process (as in tests) shares it.
+/// The metrics of the whole process. A second replica in the same process, as in tests, shares them.
 pub fn metrics_handle() -> PrometheusHandle {
     static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
     let install = || {
@@ -41,8 +41,8 @@ pub fn metrics_handle() -> PrometheusHandle {
     HANDLE.get_or_init(install).clone()
 }
 
-/// Every value of a histogram waits in memory until it is put into its bucket, which this does as long as the process
-/// runs: otherwise, where nobody reads `/metrics`, every request would leave something behind.
+/// Moves histogram values into their buckets. Until then each value stays in memory, so without this task memory would
+/// grow with every request if nobody reads `/metrics`.
 pub async fn run_metrics_upkeep(metrics: PrometheusHandle) {
     loop {
         tokio::time::sleep(METRICS_UPKEEP_INTERVAL).await;
@@ -50,7 +50,7 @@ pub async fn run_metrics_upkeep(metrics: PrometheusHandle) {
     }
 }
 
-/// True once the first snapshot stands and until SIGTERM; never false because Redis or Postgres is away.
+/// Ready from the first snapshot until SIGTERM, even while Redis or Postgres is unavailable.
 async fn readyz(State(operator): State<OperatorState>) -> (StatusCode, &'static str) {
     let is_stopping = *operator.stopping.borrow();
     if is_stopping {
@@ -73,10 +73,12 @@ async fn render_metrics(State(operator): State<OperatorState>) -> String {
             }
         }
     }
+
     for (server, is_shared) in operator.app.meter.redis_availability().enumerate() {
         metrics::gauge!("vintem_meter_shared", "server" => server.to_string()).set(if is_shared { 1.0 } else { 0.0 });
     }
     metrics::gauge!("vintem_usage_kept").set(operator.app.meter.local_usage_count() as f64);
+
     operator.metrics.run_upkeep();
     operator.metrics.render()
 }

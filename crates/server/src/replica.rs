@@ -1,4 +1,4 @@
-//! One replica: everything that `vintem serve` runs, started and stopped as a whole.
+//! A replica: everything that `vintem serve` runs, started and stopped as a whole.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ use vintem_store::reader::DatasetState;
 use crate::settings::ServeSettings;
 use crate::{background, http_server, operator};
 
-/// The contract, served as it is.
+/// The API description, served unchanged.
 const OPENAPI_YAML: &str = include_str!("../../../openapi.yaml");
-/// The copy of the filings within the directory of a replica.
+/// Subdirectory of the data directory for the disk copy of the filings.
 const SNAPSHOT_DIRECTORY: &str = "snapshot";
-/// What all our keys in Redis begin with.
+/// The prefix of all our keys in Redis.
 pub const REDIS_PREFIX: &str = "vintem:";
-/// What is not counted by then is lost.
+/// Usage that is not written within this time at shutdown is lost.
 const USAGE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub struct Replica {
@@ -40,7 +40,7 @@ pub struct Replica {
     background_tasks: Vec<JoinHandle<()>>,
 }
 
-/// Binds, wires and starts; returns while the first snapshot is still being built.
+/// Binds the ports, wires everything and starts it. Returns while the first snapshot is still being built.
 pub async fn start_replica(
     settings: &ServeSettings,
     redis_prefix: &str,
@@ -53,15 +53,18 @@ pub async fn start_replica(
             "the window of the rate limit is not the minute that plans promise"
         );
     }
+
     let pepper = settings.pepper.parse_pepper()?;
     let store = settings.open_store()?;
     let meter = settings.open_meter(redis_prefix)?;
+
     let listen = |address: SocketAddr| async move {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
     };
     let listener = listen(settings.listen).await?;
     let admin_listener = listen(settings.admin_listen).await?;
-    let (address, admin_address) = (listener.local_addr()?, admin_listener.local_addr()?);
+    let address = listener.local_addr()?;
+    let admin_address = admin_listener.local_addr()?;
 
     let api = settings.api_settings(address)?;
     let public_url = api.public_url.clone();
@@ -70,7 +73,9 @@ pub async fn start_replica(
         None => LiveSnapshot::default(),
     };
     let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock.clone()));
-    let (looked_at, searched) = (app.clone(), app.clone());
+
+    let health_app = app.clone();
+    let search_app = app.clone();
     let pages = PageSettings {
         offer,
         public_url,
@@ -78,45 +83,48 @@ pub async fn start_replica(
         openapi_yaml: OPENAPI_YAML,
         snapshot: app.live_snapshot.clone(),
         clock,
-        backends_healthy: Arc::new(move || looked_at.are_dependencies_up()),
-        search: Arc::new(move |q, limit| Box::pin(vintem_api::search_all(searched.clone(), q, limit))),
+        backends_healthy: Arc::new(move || health_app.are_dependencies_up()),
+        search: Arc::new(move |q, limit| Box::pin(vintem_api::search_all(search_app.clone(), q, limit))),
     };
-    let (stop, stopping) = watch::channel(false);
+
+    let (stop_sender, stopping) = watch::channel(false);
     let service = vintem_api::build_service(
         app.clone(),
         vintem_pages::handlers(pages.clone()),
         vintem_pages::problem_renderer(pages),
     );
     let operator = operator::operator_router(app.clone(), stopping.clone(), operator::metrics_handle());
-    let server = tokio::spawn(http_server::serve(listener, service, stopping));
-    // The operator's port is never drained: probes see until the end that the replica is not ready any more.
+    let server_task = tokio::spawn(http_server::serve(listener, service, stopping));
+    // The admin port never stops: probes must see until the end that the replica is no longer ready.
     let (_, never) = watch::channel(false);
-    let operator = tokio::spawn(http_server::serve(admin_listener, operator, never));
-    let bells = Arc::new(background::Notifications::default());
-    let followers = vec![
-        tokio::spawn(background::listen_for_notifications(app.store.clone(), bells.clone())),
-        tokio::spawn(background::refresh_keys(app.clone(), bells.clone())),
-        tokio::spawn(background::refresh_events(app.clone(), bells.clone())),
-        tokio::spawn(background::refresh_snapshot(app.store.clone(), app.live_snapshot.clone(), bells.clone())),
+    let operator_task = tokio::spawn(http_server::serve(admin_listener, operator, never));
+
+    let notifications = Arc::new(background::Notifications::default());
+    let background_tasks = vec![
+        tokio::spawn(background::listen_for_notifications(app.store.clone(), notifications.clone())),
+        tokio::spawn(background::refresh_keys(app.clone(), notifications.clone())),
+        tokio::spawn(background::refresh_events(app.clone(), notifications.clone())),
+        tokio::spawn(background::refresh_snapshot(app.store.clone(), app.live_snapshot.clone(), notifications.clone())),
         tokio::spawn(background::compact_layers(app.live_snapshot.clone())),
         tokio::spawn(background::save_snapshot_copy(app.live_snapshot.clone())),
         tokio::spawn(background::drain_usage(app.clone())),
         tokio::spawn(operator::run_metrics_upkeep(operator::metrics_handle())),
     ];
+
     Ok(Replica {
         address,
         admin_address,
         app,
-        notifications: bells,
-        stop_sender: stop,
-        server_task: server,
-        operator_task: operator,
-        background_tasks: followers,
+        notifications,
+        stop_sender,
+        server_task,
+        operator_task,
+        background_tasks,
     })
 }
 
 impl Replica {
-    /// How far the datasets have come that are served now.
+    /// The states of the datasets in the current snapshot.
     pub fn served_dataset_states(&self) -> HashMap<Dataset, DatasetState> {
         self.app.live_snapshot.get().map(|snapshot| snapshot.states().clone()).unwrap_or_default()
     }
@@ -129,7 +137,6 @@ impl Replica {
         self.app.live_snapshot.clone()
     }
 
-    /// What rings when Postgres notifies.
     pub fn notifications(&self) -> Arc<background::Notifications> {
         self.notifications.clone()
     }
@@ -138,16 +145,17 @@ impl Replica {
         self.app.live_snapshot.get().is_some()
     }
 
-    /// Not ready any more → no new connections → what is under way ends → outcomes are counted.
+    /// Graceful shutdown: not ready any more → no new connections → requests in flight finish → outcomes are counted.
     pub async fn stop(&mut self) {
         self.stop_sender.send_replace(true);
         self.app.event_feed.shut_down();
         if let Err(error) = (&mut self.server_task).await {
             tracing::error!(%error, "serving ended badly");
         }
-        for follower in &self.background_tasks {
-            follower.abort();
+        for task in &self.background_tasks {
+            task.abort();
         }
+
         let last_counts = async {
             self.app.meter.flush_outcomes().await;
             self.app.meter.shutdown().await;
@@ -162,7 +170,7 @@ impl Replica {
     }
 }
 
-/// Without [`Replica::stop`] everything ends at once.
+/// Without [`Replica::stop`] everything is aborted at once.
 impl Drop for Replica {
     fn drop(&mut self) {
         for task in [&self.server_task, &self.operator_task].into_iter().chain(&self.background_tasks) {

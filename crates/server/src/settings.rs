@@ -1,4 +1,4 @@
-//! Settings, each from the environment or the command line. `vintem <command> --help` is their reference.
+//! Settings from the environment or the command line. `vintem <command> --help` is their reference.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_meter::{Meter, MeterSettings};
 use vintem_store::{Store, Timeouts};
 
-/// A value that no log and no error may show.
+/// A value that no log or error message may contain.
 #[derive(Clone)]
 pub struct Secret(String);
 
@@ -42,7 +42,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Networks, comma-separated; none where a setting is left empty.
+/// Comma-separated networks. An empty setting means none.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkList(pub Vec<IpNet>);
 
@@ -101,7 +101,7 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
-    /// Lines of JSON on standard error.
+    /// Logs JSON lines to standard error.
     pub fn init_logging(&self) -> anyhow::Result<()> {
         let filter = EnvFilter::try_new(&self.log).context("VINTEM_LOG cannot be read")?;
         tracing_subscriber::fmt()
@@ -139,7 +139,6 @@ pub struct ContactSettings {
 }
 
 impl ContactSettings {
-    /// As the pages show it.
     pub fn non_empty_contact(&self) -> Option<String> {
         Some(self.contact.trim().to_owned()).filter(|contact| !contact.is_empty())
     }
@@ -166,8 +165,8 @@ pub struct DirectorySettings {
 
 impl DirectorySettings {
     pub fn export_directory(&self) -> Option<PathBuf> {
-        let within_data = || self.data_dir.as_ref().map(|directory| directory.join("export"));
-        self.export_dir.clone().or_else(within_data)
+        let default = || self.data_dir.as_ref().map(|directory| directory.join("export"));
+        self.export_dir.clone().or_else(default)
     }
 }
 
@@ -255,18 +254,18 @@ pub struct ServeSettings {
     pub max_in_flight: u32,
 }
 
-/// Requests use the pool for keys and usage only, so a few connections serve thousands of callers.
+/// Requests need Postgres for keys and usage only, so a few connections serve thousands of callers.
 const MAX_DATABASE_CONNECTIONS: u32 = 10;
 
 impl DatabaseSettings {
-    /// For work that nobody waits for at the other end of a connection.
+    /// Opens the store with the timeouts of background work, where no client is waiting.
     pub fn open_store(&self) -> anyhow::Result<Store> {
         self.open_store_with(Timeouts::for_workers())
     }
 
-    fn open_store_with(&self, deadlines: Timeouts) -> anyhow::Result<Store> {
-        // The error of an unreadable URL would repeat it, password and all.
-        Store::open(self.database_url.reveal(), MAX_DATABASE_CONNECTIONS, deadlines).map_err(|_| {
+    fn open_store_with(&self, timeouts: Timeouts) -> anyhow::Result<Store> {
+        // The original error would contain the URL, password included.
+        Store::open(self.database_url.reveal(), MAX_DATABASE_CONNECTIONS, timeouts).map_err(|_| {
             anyhow::anyhow!(
                 "VINTEM_DATABASE_URL cannot be read: it must look like postgres://user:password@host:5432/database"
             )
@@ -287,7 +286,7 @@ impl ServeSettings {
         self.database.open_store_with(Timeouts::for_requests(budget))
     }
 
-    /// What this installation offers.
+    /// The plans as configured for this installation.
     pub fn offer(&self) -> PlanConfig {
         let limits = PlanLimits {
             window_seconds: self.limit_window_seconds,
@@ -304,7 +303,6 @@ impl ServeSettings {
         self.redis_url.reveal().split(',').map(str::trim).collect()
     }
 
-    /// The meter on the Redis servers that are named.
     pub fn open_meter(&self, prefix: &str) -> anyhow::Result<Meter> {
         let settings = MeterSettings {
             redis_urls: self.redis_urls(),
@@ -313,13 +311,14 @@ impl ServeSettings {
             redis_timeout: Duration::from_millis(u64::from(self.redis_budget_ms)),
             assumed_replicas: self.replicas,
         };
-        // The error of an unreadable URL would repeat it, password and all.
+
+        // The original error would contain the URL, password included.
         Meter::open(&settings).map_err(|_| {
             anyhow::anyhow!("VINTEM_REDIS_URL cannot be read: it must look like redis://:password@host:6379, or several of them with commas")
         })
     }
 
-    /// `bound` is where it really listens, which port 0 leaves open.
+    /// `bound_address` is the real listen address, which the setting leaves open if its port is 0.
     pub fn api_settings(&self, bound_address: SocketAddr) -> anyhow::Result<ApiSettings> {
         let public_url =
             if self.public_url.is_empty() { format!("http://{bound_address}") } else { self.public_url.clone() };

@@ -1,8 +1,9 @@
-//! Heads in which two readers could see two different requests, made unreadable before the parser sees them.
+//! Protection against request smuggling: rejects request heads that a proxy and hyper could read differently.
 //!
-//! hyper takes lines that end in a bare LF, a length given twice and a length beside chunks. A proxy before us may read
-//! the same bytes otherwise, and then what is a body to the one is a request to the other. So the byte at which such a
-//! head shows itself is replaced by NUL, which no head may hold: the parser answers 400 and closes the connection.
+//! hyper accepts lines that end in a bare LF, a repeated `Content-Length`, and `Content-Length` next to chunks. A proxy in
+//! front of us may read the same bytes differently, and then the body of one request is another request to the other side.
+//! So this guard replaces the line feed at which such a head is detected with NUL, which no head may contain: the parser
+//! responds with 400 and closes the connection.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -14,19 +15,18 @@ pub struct SmugglingGuard<S> {
     stream: S,
     max_head_bytes: usize,
     state: HeadParserState,
-    /// What has come of a head; kept from one to the next, so that it grows once.
+    /// The head received so far. Reused between requests, so that it is allocated once.
     head: Vec<u8>,
 }
 
-/// What the next byte belongs to.
+/// The part of the stream that the next byte belongs to.
 #[derive(Debug, PartialEq)]
 enum HeadParserState {
     InHead,
-    /// A body of which this much is still to come.
     InBody {
         remaining: u64,
     },
-    /// The last request of this connection: what comes is its body, or is never read.
+    /// The last request of this connection: the remaining bytes are its body, or are never parsed.
     Passthrough,
 }
 
@@ -36,32 +36,34 @@ impl<S> SmugglingGuard<S> {
     }
 
     fn inspect_bytes(&mut self, bytes: &mut [u8]) {
-        let mut at = 0;
-        while at < bytes.len() {
-            at = match &mut self.state {
+        let mut position = 0;
+        while position < bytes.len() {
+            position = match &mut self.state {
                 HeadParserState::Passthrough => return,
-                HeadParserState::InBody { remaining: left } => {
-                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len() - at);
-                    *left -= here as u64;
-                    if *left == 0 {
+                HeadParserState::InBody { remaining } => {
+                    let available = usize::try_from(*remaining).unwrap_or(usize::MAX).min(bytes.len() - position);
+                    *remaining -= available as u64;
+                    if *remaining == 0 {
                         self.state = HeadParserState::InHead;
                     }
-                    at + here
+                    position + available
                 }
                 HeadParserState::InHead => {
-                    let line_end = bytes[at..].iter().position(|byte| *byte == b'\n').map(|found| at + found);
+                    let line_end =
+                        bytes[position..].iter().position(|byte| *byte == b'\n').map(|offset| position + offset);
                     let next = line_end.map_or(bytes.len(), |end| end + 1);
-                    self.head.extend_from_slice(&bytes[at..next]);
+                    self.head.extend_from_slice(&bytes[position..next]);
                     if self.head.len() > self.max_head_bytes {
-                        // The parser has its own answer to that.
+                        // hyper responds to that with 431.
                         self.state = HeadParserState::Passthrough;
                         return;
                     }
+
                     let Some(line_end) = line_end else { return };
                     match state_after_line(&self.head) {
-                        Some(Some(part)) => {
+                        Some(Some(state)) => {
                             self.head.clear();
-                            self.state = part;
+                            self.state = state;
                         }
                         Some(None) => {}
                         None => {
@@ -76,14 +78,14 @@ impl<S> SmugglingGuard<S> {
     }
 }
 
-/// What follows a head of which a line has just ended: `Some(None)` where it goes on, `None` where it is not to be read.
+/// The state after a complete line of a head: `Some(None)` if the head continues, `None` if it must be rejected.
 fn state_after_line(head: &[u8]) -> Option<Option<HeadParserState>> {
     if !head.ends_with(b"\r\n") {
         return None;
     }
     match head.strip_suffix(b"\r\n\r\n") {
         Some(lines) => state_after_head(lines).map(Some),
-        // Empty lines before a request are let pass, as the parser does.
+        // hyper accepts empty lines before a request, and so do we.
         None if head == b"\r\n" => Some(Some(HeadParserState::InHead)),
         None => Some(None),
     }
@@ -92,10 +94,14 @@ fn state_after_line(head: &[u8]) -> Option<Option<HeadParserState>> {
 fn state_after_head(lines: &[u8]) -> Option<HeadParserState> {
     let mut lines = lines.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let request_line = lines.next().unwrap_or_default();
-    let (mut hosts, mut lengths, mut is_chunked) = (0, Vec::new(), false);
+
+    let mut hosts = 0;
+    let mut lengths = Vec::new();
+    let mut is_chunked = false;
     for line in lines {
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        let (name, value) = (line[..colon].trim_ascii(), line.get(colon + 1..).unwrap_or_default());
+        let name = line[..colon].trim_ascii();
+        let value = line.get(colon + 1..).unwrap_or_default();
         if name.eq_ignore_ascii_case(b"host") {
             hosts += 1;
         } else if name.eq_ignore_ascii_case(b"content-length") {
@@ -104,12 +110,13 @@ fn state_after_head(lines: &[u8]) -> Option<HeadParserState> {
             is_chunked = true;
         }
     }
-    let hosts_are_right = hosts == 1 || (hosts == 0 && !request_line.ends_with(b"HTTP/1.1"));
+
+    let is_host_valid = hosts == 1 || (hosts == 0 && !request_line.ends_with(b"HTTP/1.1"));
     match lengths.as_slice() {
-        _ if !hosts_are_right => None,
+        _ if !is_host_valid => None,
         [] if is_chunked => Some(HeadParserState::Passthrough),
         [] | [0] if !is_chunked => Some(HeadParserState::InHead),
-        [left] if !is_chunked => Some(HeadParserState::InBody { remaining: *left }),
+        [length] if !is_chunked => Some(HeadParserState::InBody { remaining: *length }),
         _ => None,
     }
 }
@@ -153,12 +160,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SmugglingGuard<S> {
 mod tests {
     use super::*;
 
-    /// What the parser gets to see of these bytes when they come in pieces of this size.
+    /// The bytes that the parser sees when the input arrives in chunks of this size.
     fn pass_in_chunks(bytes: &[u8], chunk_size: usize) -> Vec<u8> {
         let mut stream = SmugglingGuard::new((), 1024);
-        let mut seen = bytes.to_vec();
-        seen.chunks_mut(chunk_size).for_each(|piece| stream.inspect_bytes(piece));
-        seen
+        let mut output = bytes.to_vec();
+        output.chunks_mut(chunk_size).for_each(|chunk| stream.inspect_bytes(chunk));
+        output
     }
 
     #[test]
@@ -167,8 +174,8 @@ mod tests {
             POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n\n\nb\nc\
             GET / HTTP/1.0\r\n\r\n\
             POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n0\r\n\r\n";
-        for piece in 1..requests.len() {
-            assert_eq!(pass_in_chunks(requests, piece), requests, "{piece}");
+        for chunk_size in 1..requests.len() {
+            assert_eq!(pass_in_chunks(requests, chunk_size), requests, "{chunk_size}");
         }
     }
 
@@ -188,9 +195,9 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTRANSFER-ENCODING: chunked\r\n\r\n0\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
         ] {
-            for piece in 1..request.len() {
+            for chunk_size in 1..request.len() {
                 assert_eq!(
-                    pass_in_chunks(request.as_bytes(), piece).iter().filter(|byte| **byte == 0).count(),
+                    pass_in_chunks(request.as_bytes(), chunk_size).iter().filter(|byte| **byte == 0).count(),
                     1,
                     "{request:?}"
                 );

@@ -1,4 +1,5 @@
-//! What `vintem work` does: it makes the files of the bulk export, publishes events, and delivers them to webhooks.
+//! The background work of `vintem work` and `vintem up`: it builds the bulk export, publishes events, and delivers them
+//! to webhooks.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,55 +20,53 @@ use vintem_store::Store;
 use crate::background::Notifications;
 use crate::settings::WebhookSettings;
 
-/// Between two looks at whether anything changed.
+/// How often to check whether a dataset changed.
 const EXPORT_POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// To find out what changed of millions of filings takes a second: not more often than this while something waits.
+/// The poll interval while a dataset is postponed: finding what changed among millions of filings takes a second.
 const POSTPONED_EXPORT_DELAY: Duration = Duration::from_secs(60);
-/// Between two looks at whether there are events to publish.
+/// How often to check for events to publish.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
-/// So many events are published at once, …
+/// Events published at once; fewer if they would exceed [`MAX_DELIVERIES_PER_PUBLISH`].
 const MAX_EVENTS_PER_PUBLISH: usize = 500;
-/// … or fewer, so that no more than so many deliveries are written with them.
+/// Deliveries written along with the events published at once.
 const MAX_DELIVERIES_PER_PUBLISH: usize = 20_000;
-/// Between two looks at whether something is to be delivered, if nothing is heard of it.
+/// How often to check for due deliveries without a notification.
 const DELIVERY_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Where very many deliveries wait to be tried again a look takes long: most of the time is left to others.
+/// The pause after a round, as a multiple of its duration: with very many pending retries a round takes long, and Postgres
+/// needs most of the time for other work.
 const ROUND_REST_FACTOR: u32 = 4;
-/// A round takes up what came to its end meanwhile: many in one go.
+/// The pause before a round that records finished attempts, so that it records many at once.
 const MIN_ROUND_INTERVAL: Duration = Duration::from_millis(5);
-/// What is on its way when the process is to end may take so long.
+/// How long attempts in flight may take at shutdown.
 const DELIVERY_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// A full disk is not written to the brim again and again.
+/// Keeps a full disk from being filled again and again.
 const EXPORT_RETRY_DELAY: Duration = Duration::from_secs(300);
 
-/// Makes files as the datasets change, for ever.
+/// Rebuilds export files as datasets change, forever.
 pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clock: Arc<dyn Clock>) {
-    let mut made_of = None;
+    let mut built_state = None;
     loop {
         sleep(EXPORT_POLL_INTERVAL).await;
         let Some(snapshot) = live.get() else { continue };
         let now = clock.now();
-        let made_now = Some((snapshot.states().clone(), sao_paulo_date(now)));
-        if made_of == made_now {
+        let current_state = Some((snapshot.states().clone(), sao_paulo_date(now)));
+        if built_state == current_state {
             continue;
         }
-        let (began, to) = (Instant::now(), directory.clone());
-        let built = tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &to, now)).await;
-        match built.map_err(anyhow::Error::from).and_then(|built| built.map_err(anyhow::Error::from)) {
-            Ok(BuildReport {
-                built_datasets: made,
-                failed_datasets: failed,
-                postponed_count: waiting,
-                is_locked_elsewhere: is_elsewhere,
-            }) => {
-                if !made.is_empty() {
-                    let seconds = began.elapsed().as_secs();
-                    tracing::info!(datasets = made.len(), waiting, seconds, "files of the export were made");
+
+        let started = Instant::now();
+        let directory = directory.clone();
+        let result = tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &directory, now)).await;
+        match result.map_err(anyhow::Error::from).and_then(|report| report.map_err(anyhow::Error::from)) {
+            Ok(BuildReport { built_datasets, failed_datasets, postponed_count: waiting, is_locked_elsewhere }) => {
+                if !built_datasets.is_empty() {
+                    let seconds = started.elapsed().as_secs();
+                    tracing::info!(datasets = built_datasets.len(), waiting, seconds, "files of the export were made");
                 }
-                if !failed.is_empty() {
+                if !failed_datasets.is_empty() {
                     sleep(EXPORT_RETRY_DELAY).await;
-                } else if waiting == 0 && !is_elsewhere {
-                    made_of = made_now;
+                } else if waiting == 0 && !is_locked_elsewhere {
+                    built_state = current_state;
                 } else {
                     sleep(POSTPONED_EXPORT_DELAY).await;
                 }
@@ -80,7 +79,7 @@ pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clo
     }
 }
 
-/// Publishes events as loads write them, for ever.
+/// Publishes events as loads write them, forever.
 pub async fn run_event_publisher(store: Store, live: Arc<LiveSnapshot>, clock: Arc<dyn Clock>) {
     loop {
         match publish_pending_events(&store, &live, clock.now()).await {
@@ -93,7 +92,7 @@ pub async fn run_event_publisher(store: Store, live: Arc<LiveSnapshot>, clock: A
     }
 }
 
-/// Publishes some of the events whose rows are served, and says how many.
+/// Publishes one batch of events whose rows are already served, and returns their number.
 pub async fn publish_pending_events(
     store: &Store,
     live: &LiveSnapshot,
@@ -104,17 +103,18 @@ pub async fn publish_pending_events(
         return Ok(0);
     }
     events.truncate((MAX_DELIVERIES_PER_PUBLISH / store.count_active_webhooks().await?.max(1)).max(1));
-    // Read after the events, so it is as new as they are.
+
+    // Read after the events, so that the states are at least as new as they are.
     let states = store.dataset_states().await?;
     let Some(snapshot) = live.get() else { return Ok(0) };
     if states.iter().any(|(dataset, state)| snapshot.generation(*dataset) < state.generation) {
         return Ok(0);
     }
+
     let publications: Vec<_> = events.iter().map(|event| build_publication(&snapshot, event)).collect();
     store.publish_events(&publications, now).await
 }
 
-/// What delivers to webhooks, from its settings.
 pub fn build_dispatcher(
     store: Store,
     settings: &WebhookSettings,
@@ -123,27 +123,29 @@ pub fn build_dispatcher(
     Ok(WebhookDispatcher::new(store, WebhookSender::new(settings.address_guard())?, settings.secret_box()?, clock))
 }
 
-/// Delivers what was published until it is to stop.
+/// Delivers published events until `stop` turns true.
 pub async fn run_webhook_dispatcher(
     mut dispatcher: WebhookDispatcher,
     notifications: Arc<Notifications>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut is_away = false;
+    let mut is_store_down = false;
     while !*stop.borrow() {
-        let began = Instant::now();
+        let started = Instant::now();
         let round = dispatcher.run_round().await;
-        let rest = DELIVERY_POLL_INTERVAL.max(ROUND_REST_FACTOR * began.elapsed());
+        let rest = DELIVERY_POLL_INTERVAL.max(ROUND_REST_FACTOR * started.elapsed());
+
         if let Err(error) = &round
-            && !is_away
+            && !is_store_down
         {
             tracing::warn!(%error, "deliveries wait for Postgres");
         }
-        is_away = round.is_err();
-        if is_away {
+        is_store_down = round.is_err();
+        if is_store_down {
             sleep(DELIVERY_POLL_INTERVAL).await;
             continue;
         }
+
         tokio::select! {
             () = notifications.deliveries.notified() => {}
             () = dispatcher.wait_for_finished_attempt() => sleep(MIN_ROUND_INTERVAL).await,
@@ -151,12 +153,13 @@ pub async fn run_webhook_dispatcher(
             _ = stop.changed() => {}
         }
     }
+
     if let Err(error) = dispatcher.finish(DELIVERY_SHUTDOWN_TIMEOUT).await {
         tracing::warn!(%error, "the last deliveries could not be noted: they will be made again");
     }
 }
 
-/// Makes the files of what changed since they were made; blocks.
+/// Rebuilds the files of the datasets that changed. Blocks.
 pub fn build_changed_exports(
     snapshot: &Arc<Snapshot>,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! A connection that is given up when the other side stops taking what is written to it.
+//! A stream whose writes time out when the other side stops reading.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Fails a write that makes no progress for `limit`. Reading is bounded elsewhere.
+/// Fails a write that makes no progress for `timeout`. Reads have their own timeout elsewhere.
 pub struct WriteTimeoutStream<S> {
     stream: S,
     timeout: Duration,
-    /// Runs while a write waits.
+    /// Set while a write is pending.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -21,14 +21,15 @@ impl<S> WriteTimeoutStream<S> {
         Self { stream, timeout, deadline: None }
     }
 
-    /// What a write came to, unless it has waited too long.
-    fn apply_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
-        if written.is_ready() {
+    /// Passes on the result of a write, or an error if the write has been pending for too long.
+    fn apply_timeout<T>(&mut self, context: &mut Context<'_>, result: Poll<Result<T>>) -> Poll<Result<T>> {
+        if result.is_ready() {
             self.deadline = None;
-            return written;
+            return result;
         }
-        let limit = self.timeout;
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+
+        let timeout = self.timeout;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout)));
         match deadline.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client does not read"))),
             Poll::Pending => Poll::Pending,
@@ -81,8 +82,8 @@ mod tests {
     async fn a_write_that_nobody_reads_times_out() {
         let (ours, _theirs) = tokio::io::duplex(10);
         let mut stream = WriteTimeoutStream::new(ours, Duration::from_secs(15));
-        let began = Instant::now();
+        let started = Instant::now();
         let error = stream.write_all(&[0; 100]).await.expect_err("nobody reads");
-        assert_eq!((error.kind(), began.elapsed().as_secs()), (ErrorKind::TimedOut, 15));
+        assert_eq!((error.kind(), started.elapsed().as_secs()), (ErrorKind::TimedOut, 15));
     }
 }

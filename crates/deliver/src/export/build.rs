@@ -1,4 +1,4 @@
-//! Making the files.
+//! Builds the export files and the manifest.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -19,27 +19,26 @@ use crate::table::csv::{CsvChunks, CsvDialect};
 use crate::table::ndjson::write_ndjson;
 use crate::table::parquet::write_parquet;
 
-/// Files of a dataset are made at most this often.
+/// The files of a dataset are rebuilt at most this often.
 const MIN_BUILD_INTERVAL: TimeDelta = TimeDelta::hours(1);
-/// What is current no longer stays this long for those who are still reading it.
+/// How long superseded files stay for those who are still reading them.
 const OLD_FILE_RETENTION: Duration = Duration::from_secs(6 * 3600);
 const LOCK_FILE: &str = "lock";
 
-/// What became of a look at what is to be made.
+/// The result of a build.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BuildReport {
-    /// The datasets whose files were made.
     pub built_datasets: Vec<String>,
-    /// Those whose files could not be made; what was made of them before stays.
+    /// Their old files stay.
     pub failed_datasets: Vec<String>,
-    /// How many changed less than an hour after theirs were made.
+    /// Datasets that changed less than an hour after their last build.
     pub postponed_count: usize,
-    /// True where another process is at it.
+    /// Another process is building.
     pub is_locked_elsewhere: bool,
 }
 
-/// Makes the files of those datasets that changed since theirs were made, and forgets those that are not named. Takes
-/// minutes where there are many filings.
+/// Builds the files of the datasets that changed since their last build, and drops datasets that are not listed from the
+/// manifest. Takes minutes if there are many filings.
 pub fn build_export_files(directory: &Path, datasets: &[ExportDataset], now: DateTime<Utc>) -> Result<BuildReport> {
     fs::create_dir_all(directory)?;
     let lock = File::create(directory.join(LOCK_FILE))?;
@@ -50,84 +49,93 @@ pub fn build_export_files(directory: &Path, datasets: &[ExportDataset], now: Dat
         }
         Err(fs::TryLockError::Error(error)) => return Err(error.into()),
     }
+
     let before = read_manifest(directory).unwrap_or_else(|error| {
         tracing::warn!(%error, "the manifest of another version, or a damaged one, is written anew");
         None
     });
     let before = before.unwrap_or_default();
-    let mut built = BuildReport::default();
+
+    let mut report = BuildReport::default();
     let mut after = Manifest::default();
     for dataset in datasets {
-        let held = before.datasets.iter().find(|entry| entry.name == dataset.name);
-        // What is of another database, or of a time to come as a clock was put back, is no reason to wait.
-        let held = held.filter(|held| held.lineage == dataset.lineage && held.generated_at <= now);
-        let is_fresh = |held: &&ManifestEntry| {
-            held.state == dataset.state_fingerprint || now - held.generated_at < MIN_BUILD_INTERVAL
+        let entry = before.datasets.iter().find(|entry| entry.name == dataset.name);
+        // An entry from another database, or from the future because the clock was set back, does not delay a build.
+        let entry = entry.filter(|entry| entry.lineage == dataset.lineage && entry.generated_at <= now);
+        let is_fresh = |entry: &&ManifestEntry| {
+            entry.state == dataset.state_fingerprint || now - entry.generated_at < MIN_BUILD_INTERVAL
         };
-        if let Some(held) = held.filter(is_fresh) {
-            built.postponed_count += usize::from(held.state != dataset.state_fingerprint);
-            after.datasets.push(held.clone());
+        if let Some(entry) = entry.filter(is_fresh) {
+            report.postponed_count += usize::from(entry.state != dataset.state_fingerprint);
+            after.datasets.push(entry.clone());
             continue;
         }
+
         match build_dataset_files(directory, dataset, now) {
-            Ok(made) => {
-                after.datasets.push(made);
-                built.built_datasets.push(dataset.name.clone());
+            Ok(built) => {
+                after.datasets.push(built);
+                report.built_datasets.push(dataset.name.clone());
             }
             Err(error) => {
                 tracing::error!(dataset = dataset.name, %error, "files of the export could not be made");
-                after.datasets.extend(held.cloned());
-                built.failed_datasets.push(dataset.name.clone());
+                after.datasets.extend(entry.cloned());
+                report.failed_datasets.push(dataset.name.clone());
                 continue;
             }
         }
-        // What is ready need not wait for the rest.
-        let rest = before.datasets.iter().filter(|entry| !after.datasets.iter().any(|made| made.name == entry.name));
+
+        // Publish each dataset as soon as it is built.
+        let rest = before.datasets.iter().filter(|entry| !after.datasets.iter().any(|built| built.name == entry.name));
         let datasets = after.datasets.iter().chain(rest).cloned().collect();
         write_manifest(directory, &Manifest { datasets })?;
     }
+
     if before != after {
         write_manifest(directory, &after)?;
     }
     remove_old_files(directory, &before, &after)?;
-    Ok(built)
+    Ok(report)
 }
 
 fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<Utc>) -> Result<ManifestEntry> {
     let sources = (dataset.list_sources)();
-    let about = [
+    let metadata = [
         ("dataset", dataset.name.as_str()),
         ("source", dataset.dataset.source_name()),
         ("licence", dataset.dataset.license()),
         ("synthetic", if dataset.is_synthetic { "true" } else { "false" }),
     ];
-    let (mut files, mut rows) = (Vec::new(), None);
+
+    let mut files = Vec::new();
+    let mut rows = None;
     for format in ExportFormat::DATA_FORMATS {
         let table = (dataset.build_table)();
-        let (file, written) = write_hashed_file(directory, &dataset.name, format, |into| match format {
+        let (file, rows_written) = write_hashed_file(directory, &dataset.name, format, |writer| match format {
             ExportFormat::Csv => {
-                let (mut chunks, mut into) = (CsvChunks::new(table, CsvDialect::Plain), gzip_writer(into));
+                let mut chunks = CsvChunks::new(table, CsvDialect::Plain);
+                let mut writer = gzip_writer(writer);
                 for chunk in chunks.by_ref() {
-                    into.write_all(&chunk)?;
+                    writer.write_all(&chunk)?;
                 }
-                into.finish()?;
+                writer.finish()?;
                 Ok(chunks.rows_written())
             }
             ExportFormat::Ndjson => {
-                let mut into = gzip_writer(into);
-                let rows = write_ndjson(table, &mut into)?;
-                into.finish()?;
+                let mut writer = gzip_writer(writer);
+                let rows = write_ndjson(table, &mut writer)?;
+                writer.finish()?;
                 Ok(rows)
             }
-            ExportFormat::Parquet => Ok(write_parquet(table, &about, into)?),
+            ExportFormat::Parquet => Ok(write_parquet(table, &metadata, writer)?),
             ExportFormat::Sidecar => Ok(0),
         })?;
-        if *rows.get_or_insert(written) != written {
+        if *rows.get_or_insert(rows_written) != rows_written {
             return Err(ExportError::InconsistentRows(dataset.name.clone()));
         }
         files.push(file);
     }
     let rows = rows.unwrap_or_default();
+
     let sidecar = SidecarBody {
         name: &dataset.name,
         dataset: dataset.dataset.id(),
@@ -143,10 +151,11 @@ fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<
         files: &files,
         sources,
     };
-    let (sidecar, _) = write_hashed_file(directory, &dataset.name, ExportFormat::Sidecar, |into| {
-        serde_json::to_writer_pretty(into, &sidecar)?;
+    let (sidecar, _) = write_hashed_file(directory, &dataset.name, ExportFormat::Sidecar, |writer| {
+        serde_json::to_writer_pretty(writer, &sidecar)?;
         Ok(0)
     })?;
+
     Ok(ManifestEntry {
         name: dataset.name.clone(),
         dataset: dataset.dataset.id().to_owned(),
@@ -161,7 +170,8 @@ fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<
     })
 }
 
-/// What a file's bytes do not say of themselves. The same rows give the same bytes, so it tells no time of its own.
+/// Facts about a dataset that its files do not contain. It has no timestamp of its own, because the same rows must give
+/// the same bytes.
 #[derive(Serialize)]
 struct SidecarBody<'a> {
     name: &'a str,
@@ -195,12 +205,12 @@ fn attribution_text(source: &str) -> String {
     format!("Contains data of {source}, made available under the Open Database License (ODbL) 1.0.")
 }
 
-/// Without a time in it: the same rows give the same bytes.
-fn gzip_writer<W: Write>(into: W) -> flate2::write::GzEncoder<W> {
-    GzBuilder::new().mtime(0).write(into, Compression::default())
+/// Writes no modification time, so that the same rows give the same bytes.
+fn gzip_writer<W: Write>(writer: W) -> flate2::write::GzEncoder<W> {
+    GzBuilder::new().mtime(0).write(writer, Compression::default())
 }
 
-/// Hands on what it is given, and knows how much it was and its hash.
+/// Counts and hashes the bytes that it passes on.
 struct HashingWriter<W> {
     inner: W,
     hasher: Sha256,
@@ -220,57 +230,63 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
-/// Writes a file beside its place, and then puts it there under the name of its hash.
+/// Writes a temporary file, then renames it to the hash of its content.
 fn write_hashed_file(
     directory: &Path,
     name: &str,
     format: ExportFormat,
     write: impl FnOnce(&mut HashingWriter<BufWriter<File>>) -> Result<u64>,
 ) -> Result<(ManifestFile, u64)> {
-    let unfinished = TempFile(directory.join(temp_file_name()));
-    let into = BufWriter::with_capacity(256 * 1024, File::create_new(&unfinished.0)?);
-    let mut into = HashingWriter { inner: into, hasher: Sha256::new(), bytes_written: 0 };
-    let rows = write(&mut into)?;
-    let HashingWriter { inner: into, hasher: hash, bytes_written: bytes } = into;
-    into.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    let sha256 = hex_encode(&hash.finalize());
+    let temp_file = TempFile(directory.join(temp_file_name()));
+    let buffered = BufWriter::with_capacity(256 * 1024, File::create_new(&temp_file.0)?);
+    let mut writer = HashingWriter { inner: buffered, hasher: Sha256::new(), bytes_written: 0 };
+    let rows = write(&mut writer)?;
+
+    let HashingWriter { inner, hasher, bytes_written: bytes } = writer;
+    inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+
+    let sha256 = hex_encode(&hasher.finalize());
     let file = ManifestFile { name: format!("{name}.{}", format.file_extension()), format, bytes, sha256 };
-    fs::rename(&unfinished.0, directory.join(file.stored_name()))?;
+    fs::rename(&temp_file.0, directory.join(file.stored_name()))?;
     Ok((file, rows))
 }
 
-/// A file that is removed unless it was given its name.
+/// A file that is removed unless it was renamed.
 struct TempFile(std::path::PathBuf);
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // It is gone already where all went well.
+        // Fails after the rename, when the file is gone.
         let _ = fs::remove_file(&self.0);
     }
 }
 
 fn write_manifest(directory: &Path, manifest: &Manifest) -> Result<()> {
-    let unfinished = TempFile(directory.join(temp_file_name()));
-    let mut into = BufWriter::new(File::create_new(&unfinished.0)?);
-    serde_json::to_writer(&mut into, manifest)?;
-    into.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    fs::rename(&unfinished.0, directory.join(MANIFEST_FILE))?;
-    // The names in it last only when the directory itself is written.
+    let temp_file = TempFile(directory.join(temp_file_name()));
+    let mut writer = BufWriter::new(File::create_new(&temp_file.0)?);
+    serde_json::to_writer(&mut writer, manifest)?;
+    writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+
+    fs::rename(&temp_file.0, directory.join(MANIFEST_FILE))?;
+    // Renames are durable only after the directory is synced.
     File::open(directory)?.sync_all()?;
     Ok(())
 }
 
-/// Removes what is current no longer since a while, and what a killed process left unfinished.
+/// Removes files that were superseded a while ago, and temporary files that a killed process left.
 fn remove_old_files(directory: &Path, before: &Manifest, after: &Manifest) -> Result<()> {
-    let (before, current) = (stored_names(before), stored_names(after));
-    // Whoever has read the manifest before may open it now: its time begins when it ceases to be current.
-    for ceased in before.difference(&current) {
-        match File::options().append(true).open(directory.join(ceased)) {
+    let before = stored_names(before);
+    let current = stored_names(after);
+
+    // A reader that has the old manifest may still open a superseded file, so its retention starts now.
+    for superseded in before.difference(&current) {
+        match File::options().append(true).open(directory.join(superseded)) {
             Ok(file) => file.set_modified(SystemTime::now())?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
     }
+
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let is_needed = |name: &str| name == MANIFEST_FILE || name == LOCK_FILE || current.contains(name);
@@ -345,21 +361,21 @@ mod tests {
     #[test]
     fn files_are_rebuilt_on_change_at_most_once_an_hour() {
         let directory = ExportTempDirectory::new();
-        let made = |datasets: &[ExportDataset], minute: i64| {
+        let build = |datasets: &[ExportDataset], minute: i64| {
             build_export_files(&directory.0, datasets, noon() + TimeDelta::minutes(minute)).unwrap().built_datasets
         };
-        assert_eq!(made(&[number_dataset("a", "1", 3), number_dataset("b", "1", 0)], 0), ["a", "b"]);
-        assert!(made(&[number_dataset("a", "1", 3), number_dataset("b", "1", 0)], 90).is_empty(), "nothing changed");
-        assert_eq!(made(&[number_dataset("a", "2", 4), number_dataset("b", "1", 0)], 90), ["a"]);
-        assert!(made(&[number_dataset("a", "3", 5), number_dataset("b", "1", 0)], 149).is_empty(), "within the hour");
-        assert_eq!(made(&[number_dataset("a", "3", 5), number_dataset("b", "1", 0)], 150), ["a"]);
+        assert_eq!(build(&[number_dataset("a", "1", 3), number_dataset("b", "1", 0)], 0), ["a", "b"]);
+        assert!(build(&[number_dataset("a", "1", 3), number_dataset("b", "1", 0)], 90).is_empty(), "nothing changed");
+        assert_eq!(build(&[number_dataset("a", "2", 4), number_dataset("b", "1", 0)], 90), ["a"]);
+        assert!(build(&[number_dataset("a", "3", 5), number_dataset("b", "1", 0)], 149).is_empty(), "within the hour");
+        assert_eq!(build(&[number_dataset("a", "3", 5), number_dataset("b", "1", 0)], 150), ["a"]);
         assert_eq!(
-            made(&[number_dataset("a", "4", 6), number_dataset("b", "1", 0)], 10),
+            build(&[number_dataset("a", "4", 6), number_dataset("b", "1", 0)], 10),
             ["a"],
             "the clock was put back"
         );
         let other = ExportDataset { lineage: "another".to_owned(), ..number_dataset("b", "1", 0) };
-        assert_eq!(made(&[number_dataset("a", "4", 6), other], 11), ["b"], "it is of another database");
+        assert_eq!(build(&[number_dataset("a", "4", 6), other], 11), ["b"], "it is of another database");
 
         let manifest = ExportDirectory::new(directory.0.clone()).load_manifest().unwrap().unwrap();
         let rows: Vec<(&str, u64)> = manifest.datasets.iter().map(|entry| (entry.name.as_str(), entry.rows)).collect();
@@ -376,15 +392,15 @@ mod tests {
         let served = ExportDirectory::new(directory.0.clone());
         let (entry, file, mut opened) = served.open_file("a.csv.gz").unwrap().unwrap();
         assert_eq!(entry.rows, 100_000);
-        let mut beginning = vec![0; 1000];
-        opened.read_exact(&mut beginning).unwrap();
+        let mut content = vec![0; 1000];
+        opened.read_exact(&mut content).unwrap();
 
         build_export_files(&directory.0, &[number_dataset("a", "2", 5)], noon() + TimeDelta::hours(2)).unwrap();
         let (_, newer, _) = served.open_file("a.csv.gz").unwrap().unwrap();
         assert_ne!(newer.sha256, file.sha256);
-        opened.read_to_end(&mut beginning).unwrap();
-        let sha256 = hex_encode(&Sha256::digest(&beginning));
-        assert_eq!((sha256, beginning.len() as u64), (file.sha256.clone(), file.bytes));
+        opened.read_to_end(&mut content).unwrap();
+        let sha256 = hex_encode(&Sha256::digest(&content));
+        assert_eq!((sha256, content.len() as u64), (file.sha256.clone(), file.bytes));
         assert!(directory.0.join(file.stored_name()).exists(), "for those who have read the old manifest");
         assert_eq!(served.open_file("b.csv.gz").unwrap().map(|_| ()), None);
         assert_eq!(served.open_file("manifest.json").unwrap().map(|_| ()), None);
@@ -398,10 +414,10 @@ mod tests {
         build_export_files(&directory.0, &[number_dataset("a", "2", 1000)], noon() + TimeDelta::hours(1)).unwrap();
         assert_eq!(directory.file_names(), names);
 
-        let left = directory.0.join(temp_file_name());
-        let file = File::create(&left).unwrap();
+        let temp_file = directory.0.join(temp_file_name());
+        let file = File::create(&temp_file).unwrap();
         build_export_files(&directory.0, &[number_dataset("a", "2", 1000)], noon()).unwrap();
-        assert!(left.exists(), "another process may be writing it");
+        assert!(temp_file.exists(), "another process may be writing it");
         file.set_modified(SystemTime::now() - OLD_FILE_RETENTION - Duration::from_secs(60)).unwrap();
         build_export_files(&directory.0, &[number_dataset("a", "2", 1000)], noon()).unwrap();
         assert_eq!(directory.file_names(), names);
@@ -423,8 +439,9 @@ mod tests {
             ..number_dataset("a", "2", 0)
         };
         let directory = ExportTempDirectory::new();
-        let none = build_export_files(&directory.0, &[too_fine(), number_dataset("b", "1", 2)], noon()).unwrap();
-        assert_eq!((none.built_datasets, none.failed_datasets), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        let first = build_export_files(&directory.0, &[too_fine(), number_dataset("b", "1", 2)], noon()).unwrap();
+        assert_eq!((first.built_datasets, first.failed_datasets), (vec!["b".to_owned()], vec!["a".to_owned()]));
+
         build_export_files(&directory.0, &[number_dataset("a", "1", 3), number_dataset("b", "1", 2)], noon()).unwrap();
         let later =
             build_export_files(&directory.0, &[too_fine(), number_dataset("b", "1", 2)], noon() + TimeDelta::hours(2))
@@ -432,8 +449,8 @@ mod tests {
         assert_eq!(later.failed_datasets, ["a"]);
         let manifest = read_manifest(&directory.0).unwrap().unwrap();
         assert_eq!(manifest.find_file("a.parquet").unwrap().0.rows, 3);
-        let unfinished = directory.file_names().into_iter().filter(|name| name.starts_with('.')).count();
-        assert_eq!(unfinished, 0);
+        let temp_files = directory.file_names().into_iter().filter(|name| name.starts_with('.')).count();
+        assert_eq!(temp_files, 0);
 
         fs::write(directory.0.join(MANIFEST_FILE), "{\"of\": \"another version\"}").unwrap();
         assert_eq!(
@@ -448,8 +465,8 @@ mod tests {
         build_export_files(&directory.0, &[], noon()).unwrap();
         let lock = File::open(directory.0.join(LOCK_FILE)).unwrap();
         lock.lock().unwrap();
-        let built = build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap();
-        assert_eq!(built, BuildReport { is_locked_elsewhere: true, ..BuildReport::default() });
+        let report = build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap();
+        assert_eq!(report, BuildReport { is_locked_elsewhere: true, ..BuildReport::default() });
         drop(lock);
         assert_eq!(
             build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap().built_datasets,

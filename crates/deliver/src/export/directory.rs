@@ -1,4 +1,4 @@
-//! The files as whoever serves them sees them.
+//! Read access to the export directory, for serving its files.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,12 +12,12 @@ use super::{Manifest, ManifestEntry, ManifestFile, Result};
 
 pub const MANIFEST_FILE: &str = "manifest.json";
 
-/// A name that no other file has.
+/// A random name, so that it is unique.
 pub fn temp_file_name() -> String {
     format!(".unfinished-{:016x}", rand::random::<u64>())
 }
 
-/// Nothing where none was ever written.
+/// `None` if no manifest was ever written.
 pub fn read_manifest(directory: &Path) -> Result<Option<Manifest>> {
     match fs::read(directory.join(MANIFEST_FILE)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -26,14 +26,14 @@ pub fn read_manifest(directory: &Path) -> Result<Option<Manifest>> {
     }
 }
 
-/// The directory of the export, and the manifest as it was last read.
+/// The export directory, with a cached copy of its manifest.
 #[derive(Debug)]
 pub struct ExportDirectory {
     path: PathBuf,
     cached_manifest: ArcSwapOption<(FileFingerprint, Arc<Manifest>)>,
 }
 
-/// Tells one written file from the next: its number, and the seconds and nanoseconds of its time.
+/// Changes with each write of the file: its inode number, and its modification time in seconds and nanoseconds.
 type FileFingerprint = (u64, i64, i64);
 
 impl ExportDirectory {
@@ -45,23 +45,26 @@ impl ExportDirectory {
         &self.path
     }
 
-    /// What is current; nothing where nothing was ever made. Reads from the disk.
+    /// The current manifest; `None` if nothing was ever exported. Blocks on the disk.
     pub fn load_manifest(&self) -> Result<Option<Arc<Manifest>>> {
-        let identity = match fs::metadata(self.path.join(MANIFEST_FILE)) {
+        let fingerprint = match fs::metadata(self.path.join(MANIFEST_FILE)) {
             Ok(metadata) => (metadata.ino(), metadata.mtime(), metadata.mtime_nsec()),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        if let Some((_, manifest)) = self.cached_manifest.load().as_deref().filter(|(read, _)| *read == identity) {
+
+        let cached = self.cached_manifest.load();
+        if let Some((_, manifest)) = cached.as_deref().filter(|(cached, _)| *cached == fingerprint) {
             return Ok(Some(manifest.clone()));
         }
-        // Should it be replaced in between, it is read once more next time.
+
+        // If the manifest is replaced between the two reads, the next call reads it once more.
         let Some(manifest) = read_manifest(&self.path)?.map(Arc::new) else { return Ok(None) };
-        self.cached_manifest.store(Some(Arc::new((identity, manifest.clone()))));
+        self.cached_manifest.store(Some(Arc::new((fingerprint, manifest.clone()))));
         Ok(Some(manifest))
     }
 
-    /// A current file, opened: whoever reads it reads it to its end, whatever becomes current meanwhile.
+    /// Opens a current file. It stays readable to its end even if it is superseded meanwhile.
     pub fn open_file(&self, name: &str) -> Result<Option<(ManifestEntry, ManifestFile, File)>> {
         let Some(manifest) = self.load_manifest()? else { return Ok(None) };
         let Some((entry, file)) = manifest.find_file(name) else { return Ok(None) };

@@ -1,8 +1,8 @@
 //! The bulk export: files of whole datasets, made once for all callers.
 //!
-//! Files are named by what they hold and never change. Which of them are the current ones says the manifest, which is
-//! replaced as a whole after they are all there: nobody ever reads half of a file, or the bytes of one with the tag of
-//! another. What is no longer current stays for a while for those who are still reading.
+//! Files are named by the hash of their content and never change. The manifest lists the current ones and is replaced
+//! atomically once they are all written, so nobody reads half a file, or the bytes of one file under the ETag of another.
+//! Superseded files stay for a while for those who are still reading them.
 
 mod build;
 mod directory;
@@ -30,31 +30,31 @@ pub enum ExportError {
 
 pub type Result<T> = std::result::Result<T, ExportError>;
 
-/// A dataset, or a part of one, of which files are made.
+/// A dataset, or a part of one, to export.
 pub struct ExportDataset {
-    /// What its files are called: `selic`, `filings-2025`.
+    /// The base name of its files: `selic`, `filings-2025`.
     pub name: String,
     pub dataset: Dataset,
-    /// The same as long as each generation follows from the one before.
+    /// Stays the same as long as each generation follows from the one before.
     pub lineage: String,
-    /// That of the dataset.
+    /// The generation of the whole dataset.
     pub generation: i64,
-    /// What its rows follow from: files are made anew when it changes.
+    /// Identifies the state that the rows come from. Files are rebuilt when it changes.
     pub state_fingerprint: String,
-    /// When what it holds was loaded.
+    /// When the data was loaded.
     pub as_of: DateTime<Utc>,
     pub is_synthetic: bool,
-    /// Where its rows come from, each once.
+    /// Lists the downloads that the rows come from, without duplicates.
     pub list_sources: Box<dyn Fn() -> Vec<SourceFetch> + Send + Sync>,
     pub build_table: Box<dyn Fn() -> OutputTable + Send + Sync>,
 }
 
-/// What a publisher sent that rows come from.
+/// A download from a publisher that rows come from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SourceFetch {
     pub fetched_at: DateTime<Utc>,
     pub address: String,
-    /// Of the bytes as they came.
+    /// The hash of the bytes as received.
     pub sha256: String,
 }
 
@@ -66,7 +66,7 @@ pub enum ExportFormat {
     Ndjson,
     #[serde(rename = "parquet")]
     Parquet,
-    /// What the files of a dataset are: not data.
+    /// Describes the other files of a dataset; holds no data itself.
     #[serde(rename = "json")]
     Sidecar,
 }
@@ -74,7 +74,6 @@ pub enum ExportFormat {
 impl ExportFormat {
     pub const DATA_FORMATS: [Self; 3] = [Self::Csv, Self::Ndjson, Self::Parquet];
 
-    /// How the names of its files end.
     pub const fn file_extension(self) -> &'static str {
         match self {
             Self::Csv => "csv.gz",
@@ -93,7 +92,7 @@ impl ExportFormat {
     }
 }
 
-/// What is current.
+/// The current files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub datasets: Vec<ManifestEntry>,
@@ -103,7 +102,7 @@ pub struct Manifest {
 pub struct ManifestEntry {
     pub name: String,
     pub dataset: String,
-    /// What the files were made of: see [`Exported`].
+    /// The state that the files were built from: see [`ExportDataset`].
     pub lineage: String,
     pub state: String,
     pub generation: i64,
@@ -116,7 +115,7 @@ pub struct ManifestEntry {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// As it is asked for: `selic.csv.gz`.
+    /// The name that callers request: `selic.csv.gz`.
     pub name: String,
     pub format: ExportFormat,
     pub bytes: u64,
@@ -124,14 +123,14 @@ pub struct ManifestFile {
 }
 
 impl ManifestFile {
-    /// Its name in the directory.
+    /// The name of the file in the export directory.
     fn stored_name(&self) -> String {
         format!("{}.{}", self.sha256, self.format.file_extension())
     }
 }
 
 impl Manifest {
-    /// The dataset and the file of this name.
+    /// The file of this name, with its dataset.
     pub fn find_file(&self, name: &str) -> Option<(&ManifestEntry, &ManifestFile)> {
         self.datasets.iter().find_map(|entry| {
             let file = entry.files.iter().chain([&entry.sidecar]).find(|file| file.name == name)?;

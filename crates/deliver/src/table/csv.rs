@@ -1,5 +1,5 @@
-//! CSV: a header row, then a row for each; RFC 4180 in UTF-8. For Brazilian spreadsheets with `;`, a decimal comma and a
-//! byte order mark, without which they take the text for another encoding.
+//! CSV with a header row: RFC 4180 in UTF-8. The Brazilian dialect has `;`, a decimal comma, and a byte order mark, without
+//! which spreadsheets assume another encoding.
 
 use std::io::Write;
 
@@ -16,12 +16,12 @@ pub enum CsvDialect {
     Brazilian,
 }
 
-/// What is written before it is handed on.
+/// A chunk ends with the row that reaches this size.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// The longest row: what a chunk may be longer than that.
+/// The longest row, and so the most by which a chunk may exceed [`CHUNK_BYTES`].
 const MAX_ROW_BYTES: usize = 4 * 1024;
 
-/// A table as CSV, piece by piece, so that it takes the same memory however long it is.
+/// A table as CSV in chunks, so that memory use does not depend on its length.
 pub struct CsvChunks {
     table: OutputTable,
     dialect: CsvDialect,
@@ -48,6 +48,7 @@ impl Iterator for CsvChunks {
         if self.is_done {
             return None;
         }
+
         let mut cells = CsvCellWriter::new(self.dialect);
         if !self.has_written_header {
             self.has_written_header = true;
@@ -55,6 +56,7 @@ impl Iterator for CsvChunks {
             self.table.columns.iter().for_each(|column| cells.write_text(&column.name));
             cells.end_row();
         }
+
         while cells.buffer.len() < CHUNK_BYTES {
             if !self.table.write_next_row(&mut cells) {
                 self.is_done = true;
@@ -64,6 +66,7 @@ impl Iterator for CsvChunks {
             cells.end_row();
             self.rows_written += 1;
         }
+
         Some(cells.buffer.into()).filter(|chunk: &Bytes| !chunk.is_empty())
     }
 }
@@ -102,7 +105,7 @@ impl CsvCellWriter {
         self.cells_in_row = 0;
     }
 
-    /// What holds nothing that needs care.
+    /// For values that never need quotes or escaping.
     fn write_unquoted(&mut self, value: impl std::fmt::Display) {
         self.begin_cell();
         write!(self.buffer, "{value}").expect("a Vec takes everything");
@@ -110,13 +113,14 @@ impl CsvCellWriter {
 }
 
 impl CellWriter for CsvCellWriter {
-    /// A spreadsheet would reckon what begins like a formula: an apostrophe makes it text.
+    /// Spreadsheets evaluate text that begins like a formula, so an apostrophe marks it as text.
     fn write_text(&mut self, text: &str) {
         self.begin_cell();
         let bytes = text.as_bytes();
         let is_formula = matches!(bytes.first(), Some(b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r'));
         let is_special = |byte: &u8| *byte == self.separator || matches!(byte, b'"' | b'\r' | b'\n');
         let is_quoted = bytes.iter().any(is_special);
+
         if is_quoted {
             self.buffer.push(b'"');
         }
@@ -140,7 +144,6 @@ impl CellWriter for CsvCellWriter {
         self.write_unquoted(code);
     }
 
-    /// Several in one cell.
     fn write_text_list(&mut self, texts: &mut dyn Iterator<Item = &str>) {
         let texts: Vec<&str> = texts.collect();
         self.write_text(&texts.join(" | "));
@@ -165,15 +168,15 @@ impl CellWriter for CsvCellWriter {
         self.write_unquoted(SaoPauloMidnight(day));
     }
 
-    /// With the comma of the place.
+    /// Uses a decimal comma in the Brazilian dialect.
     fn write_decimal(&mut self, value: Option<Decimal>) {
         let Some(value) = value else { return self.begin_cell() };
-        let begins = self.buffer.len();
+        let start = self.buffer.len();
         self.write_unquoted(value);
         if self.dialect == CsvDialect::Brazilian
-            && let Some(point) = self.buffer[begins..].iter().position(|byte| *byte == b'.')
+            && let Some(point) = self.buffer[start..].iter().position(|byte| *byte == b'.')
         {
-            self.buffer[begins + point] = b',';
+            self.buffer[start + point] = b',';
         }
     }
 }
@@ -239,18 +242,19 @@ mod tests {
                 cells.write_text("=text");
             })
         };
-        let whole = |rows: i64, style: CsvDialect| -> (usize, Vec<u8>) {
-            let mut chunks = CsvChunks::new(table(rows), style);
-            let pieces: Vec<Bytes> = chunks.by_ref().collect();
-            assert!(pieces.iter().all(|chunk| chunk.len() < CHUNK_BYTES + MAX_ROW_BYTES));
+        let write_all = |rows: i64, dialect: CsvDialect| -> (usize, Vec<u8>) {
+            let mut chunks = CsvChunks::new(table(rows), dialect);
+            let written: Vec<Bytes> = chunks.by_ref().collect();
+            assert!(written.iter().all(|chunk| chunk.len() < CHUNK_BYTES + MAX_ROW_BYTES));
             assert_eq!(chunks.rows_written(), rows as u64);
-            (pieces.len(), pieces.concat())
+            (written.len(), written.concat())
         };
-        assert_eq!(whole(0, CsvDialect::Plain), (1, b"number,text\r\n".to_vec()));
-        assert_eq!(whole(1, CsvDialect::Brazilian), (1, "\u{feff}number;text\r\n0;'=text\r\n".as_bytes().to_vec()));
-        let (chunks, many) = whole(20_000, CsvDialect::Plain);
-        assert!(chunks > 3);
-        let lines: Vec<String> = String::from_utf8(many).unwrap().split_terminator("\r\n").map(str::to_owned).collect();
+        assert_eq!(write_all(0, CsvDialect::Plain), (1, b"number,text\r\n".to_vec()));
+        assert_eq!(write_all(1, CsvDialect::Brazilian), (1, "\u{feff}number;text\r\n0;'=text\r\n".as_bytes().to_vec()));
+
+        let (chunk_count, csv) = write_all(20_000, CsvDialect::Plain);
+        assert!(chunk_count > 3);
+        let lines: Vec<String> = String::from_utf8(csv).unwrap().split_terminator("\r\n").map(str::to_owned).collect();
         let expected = (0..20_000).map(|number| format!("{number},'=text"));
         assert!(lines.iter().skip(1).cloned().eq(expected));
     }

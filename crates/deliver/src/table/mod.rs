@@ -1,4 +1,4 @@
-//! A list: its columns, and what writes one row after the other, whatever it is written as.
+//! A table to write out: its columns and a source of rows, independent of the output format.
 
 pub mod csv;
 pub mod ndjson;
@@ -10,24 +10,23 @@ use std::borrow::Cow;
 use chrono::{Datelike, NaiveDate};
 use vintem_domain::Decimal;
 
-/// What the cells of a column hold.
+/// The type of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
     Text,
-    /// Any number of texts.
     TextList,
     Integer,
     Boolean,
-    /// A day, or nothing.
+    /// A date, or null.
     Date,
-    /// A day told as the instant at which it began in São Paulo.
+    /// A date written as the instant at which it began in São Paulo.
     DateAsMidnight,
-    /// An exact decimal with at most so many decimals, or nothing.
+    /// An exact decimal with at most this many decimal places, or null.
     Decimal(u32),
 }
 
 impl ColumnType {
-    /// As a description of the columns says it.
+    /// The name used in descriptions of the columns.
     pub fn type_name(self) -> Cow<'static, str> {
         match self {
             Self::Text => "text".into(),
@@ -40,7 +39,7 @@ impl ColumnType {
     }
 }
 
-/// How many digits a decimal has at most, which is as many as fit into 64 bits.
+/// The maximum number of digits of a decimal: as many as fit into 64 bits.
 pub const DECIMAL_PRECISION: u32 = 18;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,11 +82,11 @@ impl Column {
     }
 }
 
-/// What a row is written into, cell by cell, in the order and of the kinds of the columns.
+/// Receives a row cell by cell, in the order and with the types of the columns.
 pub trait CellWriter {
-    /// What people wrote.
+    /// Free text, which may contain anything.
     fn write_text(&mut self, text: &str);
-    /// A number that is a name: in a column of text.
+    /// A number that is an identifier: it goes into a text column.
     fn write_code(&mut self, code: u32);
     fn write_text_list(&mut self, texts: &mut dyn Iterator<Item = &str>);
     fn write_integer(&mut self, number: i64);
@@ -97,19 +96,19 @@ pub trait CellWriter {
     fn write_decimal(&mut self, value: Option<Decimal>);
 }
 
-/// Writes the next row, or is false where there is none.
+/// Writes the next row; false if there is none.
 type WriteNextRow = Box<dyn FnMut(&mut dyn CellWriter) -> bool + Send>;
 
 pub struct OutputTable {
     pub name: &'static str,
     pub columns: Vec<Column>,
     write_row: WriteNextRow,
-    /// What is kept until the last row is written, or nobody reads on.
+    /// Dropped with the table: after its last row, or when nobody reads on.
     _guard: Option<Box<dyn Any + Send>>,
 }
 
 impl OutputTable {
-    /// `next` writes the next row, or is false where there is none.
+    /// `write_row` writes the next row, or returns false if there is none.
     pub fn new(
         name: &'static str,
         columns: Vec<Column>,
@@ -118,7 +117,7 @@ impl OutputTable {
         Self { name, columns, write_row: Box::new(write_row), _guard: None }
     }
 
-    /// Of rows that are there already.
+    /// A table of rows that are in memory.
     pub fn from_rows<Row: Send + 'static>(
         name: &'static str,
         columns: Vec<Column>,
@@ -130,29 +129,28 @@ impl OutputTable {
     }
 
     pub fn with_guard(self, guard: Option<impl Send + 'static>) -> Self {
-        Self { _guard: guard.map(|held| Box::new(held) as Box<dyn Any + Send>), ..self }
+        Self { _guard: guard.map(|guard| Box::new(guard) as Box<dyn Any + Send>), ..self }
     }
 
-    /// Writes the next row, or is false where there is none.
+    /// Writes the next row; false if there is none.
     pub fn write_next_row(&mut self, cells: &mut dyn CellWriter) -> bool {
         (self.write_row)(cells)
     }
 }
 
-/// `YYYY-MM-DD`, digit by digit: a long list has millions of them.
-fn write_iso_date(day: NaiveDate, into: &mut Vec<u8>) {
+/// `YYYY-MM-DD`, digit by digit for speed: a long table has millions of dates.
+fn write_iso_date(day: NaiveDate, buffer: &mut Vec<u8>) {
     let year = u32::try_from(day.year()).unwrap_or(0);
     let digit = |number: u32| b'0' + (number % 10) as u8;
-    into.extend([digit(year / 1000), digit(year / 100), digit(year / 10), digit(year), b'-']);
-    into.extend([digit(day.month() / 10), digit(day.month()), b'-']);
-    into.extend([digit(day.day() / 10), digit(day.day())]);
+    buffer.extend([digit(year / 1000), digit(year / 100), digit(year / 10), digit(year), b'-']);
+    buffer.extend([digit(day.month() / 10), digit(day.month()), b'-']);
+    buffer.extend([digit(day.day() / 10), digit(day.day())]);
 }
 
 #[cfg(test)]
 mod sample_tables {
     use super::*;
 
-    /// A table with a column of each kind.
     pub fn table_with_every_column_type(rows: u32) -> OutputTable {
         let columns = vec![
             Column::text("id"),
@@ -170,6 +168,7 @@ mod sample_tables {
             if row > rows {
                 return false;
             }
+
             let day = NaiveDate::from_ymd_opt(2026, 2, 11);
             cells.write_code(row);
             cells.write_text("=Açúcar \"União\", S.A.");

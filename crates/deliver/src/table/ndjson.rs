@@ -1,4 +1,4 @@
-//! NDJSON: an object a line, with the names and values that the API's own JSON has.
+//! NDJSON: one object per line, with the same names and values as the JSON of the API.
 
 use std::io::{self, Write};
 
@@ -8,15 +8,16 @@ use vintem_domain::dates::SaoPauloMidnight;
 
 use super::{CellWriter, OutputTable, write_iso_date};
 
-/// Writes every row, and says how many there were.
-pub fn write_ndjson(mut table: OutputTable, mut into: impl Write) -> io::Result<u64> {
+/// Writes every row and returns their number.
+pub fn write_ndjson(mut table: OutputTable, mut writer: impl Write) -> io::Result<u64> {
     let names = table.columns.iter().map(|column| serde_json::to_vec(&column.name)).collect::<Result<_, _>>()?;
     let mut cells = JsonCellWriter { quoted_names: names, column_index: 0, line: Vec::new() };
+
     let mut rows = 0;
     while table.write_next_row(&mut cells) {
         debug_assert_eq!(cells.column_index, cells.quoted_names.len(), "a cell for each column");
         cells.line.extend(b"}\n");
-        into.write_all(&cells.line)?;
+        writer.write_all(&cells.line)?;
         cells.line.clear();
         cells.column_index = 0;
         rows += 1;
@@ -25,7 +26,6 @@ pub fn write_ndjson(mut table: OutputTable, mut into: impl Write) -> io::Result<
 }
 
 struct JsonCellWriter {
-    /// With their quotes.
     quoted_names: Vec<Vec<u8>>,
     column_index: usize,
     line: Vec<u8>,
@@ -62,8 +62,8 @@ impl CellWriter for JsonCellWriter {
     fn write_text_list(&mut self, texts: &mut dyn Iterator<Item = &str>) {
         self.begin_cell();
         self.line.push(b'[');
-        for (at, text) in texts.enumerate() {
-            if at > 0 {
+        for (index, text) in texts.enumerate() {
+            if index > 0 {
                 self.line.push(b',');
             }
             self.push_json_string(text);
@@ -94,7 +94,7 @@ impl CellWriter for JsonCellWriter {
         self.push_display(format_args!("\"{}\"", SaoPauloMidnight(day)));
     }
 
-    /// Its own characters: it passes through no float.
+    /// The exact digits: no float is involved.
     fn write_decimal(&mut self, value: Option<Decimal>) {
         self.begin_cell();
         match value {

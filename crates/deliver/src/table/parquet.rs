@@ -1,4 +1,4 @@
-//! Parquet with the types of the columns: dates are dates, decimals exact, lists lists.
+//! Parquet with native types: dates are dates, decimals are exact, lists are lists.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,48 +15,53 @@ use vintem_domain::{Decimal, VERSION};
 
 use super::{CellWriter, Column, ColumnType, DECIMAL_PRECISION, OutputTable};
 
-/// Rows that are gathered before they are written: what readers take at once.
+/// Rows per row group: buffered before they are written, and read at once by readers.
 const ROWS_PER_GROUP: usize = 50_000;
 
-/// Writes every row, and says how many there were. `about` is kept in the file.
-pub fn write_parquet(mut table: OutputTable, metadata: &[(&str, &str)], into: impl Write + Send) -> Result<u64> {
+/// Writes every row and returns their number. `metadata` is stored in the file.
+pub fn write_parquet(mut table: OutputTable, metadata: &[(&str, &str)], writer: impl Write + Send) -> Result<u64> {
     let fields = table.columns.iter().map(schema_field).collect::<Result<Vec<_>>>()?;
     let schema = Type::group_type_builder("vintem").with_fields(fields).build()?;
-    let about = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), (*value).to_owned())).collect();
+    let key_values =
+        metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), (*value).to_owned())).collect();
     let properties = WriterProperties::builder()
         .set_created_by(format!("vintem {VERSION}"))
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(Some(about))
+        .set_key_value_metadata(Some(key_values))
         .build();
-    let mut file = SerializedFileWriter::new(into, Arc::new(schema), Arc::new(properties))?;
-    let (mut rows, mut is_done) = (0, false);
+    let mut file = SerializedFileWriter::new(writer, Arc::new(schema), Arc::new(properties))?;
+
+    let mut rows = 0;
+    let mut is_done = false;
     while !is_done {
         let mut group = ParquetRowGroup {
             columns: table.columns.iter().map(ColumnValues::for_column).collect(),
             column_index: 0,
             error: None,
         };
-        let mut in_group = 0;
-        while in_group < ROWS_PER_GROUP && !is_done {
+        let mut group_rows = 0;
+        while group_rows < ROWS_PER_GROUP && !is_done {
             is_done = !table.write_next_row(&mut group);
-            in_group += usize::from(!is_done);
+            group_rows += usize::from(!is_done);
             group.column_index = 0;
         }
-        if let Some(fault) = group.error {
-            return Err(ParquetError::General(format!("row {rows} to {}: {fault}", rows + in_group as u64)));
+        if let Some(error) = group.error {
+            return Err(ParquetError::General(format!("row {rows} to {}: {error}", rows + group_rows as u64)));
         }
-        if in_group > 0 {
-            let mut writer = file.next_row_group()?;
+
+        if group_rows > 0 {
+            let mut group_writer = file.next_row_group()?;
             for values in &group.columns {
                 let mut column =
-                    writer.next_column()?.ok_or_else(|| parquet_error("there are fewer columns than cells"))?;
+                    group_writer.next_column()?.ok_or_else(|| parquet_error("there are fewer columns than cells"))?;
                 values.write_to(&mut column)?;
                 column.close()?;
             }
-            writer.close()?;
+            group_writer.close()?;
         }
-        rows += in_group as u64;
+        rows += group_rows as u64;
     }
+
     file.close()?;
     Ok(rows)
 }
@@ -75,8 +80,10 @@ fn primitive_type(
 }
 
 fn schema_field(column: &Column) -> Result<TypePtr> {
-    let (required, optional) = (Repetition::REQUIRED, Repetition::OPTIONAL);
+    let required = Repetition::REQUIRED;
+    let optional = Repetition::OPTIONAL;
     let name = column.name.as_ref();
+
     let field = match column.column_type {
         ColumnType::Text => primitive_type(name, Physical::BYTE_ARRAY, Some(LogicalType::String), required).build()?,
         ColumnType::Integer => primitive_type(name, Physical::INT64, None, required).build()?,
@@ -86,7 +93,8 @@ fn schema_field(column: &Column) -> Result<TypePtr> {
             primitive_type(name, Physical::INT32, Some(LogicalType::Date), required).build()?
         }
         ColumnType::Decimal(scale) => {
-            let (scale, precision) = (scale.cast_signed(), DECIMAL_PRECISION.cast_signed());
+            let scale = scale.cast_signed();
+            let precision = DECIMAL_PRECISION.cast_signed();
             let logical = Some(LogicalType::decimal(scale, precision));
             let builder = primitive_type(name, Physical::INT64, logical, optional);
             builder.with_precision(precision).with_scale(scale).build()?
@@ -103,10 +111,10 @@ fn schema_field(column: &Column) -> Result<TypePtr> {
     Ok(Arc::new(field))
 }
 
-/// The values of a column in the rows that are gathered. A level of 1 says that there is a value, 0 that there is none.
+/// The buffered values of a column. Definition levels are 1 for a value and 0 for null.
 enum ColumnValues {
     Text(Vec<ByteArray>),
-    /// And for each level whether it goes on with the row before.
+    /// Values, definition levels, and repetition levels: 1 for a further element of the same list.
     TextList(Vec<ByteArray>, Vec<i16>, Vec<i16>),
     Integer(Vec<i64>),
     Boolean(Vec<bool>),
@@ -144,11 +152,11 @@ impl ColumnValues {
     }
 }
 
-/// The rows that are gathered, column by column.
+/// The buffered rows, column by column.
 struct ParquetRowGroup {
     columns: Vec<ColumnValues>,
     column_index: usize,
-    /// Why what was written last cannot be kept.
+    /// The first cell that could not be stored, and why.
     error: Option<String>,
 }
 
@@ -170,16 +178,15 @@ impl ParquetRowGroup {
     }
 }
 
-/// Days since 1970.
 fn days_since_epoch(day: NaiveDate) -> i32 {
     day.num_days_from_ce() - NaiveDate::from_ymd_opt(1970, 1, 1).map_or(0, |day| day.num_days_from_ce())
 }
 
-/// The value in units of its last decimal; none where it does not fit exactly.
+/// The value in units of the last decimal place; `None` if it does not fit exactly.
 fn to_unscaled(value: Decimal, scale: u32) -> Option<i64> {
     let value = value.normalize();
-    let more = 10i128.checked_pow(scale.checked_sub(value.scale())?)?;
-    let unscaled = i64::try_from(value.mantissa().checked_mul(more)?).ok()?;
+    let factor = 10i128.checked_pow(scale.checked_sub(value.scale())?)?;
+    let unscaled = i64::try_from(value.mantissa().checked_mul(factor)?).ok()?;
     (unscaled.unsigned_abs() < 10u64.pow(DECIMAL_PRECISION)).then_some(unscaled)
 }
 
@@ -248,8 +255,8 @@ impl CellWriter for ParquetRowGroup {
         match to_unscaled(value, *scale) {
             Some(unscaled) => values.push(unscaled),
             None => {
-                let fault = format!("{value} has more than {DECIMAL_PRECISION} digits or than {scale} decimals");
-                self.error.get_or_insert(fault);
+                let error = format!("{value} has more than {DECIMAL_PRECISION} digits or than {scale} decimals");
+                self.error.get_or_insert(error);
             }
         }
     }
@@ -271,8 +278,10 @@ mod tests {
             3
         );
         let file = SerializedFileReader::new(bytes::Bytes::from(written)).unwrap();
-        let about = file.metadata().file_metadata().key_value_metadata().unwrap();
-        assert!(about.iter().any(|about| about.key == "licence" && about.value.as_deref() == Some("ODbL-1.0")));
+
+        let metadata = file.metadata().file_metadata().key_value_metadata().unwrap();
+        assert!(metadata.iter().any(|pair| pair.key == "licence" && pair.value.as_deref() == Some("ODbL-1.0")));
+
         let rows: Vec<String> = file.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         let row = |id: &str, tickers: &str, latest: bool, day: &str, value: &str| {
             format!(
@@ -292,7 +301,8 @@ mod tests {
 
     #[test]
     fn rows_across_several_groups_are_all_written() {
-        let (rows, mut written) = (2 * ROWS_PER_GROUP as u32 + 1, Vec::new());
+        let rows = 2 * ROWS_PER_GROUP as u32 + 1;
+        let mut written = Vec::new();
         assert_eq!(
             write_parquet(sample_tables::table_with_every_column_type(rows), &[], &mut written).unwrap(),
             u64::from(rows)
@@ -303,8 +313,9 @@ mod tests {
 
     #[test]
     fn decimals_that_do_not_fit_are_rejected_not_rounded() {
-        let write = |value: Decimal, kind: ColumnType| {
-            let table = OutputTable::from_rows("one", vec![Column::new("value", kind)], vec![value], |value, cells| {
+        let write = |value: Decimal, column_type: ColumnType| {
+            let columns = vec![Column::new("value", column_type)];
+            let table = OutputTable::from_rows("one", columns, vec![value], |value, cells| {
                 cells.write_decimal(Some(*value));
             });
             write_parquet(table, &[], Vec::new())

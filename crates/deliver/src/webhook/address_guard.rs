@@ -1,7 +1,7 @@
-//! Where a webhook may lead: to the public network, never into the one that we run in.
+//! SSRF protection: a webhook may point to the public internet, never into the network that we run in.
 //!
-//! An address is looked at when a webhook is made, and again whenever one connects: what a name leads to may have changed
-//! since. Then the very addresses that were looked at are connected to.
+//! A URL is checked when its webhook is created and again on every connection, because DNS may have changed in between.
+//! The client then connects to exactly the addresses that were checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// What a name leads to is known within that, or not at all.
+/// A host that takes longer to resolve counts as unresolved.
 const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_URL_LENGTH: usize = 2_000;
 
-/// IPv4 networks that are not public, by IANA's registry of special purposes, and Azure's platform address.
+/// IPv4 networks that are not public: IANA's special-purpose registry, and Azure's platform address.
 const NON_PUBLIC_V4_NETWORKS: [Ipv4Net; 19] = [
     v4_network([0, 0, 0, 0], 8),
     v4_network([10, 0, 0, 0], 8),
@@ -38,10 +38,10 @@ const NON_PUBLIC_V4_NETWORKS: [Ipv4Net; 19] = [
     v4_network([240, 0, 0, 0], 4),
 ];
 
-/// Of IPv6 only this is given out to the public, …
+/// Public IPv6 addresses are allocated from this network only, …
 const PUBLIC_V6_NETWORK: Ipv6Net = v6_network([0x2000, 0, 0], 3);
-/// … but for this: protocols (Teredo among them), documentation, 6to4, and a sink of name servers. All that embeds an
-/// IPv4 address elsewhere (mapped, NAT64) is outside of it.
+/// … except for protocol assignments (Teredo among them), documentation, 6to4, and the AS112 sink for DNS queries. The
+/// other networks that embed an IPv4 address (mapped, NAT64) are outside [`PUBLIC_V6_NETWORK`].
 const NON_PUBLIC_V6_NETWORKS: [Ipv6Net; 5] = [
     v6_network([0x2001, 0, 0], 23),
     v6_network([0x2001, 0x0db8, 0], 32),
@@ -58,7 +58,7 @@ const fn v6_network(first_segments: [u16; 3], prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(first_segments[0], first_segments[1], first_segments[2], 0, 0, 0, 0, 0), prefix)
 }
 
-/// Why an address is not taken.
+/// Why a webhook URL is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     #[error("is no address of the form https://host/path, or is longer than 2000 characters")]
@@ -73,10 +73,10 @@ pub enum AddressError {
     UnresolvedHost,
 }
 
-/// Says where webhooks may lead.
+/// Decides which addresses webhooks may connect to.
 #[derive(Debug, Clone, Default)]
 pub struct AddressGuard {
-    /// Let through whatever they are, also without encryption.
+    /// Allowed by the operator even if not public, also without encryption.
     allowed_networks: Vec<IpNet>,
 }
 
@@ -85,34 +85,37 @@ impl AddressGuard {
         Self { allowed_networks }
     }
 
-    /// Reads an address as far as it can be judged without asking anybody what a name leads to.
+    /// Parses a URL and checks everything that needs no DNS lookup.
     pub fn parse_url(&self, text: &str) -> Result<Url, AddressError> {
         if text.len() > MAX_URL_LENGTH || text.chars().any(|character| character.is_control() || character == ' ') {
             return Err(AddressError::InvalidUrl);
         }
+
         let url = Url::parse(text).map_err(|_| AddressError::InvalidUrl)?;
-        // What is kept, and read again at each sending, is the address as it is written then: that may be longer.
-        let is_one = ["https", "http"].contains(&url.scheme()) && url.host().is_some();
-        if !is_one || url.as_str().len() > MAX_URL_LENGTH {
+        let is_http_url = ["https", "http"].contains(&url.scheme()) && url.host().is_some();
+        // The normalized URL is what we store and parse again for each attempt. It may be longer than the input.
+        if !is_http_url || url.as_str().len() > MAX_URL_LENGTH {
             return Err(AddressError::InvalidUrl);
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(AddressError::HasCredentials);
         }
+
         let port = url.port_or_known_default().ok_or(AddressError::InvalidUrl)?;
         match literal_ip(&url) {
             Some(address) if self.is_allowed(address) => return Ok(url),
             Some(address) if !is_public(address) => return Err(AddressError::NotPublic),
-            // Without encryption only what is allowed by name of its network.
+            // Plain HTTP is only for networks that the operator allows.
             Some(_) if url.scheme() == "http" => return Err(AddressError::InvalidUrl),
             None if url.scheme() == "http" && self.allowed_networks.is_empty() => return Err(AddressError::InvalidUrl),
             _ => {}
         }
-        let is_usual = port == 443 || port >= 1024 || (url.scheme() == "http" && port == 80);
-        if is_usual { Ok(url) } else { Err(AddressError::ForbiddenPort) }
+
+        let is_allowed_port = port == 443 || port >= 1024 || (url.scheme() == "http" && port == 80);
+        if is_allowed_port { Ok(url) } else { Err(AddressError::ForbiddenPort) }
     }
 
-    /// Reads an address and looks at all that its name leads to.
+    /// Parses a URL and checks every address that its host resolves to.
     pub async fn check_url(&self, text: &str) -> Result<Url, AddressError> {
         let url = self.parse_url(text)?;
         if let Some(Host::Domain(name)) = url.host() {
@@ -121,24 +124,29 @@ impl AddressGuard {
         Ok(url)
     }
 
-    /// What a name leads to, if all of it may be connected to.
+    /// Resolves a host. Fails unless webhooks may connect to all of its addresses.
     async fn resolve_host(&self, host: &str, is_encrypted: bool) -> Result<Vec<SocketAddr>, AddressError> {
-        let found = tokio::time::timeout(DNS_TIMEOUT, tokio::net::lookup_host((host, 0))).await;
+        let lookup = tokio::time::timeout(DNS_TIMEOUT, tokio::net::lookup_host((host, 0))).await;
         let addresses: Vec<SocketAddr> =
-            found.map_err(|_| AddressError::UnresolvedHost)?.map_err(|_| AddressError::UnresolvedHost)?.collect();
+            lookup.map_err(|_| AddressError::UnresolvedHost)?.map_err(|_| AddressError::UnresolvedHost)?.collect();
         if addresses.is_empty() {
             return Err(AddressError::UnresolvedHost);
         }
-        // One that is not public spoils all: whoever gave it means us to try it.
-        let may = |address: IpAddr| self.is_allowed(address) || (is_encrypted && is_public(address));
-        if addresses.iter().all(|address| may(address.ip())) { Ok(addresses) } else { Err(AddressError::NotPublic) }
+
+        // A single address that is not public rejects the host: it was put there for us to try.
+        let may_connect = |address: IpAddr| self.is_allowed(address) || (is_encrypted && is_public(address));
+        if addresses.iter().all(|address| may_connect(address.ip())) {
+            Ok(addresses)
+        } else {
+            Err(AddressError::NotPublic)
+        }
     }
 
     fn is_allowed(&self, address: IpAddr) -> bool {
         self.allowed_networks.iter().any(|network| network.contains(&address))
     }
 
-    /// The guard as a resolver of names for a client that connects.
+    /// A DNS resolver for HTTP clients that returns only addresses that webhooks may connect to.
     pub fn dns_resolver(self: &Arc<Self>, is_encrypted: bool) -> Arc<GuardedResolver> {
         Arc::new(GuardedResolver { guard: self.clone(), is_encrypted })
     }
@@ -152,7 +160,8 @@ pub struct GuardedResolver {
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (guard, is_encrypted) = (self.guard.clone(), self.is_encrypted);
+        let guard = self.guard.clone();
+        let is_encrypted = self.is_encrypted;
         Box::pin(async move {
             let addresses = guard.resolve_host(name.as_str(), is_encrypted).await?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
@@ -160,7 +169,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// The address that stands in a URL itself, in whatever spelling: clients do not ask a resolver for those.
+/// The IP address written in the URL, in any spelling. HTTP clients never pass these to a resolver.
 fn literal_ip(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(address) => Some(address.into()),
@@ -253,7 +262,7 @@ mod tests {
         for url in ["https://example.com/hook?a=b", "https://8.8.8.8:8443/", "https://[2606:4700::1111]/"] {
             assert!(guard.parse_url(url).is_ok(), "{url}");
         }
-        for (url, why) in [
+        for (url, expected) in [
             ("http://example.com/", AddressError::InvalidUrl),
             ("http://8.8.8.8/", AddressError::InvalidUrl),
             ("ftp://example.com/", AddressError::InvalidUrl),
@@ -265,14 +274,15 @@ mod tests {
             ("https://a:b@127.0.0.1/", AddressError::HasCredentials),
             ("https://example.com/\r\nX: y", AddressError::InvalidUrl),
         ] {
-            assert_eq!(guard.parse_url(url).err(), Some(why), "{url}");
+            assert_eq!(guard.parse_url(url).err(), Some(expected), "{url}");
         }
-        let long = |text: &str, times| guard.parse_url(&format!("https://example.com/{}", text.repeat(times)));
-        assert!(long("a", MAX_URL_LENGTH).is_err());
-        // Two bytes become six: what is kept must be readable again.
-        assert!(long("ã", MAX_URL_LENGTH / 4).is_err());
-        let kept = long("ã", MAX_URL_LENGTH / 8).expect("short enough");
-        assert_eq!(guard.parse_url(kept.as_str()), Ok(kept));
+
+        let parse_long = |text: &str, times| guard.parse_url(&format!("https://example.com/{}", text.repeat(times)));
+        assert!(parse_long("a", MAX_URL_LENGTH).is_err());
+        // Percent-encoding turns two bytes into six, and the stored URL must still parse.
+        assert!(parse_long("ã", MAX_URL_LENGTH / 4).is_err());
+        let stored = parse_long("ã", MAX_URL_LENGTH / 8).expect("short enough");
+        assert_eq!(guard.parse_url(stored.as_str()), Ok(stored));
     }
 
     proptest! {
@@ -280,7 +290,8 @@ mod tests {
         #[test]
         fn every_spelling_of_an_address_is_judged_the_same(number: u32, v6: u128, is_embedded: bool) {
             let guard = AddressGuard::default();
-            let (v4, [a, b, c, d]) = (Ipv4Addr::from(number), number.to_be_bytes());
+            let v4 = Ipv4Addr::from(number);
+            let [a, b, c, d] = number.to_be_bytes();
             for host in [
                 format!("{v4}"),
                 format!("{number}"),
@@ -290,16 +301,18 @@ mod tests {
                 format!("{a}.{b}.{}", u16::from_be_bytes([c, d])),
                 format!("{a}。{b}．{c}｡{d}"),
             ] {
-                let written = format!("https://{host}/");
-                prop_assert_eq!(guard.parse_url(&written).is_ok(), is_public(v4.into()), "{}", host);
+                let url = format!("https://{host}/");
+                prop_assert_eq!(guard.parse_url(&url).is_ok(), is_public(v4.into()), "{}", host);
             }
+
             let mapped = format!("https://[{}]/", v4.to_ipv6_mapped());
             prop_assert!(guard.parse_url(&mapped).is_err());
-            // By chance alone hardly any would be of the networks that embed another address.
+
+            // Random addresses would hardly ever fall into the networks that embed an IPv4 address.
             let v6 = if is_embedded { (0x2002 << 112) | (u128::from(number) << 80) | (v6 & 0xffff) } else { v6 };
             let v6 = Ipv6Addr::from(v6);
-            let written = format!("https://[{v6}]/");
-            prop_assert_eq!(guard.parse_url(&written).is_ok(), is_public(v6.into()));
+            let url = format!("https://[{v6}]/");
+            prop_assert_eq!(guard.parse_url(&url).is_ok(), is_public(v6.into()));
             prop_assert!(!is_embedded || !is_public(v6.into()));
         }
 
@@ -327,10 +340,12 @@ mod tests {
     async fn a_host_is_rejected_if_any_of_its_addresses_is_not_public() {
         let url = "https://localhost/";
         assert_eq!(AddressGuard::default().check_url(url).await.err(), Some(AddressError::NotPublic));
+
         let loopback = AddressGuard::new(vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]);
         assert!(loopback.check_url(url).await.is_ok());
         assert!(loopback.check_url("http://localhost:8080/").await.is_ok());
-        let nowhere = AddressGuard::default().check_url("https://nowhere.invalid/").await;
-        assert_eq!(nowhere.err(), Some(AddressError::UnresolvedHost));
+
+        let unresolved = AddressGuard::default().check_url("https://nowhere.invalid/").await;
+        assert_eq!(unresolved.err(), Some(AddressError::UnresolvedHost));
     }
 }

@@ -1,8 +1,8 @@
-//! Delivering: what is due is taken up, sent aside, and what came of it noted.
+//! The delivery loop: it claims due deliveries, sends them concurrently, and records the outcomes.
 //!
-//! An attempt that was made and not noted, because the process or Postgres ended in between, is made again: a receiver
-//! gets everything at least once. One that is slow or failing has few under way at a time, and all of those together no
-//! more than half, so that others do not wait for it.
+//! Delivery is at least once: if the process or Postgres dies after an attempt and before it is recorded, the attempt is
+//! made again. A slow or failing receiver gets few concurrent attempts, and all such receivers together at most half of
+//! them, so that the others do not wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,35 +21,35 @@ use vintem_store::{Result, Store};
 use super::secret::SecretBox;
 use super::send::{SendAttempt, WebhookMessage, WebhookSender};
 
-/// Attempts under way at once. Each has a connection of its own.
+/// Concurrent attempts. Each has its own connection.
 const MAX_IN_FLIGHT: usize = 512;
-/// Of those, what may be of webhooks that are slow or failing.
+/// The share of [`MAX_IN_FLIGHT`] that slow or failing webhooks may take.
 const MAX_LAGGING_IN_FLIGHT: usize = MAX_IN_FLIGHT / 2;
-/// So many of one webhook are taken up at once; when so few are still under way, the next.
+/// Deliveries claimed at once for one webhook. It gets more as soon as fewer than this are in flight.
 const MAX_IN_FLIGHT_PER_WEBHOOK: usize = 8;
-/// A receiver that takes longer is slow.
+/// A receiver that takes longer counts as slow.
 const SLOW_ATTEMPT_THRESHOLD: Duration = Duration::from_secs(5);
 
-/// Delivers, as long as no other worker does.
+/// Delivers webhooks while it holds the lease that keeps other workers from doing the same.
 #[derive(Debug)]
 pub struct WebhookDispatcher {
     store: Store,
     sender: WebhookSender,
     secret_box: SecretBox,
     clock: Arc<dyn Clock>,
-    delivery_lead: Option<DeliveryLease>,
+    delivery_lease: Option<DeliveryLease>,
     attempt_tasks: JoinSet<DeliveryAttempt>,
     in_flight: HashMap<Id, InFlightAttempt>,
-    /// Made, and not noted yet.
+    /// Not recorded yet.
     finished_attempts: Vec<DeliveryAttempt>,
-    /// Up to which webhook each class was looked at: the next ones have their turn.
+    /// The last webhook claimed for in each class, so that the following webhooks have their turn.
     cursor_by_class: HashMap<ReceiverHealth, i64>,
 }
 
 #[derive(Debug)]
 struct InFlightAttempt {
     class: ReceiverHealth,
-    /// What is noted if the attempt does not come to its end.
+    /// Recorded if the task of the attempt panics.
     result_if_aborted: DeliveryAttempt,
 }
 
@@ -60,7 +60,7 @@ impl WebhookDispatcher {
             sender,
             secret_box,
             clock,
-            delivery_lead: None,
+            delivery_lease: None,
             attempt_tasks: JoinSet::new(),
             in_flight: HashMap::new(),
             finished_attempts: Vec::new(),
@@ -68,8 +68,8 @@ impl WebhookDispatcher {
         }
     }
 
-    /// Notes what was made and takes up what is due. An error means that Postgres is away: what is under way goes on, and
-    /// is noted by a later round.
+    /// Records finished attempts and starts due ones. An error means that Postgres is unavailable: attempts in flight
+    /// continue, and a later round records them.
     pub async fn run_round(&mut self) -> Result<()> {
         self.collect_finished();
         if !self.finished_attempts.is_empty() {
@@ -78,23 +78,26 @@ impl WebhookDispatcher {
                 metrics::counter!("vintem_webhook_attempts_total", "verdict" => attempt.outcome.id()).increment(1);
             }
         }
-        if self.delivery_lead.is_none() {
-            let mine: Vec<i64> = self.in_flight.values().map(|attempt| attempt.result_if_aborted.delivery_id).collect();
-            self.delivery_lead = self.store.try_lease_deliveries(&mine).await?;
+
+        if self.delivery_lease.is_none() {
+            let in_flight: Vec<i64> =
+                self.in_flight.values().map(|attempt| attempt.result_if_aborted.delivery_id).collect();
+            self.delivery_lease = self.store.try_lease_deliveries(&in_flight).await?;
         }
+
         self.start_due_attempts(ReceiverHealth::Prompt).await?;
         self.start_due_attempts(ReceiverHealth::Lagging).await
     }
 
-    /// Waits until an attempt has come to its end.
+    /// Waits until an attempt finishes; forever if none is in flight.
     pub async fn wait_for_finished_attempt(&mut self) {
         match self.attempt_tasks.join_next_with_id().await {
-            Some(ended) => self.record_finished(ended),
+            Some(result) => self.record_finished(result),
             None => std::future::pending().await,
         }
     }
 
-    /// Delivers all that is due now, and returns when nothing is under way any more.
+    /// Delivers everything that is due now, and returns when nothing is in flight.
     pub async fn deliver_due(&mut self) -> Result<()> {
         loop {
             self.run_round().await?;
@@ -107,15 +110,16 @@ impl WebhookDispatcher {
         }
     }
 
-    /// Waits for what is under way, takes up nothing more, and notes what came of it.
+    /// Waits for the attempts in flight, starts no new ones, and records the outcomes.
     pub async fn finish(mut self, timeout: Duration) -> Result<()> {
-        let ending = async {
-            while let Some(ended) = self.attempt_tasks.join_next_with_id().await {
-                self.record_finished(ended);
+        let drain = async {
+            while let Some(result) = self.attempt_tasks.join_next_with_id().await {
+                self.record_finished(result);
             }
         };
-        // What takes longer is made again by whoever delivers next.
-        let _ = tokio::time::timeout(timeout, ending).await;
+        // The next worker repeats attempts that take longer.
+        let _ = tokio::time::timeout(timeout, drain).await;
+
         if self.finished_attempts.is_empty() {
             Ok(())
         } else {
@@ -124,16 +128,16 @@ impl WebhookDispatcher {
     }
 
     fn collect_finished(&mut self) {
-        while let Some(ended) = self.attempt_tasks.try_join_next_with_id() {
-            self.record_finished(ended);
+        while let Some(result) = self.attempt_tasks.try_join_next_with_id() {
+            self.record_finished(result);
         }
     }
 
-    fn record_finished(&mut self, ended: std::result::Result<(Id, DeliveryAttempt), tokio::task::JoinError>) {
-        match ended {
-            Ok((task, attempted)) => {
+    fn record_finished(&mut self, result: std::result::Result<(Id, DeliveryAttempt), tokio::task::JoinError>) {
+        match result {
+            Ok((task, attempt)) => {
                 self.in_flight.remove(&task);
-                self.finished_attempts.push(attempted);
+                self.finished_attempts.push(attempt);
             }
             Err(error) => {
                 tracing::error!(%error, "an attempt to deliver did not come to its end");
@@ -143,77 +147,86 @@ impl WebhookDispatcher {
         }
     }
 
-    /// Takes up deliveries of one class until nothing is due or there is no room.
+    /// Starts due deliveries of one class until none is left or all slots are taken.
     async fn start_due_attempts(&mut self, class: ReceiverHealth) -> Result<()> {
-        let Some(mut lead) = self.delivery_lead.take() else { return Ok(()) };
-        let mut has_begun_anew = false;
+        let Some(mut lease) = self.delivery_lease.take() else { return Ok(()) };
+
+        let mut has_wrapped = false;
         loop {
-            let room = self.free_slots(class);
-            if room == 0 {
+            let free_slots = self.free_slots(class);
+            if free_slots == 0 {
                 break;
             }
-            let (now, busy) = (self.clock.now(), self.saturated_webhooks(class));
-            let after = self.cursor_by_class.get(&class).copied().unwrap_or(0);
-            let most_of_one = MAX_IN_FLIGHT_PER_WEBHOOK as i64;
-            let demand = ClaimOptions {
+
+            let now = self.clock.now();
+            let saturated = self.saturated_webhooks(class);
+            let cursor = self.cursor_by_class.get(&class).copied().unwrap_or(0);
+            let options = ClaimOptions {
                 now,
                 receiver_health: class,
-                after_webhook: after,
-                excluded_webhooks: &busy,
-                max_total: room as i64,
-                max_per_webhook: most_of_one,
+                after_webhook: cursor,
+                excluded_webhooks: &saturated,
+                max_total: free_slots as i64,
+                max_per_webhook: MAX_IN_FLIGHT_PER_WEBHOOK as i64,
             };
-            // With an error the right to deliver is given up: the connection may be gone, and another worker at it.
-            let due = lead.claim_due(&demand).await?;
-            let is_last = due.len() < room;
-            let last = due.iter().map(|due| due.webhook_number).max().unwrap_or(after);
-            self.cursor_by_class.insert(class, if is_last { 0 } else { last });
+            // An error drops the lease: its connection may be lost, and another worker may hold the lease by now.
+            let due = lease.claim_due(&options).await?;
+
+            let is_last_page = due.len() < free_slots;
+            let last_webhook = due.iter().map(|delivery| delivery.webhook_number).max().unwrap_or(cursor);
+            self.cursor_by_class.insert(class, if is_last_page { 0 } else { last_webhook });
             for delivery in due {
                 self.spawn_attempt(delivery, class);
             }
-            if is_last && (after == 0 || has_begun_anew) {
+
+            if is_last_page && (cursor == 0 || has_wrapped) {
                 break;
             }
-            has_begun_anew |= is_last;
+            has_wrapped |= is_last_page;
         }
-        self.delivery_lead = Some(lead);
+
+        self.delivery_lease = Some(lease);
         Ok(())
     }
 
     fn free_slots(&self, class: ReceiverHealth) -> usize {
-        let room = MAX_IN_FLIGHT.saturating_sub(self.in_flight.len());
+        let free = MAX_IN_FLIGHT.saturating_sub(self.in_flight.len());
         match class {
-            ReceiverHealth::Prompt => room,
+            ReceiverHealth::Prompt => free,
             ReceiverHealth::Lagging => {
                 let lagging = self.in_flight.values().filter(|attempt| attempt.class == class).count();
-                room.min(MAX_LAGGING_IN_FLIGHT.saturating_sub(lagging))
+                free.min(MAX_LAGGING_IN_FLIGHT.saturating_sub(lagging))
             }
         }
     }
 
-    /// Webhooks that have enough under way.
+    /// Webhooks that may not have more attempts in flight.
     fn saturated_webhooks(&self, class: ReceiverHealth) -> Vec<i64> {
-        let mut of_each: HashMap<i64, usize> = HashMap::new();
+        let mut counts: HashMap<i64, usize> = HashMap::new();
         for attempt in self.in_flight.values() {
-            *of_each.entry(attempt.result_if_aborted.webhook_number).or_default() += 1;
+            *counts.entry(attempt.result_if_aborted.webhook_number).or_default() += 1;
         }
-        let enough = match class {
+
+        let max_per_webhook = match class {
             ReceiverHealth::Prompt => MAX_IN_FLIGHT_PER_WEBHOOK,
             ReceiverHealth::Lagging => 1,
         };
-        let full = of_each.into_iter().filter(|(_, count)| *count >= enough).map(|(webhook, _)| webhook);
-        full.collect()
+        let saturated = counts.into_iter().filter(|(_, count)| *count >= max_per_webhook);
+        saturated.map(|(webhook, _)| webhook).collect()
     }
 
     fn spawn_attempt(&mut self, due: DueDelivery, class: ReceiverHealth) {
         let now = self.clock.now();
-        let broken = attempt_result(&due, &SendAttempt::failed(now, "internal"), now);
-        let (sender, clock, secrets) = (self.sender.clone(), self.clock.clone(), self.secret_box.clone());
+        let result_if_aborted = attempt_result(&due, &SendAttempt::failed(now, "internal"), now);
+
+        let sender = self.sender.clone();
+        let clock = self.clock.clone();
+        let secret_box = self.secret_box.clone();
         let task = self.attempt_tasks.spawn(async move {
-            let attempt = send_delivery(&sender, &secrets, &due, clock.now()).await;
+            let attempt = send_delivery(&sender, &secret_box, &due, clock.now()).await;
             attempt_result(&due, &attempt, clock.now())
         });
-        self.in_flight.insert(task.id(), InFlightAttempt { class, result_if_aborted: broken });
+        self.in_flight.insert(task.id(), InFlightAttempt { class, result_if_aborted });
     }
 }
 
@@ -223,17 +236,19 @@ async fn send_delivery(
     due: &DueDelivery,
     now: DateTime<Utc>,
 ) -> SendAttempt {
-    let former = due.sealed_former_secret.as_ref().filter(|(_, ends_at)| *ends_at > now);
-    let sealed = std::iter::once(&due.sealed_secret).chain(former.map(|(sealed, _)| sealed));
+    let former_secret = due.sealed_former_secret.as_ref().filter(|(_, ends_at)| *ends_at > now);
+    let sealed_secrets = std::iter::once(&due.sealed_secret).chain(former_secret.map(|(sealed, _)| sealed));
+
     let timestamp = now.timestamp();
     let sign = |sealed: &Vec<u8>| {
         let secret = secret_box.open(&due.webhook_id, sealed)?;
         Some(secret.sign(&due.event_id, timestamp, &due.body))
     };
-    let Some(signatures) = sealed.map(sign).collect::<Option<Vec<String>>>() else {
+    let Some(signatures) = sealed_secrets.map(sign).collect::<Option<Vec<String>>>() else {
         tracing::error!(webhook = due.webhook_id, "its secret was sealed under another VINTEM_SECRET_KEY");
         return SendAttempt::failed(now, "internal");
     };
+
     let message = WebhookMessage {
         url: &due.url,
         event_id: &due.event_id,
@@ -245,25 +260,27 @@ async fn send_delivery(
     sender.send(message, now).await
 }
 
-/// What an attempt means for its delivery.
+/// Decides whether a delivery is done, retried or given up after an attempt.
 fn attempt_result(due: &DueDelivery, attempt: &SendAttempt, now: DateTime<Utc>) -> DeliveryAttempt {
-    let (failures, chance) = (usize::from(due.failures.unsigned_abs()) + 1, rand::rng().random_range(-100..=100));
-    let asked = attempt.retry_after.and_then(|wait| TimeDelta::from_std(wait).ok());
-    // A test is for its owner, who waits for it: it is not tried again.
-    let wait = if due.event_position.is_none() { None } else { retry_delay(failures, chance, asked) };
-    let verdict = match wait {
+    let failures = usize::from(due.failures.unsigned_abs()) + 1;
+    let jitter = rand::rng().random_range(-100..=100);
+    let retry_after = attempt.retry_after.and_then(|wait| TimeDelta::from_std(wait).ok());
+    // Test events have no position in the feed. They are not retried: the owner is watching and sees the failure.
+    let delay = if due.event_position.is_none() { None } else { retry_delay(failures, jitter, retry_after) };
+    let outcome = match delay {
         _ if attempt.is_success() => AttemptOutcome::Delivered,
         _ if attempt.is_gone() => AttemptOutcome::ReceiverGone,
-        Some(wait) => AttemptOutcome::RetryAt(now + wait),
+        Some(delay) => AttemptOutcome::RetryAt(now + delay),
         None => AttemptOutcome::Exhausted,
     };
+
     DeliveryAttempt {
         delivery_id: due.id,
         webhook_number: due.webhook_number,
         url: due.url.clone(),
         failures_before: due.failures,
         attempted_at: now,
-        outcome: verdict,
+        outcome,
         is_slow: Duration::from_millis(attempt.milliseconds) > SLOW_ATTEMPT_THRESHOLD,
         attempt_json: serde_json::to_string(attempt).expect("attempts have text keys only"),
     }

@@ -1,4 +1,4 @@
-//! Webhooks: where they may lead, how they are signed, sent and tried again.
+//! Webhooks: which URLs are allowed, and how deliveries are signed, sent and retried.
 
 mod address_guard;
 mod dispatch;

@@ -1,4 +1,4 @@
-//! One attempt: a signed request, and what came of it.
+//! A single delivery attempt: a signed request and its outcome.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,31 +13,32 @@ use vintem_domain::dates::parse_retry_after;
 
 use super::address_guard::{AddressError, AddressGuard};
 
-/// Who has not answered by then has failed.
+/// A receiver that has not responded by then has failed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of an answer nothing but its head matters. So much is read of its body, for so long, that the connection may serve
-/// again; what is longer is left where it is.
+/// Only the head of a response matters. We read this much of its body, for up to a second, so that the connection can be
+/// reused; the rest of a longer body is not read.
 const MAX_BODY_READ: usize = 16 << 10;
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(1);
-/// A connection waits so long for the next request to the same receiver. Few do at any time: each takes a descriptor.
+/// How long an idle connection is kept for the next request to the same receiver. Both limits are low because each idle
+/// connection takes a file descriptor.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_IDLE_PER_HOST: usize = 4;
 
-/// What is sent: the same body whenever it is sent again, under the same id.
+/// A signed message. Retries send the same body under the same ID.
 #[derive(Debug)]
 pub struct WebhookMessage<'m> {
     pub url: &'m str,
     pub event_id: &'m str,
     pub timestamp: i64,
-    /// One for each secret that holds.
+    /// One for each valid secret.
     pub signatures: String,
     pub body: String,
-    /// Where it stands in the feed of events, if there.
+    /// Position in the event feed; `None` for test events.
     pub feed_position: Option<i64>,
 }
 
-/// What came of an attempt. Of the answer's body nothing is kept or told.
+/// The outcome of an attempt. The body of the response is neither stored nor shown.
 #[derive(Debug, Clone, Serialize)]
 pub struct SendAttempt {
     pub at: String,
@@ -53,7 +54,7 @@ impl SendAttempt {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }
 
-    /// The receiver wants nothing any more.
+    /// The receiver asked us to stop sending (410 Gone).
     pub fn is_gone(&self) -> bool {
         self.status == Some(410)
     }
@@ -63,57 +64,63 @@ impl SendAttempt {
     }
 }
 
-/// Sends to where the guard lets it.
+/// Sends messages to the addresses that the guard allows.
 #[derive(Debug, Clone)]
 pub struct WebhookSender {
     guard: Arc<AddressGuard>,
     https_client: Client,
-    /// For networks that the operator lets through.
+    /// For networks that the operator allows.
     http_client: Client,
 }
 
 impl WebhookSender {
     pub fn new(guard: AddressGuard) -> reqwest::Result<Self> {
-        // One provider of cryptography for the process; that it is there already is as good.
+        // The process has one crypto provider. An error only means that it is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
+
         let guard = Arc::new(guard);
-        let client = |is_encrypted| {
+        let build_client = |is_encrypted| {
             Client::builder()
                 .user_agent(format!("vintem/{VERSION}"))
                 .timeout(REQUEST_TIMEOUT)
                 .connect_timeout(CONNECT_TIMEOUT)
                 .pool_idle_timeout(IDLE_TIMEOUT)
                 .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
-                // Either would lead past the guard.
+                // Redirects and proxies would bypass the guard.
                 .redirect(Policy::none())
                 .no_proxy()
                 .dns_resolver(guard.dns_resolver(is_encrypted))
                 .build()
         };
-        Ok(Self { https_client: client(true)?, http_client: client(false)?, guard: guard.clone() })
+
+        Ok(Self { https_client: build_client(true)?, http_client: build_client(false)?, guard: guard.clone() })
     }
 
     pub async fn send(&self, message: WebhookMessage<'_>, now: DateTime<Utc>) -> SendAttempt {
-        let began = Instant::now();
-        let (at, answer) = (format_timestamp(now), self.post(message).await);
-        let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        match answer {
+        let started = Instant::now();
+        let at = format_timestamp(now);
+        let result = self.post(message).await;
+        let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+
+        match result {
             Ok(mut response) => {
-                let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-                let asked_wait = asked.and_then(|text| parse_retry_after(text, now));
+                let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+                let retry_after = header.and_then(|text| parse_retry_after(text, now));
                 let status = response.status().as_u16();
                 drain_body(&mut response).await;
                 let error = (!response.status().is_success()).then_some("status");
-                SendAttempt { at, status: Some(status), error, milliseconds, retry_after: asked_wait }
+                SendAttempt { at, status: Some(status), error, milliseconds, retry_after }
             }
             Err(error) => SendAttempt { at, status: None, error: Some(error), milliseconds, retry_after: None },
         }
     }
 
     async fn post(&self, message: WebhookMessage<'_>) -> Result<Response, &'static str> {
-        // A literal address is not resolved, so it is judged here; a name when it is connected to.
+        // IP addresses in URLs never reach the resolver, so they are checked here. Host names are checked when the
+        // client connects.
         let url = self.guard.parse_url(message.url).map_err(|_| "address")?;
         let client = if url.scheme() == "https" { &self.https_client } else { &self.http_client };
+
         let mut request = client
             .post(url)
             .header(CONTENT_TYPE, "application/json")
@@ -129,20 +136,20 @@ impl WebhookSender {
 }
 
 async fn drain_body(response: &mut Response) {
-    let mut read = 0;
-    let reading = async {
-        while let Ok(Some(piece)) = response.chunk().await {
-            read += piece.len();
-            if read > MAX_BODY_READ {
+    let mut bytes_read = 0;
+    let drain = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            bytes_read += chunk.len();
+            if bytes_read > MAX_BODY_READ {
                 break;
             }
         }
     };
-    // A body that takes longer is not waited for: its connection ends with the response.
-    let _ = tokio::time::timeout(BODY_READ_TIMEOUT, reading).await;
+    // If the body takes longer, dropping the response closes its connection.
+    let _ = tokio::time::timeout(BODY_READ_TIMEOUT, drain).await;
 }
 
-/// In one word, and never in words of the other side.
+/// Our own code for an error: it never contains text from the receiver.
 fn error_code(error: &reqwest::Error) -> &'static str {
     let mut source: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = source {
@@ -156,6 +163,7 @@ fn error_code(error: &reqwest::Error) -> &'static str {
         }
         source = inner.source();
     }
+
     match error {
         error if error.is_timeout() => "timeout",
         error if error.is_connect() => "connection",
@@ -163,7 +171,7 @@ fn error_code(error: &reqwest::Error) -> &'static str {
     }
 }
 
-/// What an error of I/O wraps is not its source but its content, which may be another one.
+/// An `io::Error` returns the error it wraps from `get_ref`, not from `source`, and that may be another `io::Error`.
 fn is_tls_error(error: &(dyn std::error::Error + 'static)) -> bool {
     match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
         Some(content) => is_tls_error(content),
@@ -171,7 +179,7 @@ fn is_tls_error(error: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
-/// To the millisecond: an attempt may follow another within a second.
+/// Includes milliseconds: two attempts may fall within the same second.
 fn format_timestamp(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }

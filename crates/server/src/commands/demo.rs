@@ -1,4 +1,4 @@
-//! `vintem demo`
+//! `vintem demo`: loads synthetic data, or removes it.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -42,18 +42,21 @@ impl DemoCommand {
             println!("The synthetic data is gone.");
             return Ok(());
         }
+
         let now = Utc::now();
         let size = DemoSize {
             filings: self.filings,
             companies: self.companies,
             until: self.until.unwrap_or_else(|| sao_paulo_date(now)),
         };
+
         let started = Instant::now();
         let progress = DemoProgressBar::default();
-        let loaded =
-            demo::load_demo_data(&store, &size, now, &|what, done, all| progress.update(what, done, all)).await;
+        let result =
+            demo::load_demo_data(&store, &size, now, &|name, done, total| progress.update(name, done, total)).await;
         progress.finish();
-        let loaded = loaded.context("the demo data was not loaded")?;
+        let loaded = result.context("the demo data was not loaded")?;
+
         println!(
             "Synthetic data until {}: {} observations, {} exchange rates, {} companies, {} filings, in {:.1} s.",
             size.until,
@@ -67,25 +70,26 @@ impl DemoCommand {
     }
 }
 
-/// One bar at a time, on a terminal; elsewhere silence.
+/// Shows one bar at a time on a terminal, and nothing elsewhere.
 #[derive(Default)]
 struct DemoProgressBar(Mutex<Option<(String, ProgressBar)>>);
 
 impl DemoProgressBar {
-    fn update(&self, what: &str, done: u64, total: u64) {
-        let mut shown = self.0.lock().expect("never held across a panic");
-        if shown.as_ref().is_none_or(|(name, _)| name != what) {
-            if let Some((_, bar)) = shown.take() {
+    fn update(&self, name: &str, done: u64, total: u64) {
+        let mut current = self.0.lock().expect("never held across a panic");
+        if current.as_ref().is_none_or(|(current_name, _)| current_name != name) {
+            if let Some((_, bar)) = current.take() {
                 bar.finish();
             }
             let bar = ProgressBar::new(total);
             if let Ok(style) = ProgressStyle::with_template("{prefix:12} {bar:40} {pos}/{len}") {
                 bar.set_style(style);
             }
-            bar.set_prefix(what.to_owned());
-            *shown = Some((what.to_owned(), bar));
+            bar.set_prefix(name.to_owned());
+            *current = Some((name.to_owned(), bar));
         }
-        if let Some((_, bar)) = shown.as_ref() {
+
+        if let Some((_, bar)) = current.as_ref() {
             bar.set_position(done);
         }
     }

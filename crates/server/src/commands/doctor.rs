@@ -1,4 +1,4 @@
-//! `vintem doctor`: are the settings right, does what they point to answer, and how fresh is the data?
+//! `vintem doctor`: checks the settings, the services that they point to, and the freshness of the data.
 
 use std::sync::Arc;
 
@@ -27,19 +27,20 @@ pub struct DoctorCommand {
 impl DoctorCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         let settings = &self.settings;
-        let mut ailments = 0;
-        let mut say = |what: &str, found: anyhow::Result<String>| match found {
-            Ok(found) => println!("ok    {what}: {found}"),
+        let mut failures = 0;
+        let mut report = |name: &str, result: anyhow::Result<String>| match result {
+            Ok(details) => println!("ok    {name}: {details}"),
             Err(error) => {
-                ailments += 1;
-                println!("FAIL  {what}: {error:#}");
+                failures += 1;
+                println!("FAIL  {name}: {error:#}");
             }
         };
-        say("VINTEM_KEY_PEPPER", settings.pepper.parse_pepper().map(|pepper| format!("id {}", pepper.id())));
-        say("VINTEM_SECRET_KEY", settings.webhooks.secret_box().map(|_| "long enough".to_owned()));
-        say("VINTEM_DATABASE_URL", self.check_postgres().await);
-        say("VINTEM_REDIS_URL", self.check_redis().await);
-        say(
+
+        report("VINTEM_KEY_PEPPER", settings.pepper.parse_pepper().map(|pepper| format!("id {}", pepper.id())));
+        report("VINTEM_SECRET_KEY", settings.webhooks.secret_box().map(|_| "long enough".to_owned()));
+        report("VINTEM_DATABASE_URL", self.check_postgres().await);
+        report("VINTEM_REDIS_URL", self.check_redis().await);
+        report(
             "VINTEM_PUBLIC_URL",
             match settings.public_url.as_str() {
                 "" => Ok("not set: the listen address".to_owned()),
@@ -50,18 +51,19 @@ impl DoctorCommand {
         for (upstream, setting) in
             [(Upstream::Sgs, "VINTEM_SGS_URL"), (Upstream::Ptax, "VINTEM_PTAX_URL"), (Upstream::Cvm, "VINTEM_CVM_URL")]
         {
-            say(setting, self.check_upstream(upstream).await);
+            report(setting, self.check_upstream(upstream).await);
         }
         match self.check_data().await {
-            Ok(found) => {
-                for (what, found) in found {
-                    say(&what, found);
+            Ok(results) => {
+                for (name, result) in results {
+                    report(&name, result);
                 }
             }
-            Err(error) => say("data", Err(error)),
+            Err(error) => report("data", Err(error)),
         }
-        if ailments > 0 {
-            bail!("{ailments} of the checks failed");
+
+        if failures > 0 {
+            bail!("{failures} of the checks failed");
         }
         Ok(())
     }
@@ -85,8 +87,11 @@ impl DoctorCommand {
         if self.has_demo_data().await.unwrap_or(false) {
             return Ok("not asked: the database holds synthetic data".to_owned());
         }
-        let (addresses, contact) = (self.upstreams.upstream_addresses(), &self.settings.contact.contact);
-        let (store, clock) = (self.settings.database.open_store()?, Arc::new(SystemClock));
+
+        let addresses = self.upstreams.upstream_addresses();
+        let contact = &self.settings.contact.contact;
+        let store = self.settings.database.open_store()?;
+        let clock = Arc::new(SystemClock);
         let ingestor = Ingestor::with_retry_policies(
             store,
             clock,
@@ -99,25 +104,30 @@ impl DoctorCommand {
         Ok(format!("{} answers", upstream.name()))
     }
 
-    /// How fresh each dataset is, and what to do where it is not.
+    /// How fresh each dataset is, and what to do if it is stale.
     async fn check_data(&self) -> anyhow::Result<Vec<(String, anyhow::Result<String>)>> {
         if self.has_demo_data().await? {
             return Ok(vec![("data".to_owned(), Ok("synthetic: `vintem demo --remove` takes it away".to_owned()))]);
         }
-        let (store, today) = (self.settings.database.open_store()?, sao_paulo_date(Utc::now()));
-        let (newest, sources, checks) =
-            (store.newest_dates(today).await?, store.source_states().await?, store.cross_checks().await?);
-        let mut found = Vec::new();
+
+        let store = self.settings.database.open_store()?;
+        let today = sao_paulo_date(Utc::now());
+        let newest_dates = store.newest_dates(today).await?;
+        let source_states = store.source_states().await?;
+        let cross_checks = store.cross_checks().await?;
+
+        let mut results = Vec::new();
         for source in DataSource::all() {
-            let state = sources.iter().find(|state| state.source == source.id());
-            let days = newest.get(&source.dataset()).copied();
-            found.push((source.id().to_owned(), check_freshness(source, state, days, today)));
+            let state = source_states.iter().find(|state| state.source == source.id());
+            let newest = newest_dates.get(&source.dataset()).copied();
+            results.push((source.id().to_owned(), check_freshness(source, state, newest, today)));
         }
-        for check in checks {
-            let (id, words) = (format!("check {}", check.id), ingest::format_cross_check(&check));
-            found.push((id, if check.differing_values == 0 { Ok(words) } else { Err(anyhow::anyhow!("{words}")) }));
+        for check in cross_checks {
+            let name = format!("check {}", check.id);
+            let text = ingest::format_cross_check(&check);
+            results.push((name, if check.differing_values == 0 { Ok(text) } else { Err(anyhow::anyhow!("{text}")) }));
         }
-        Ok(found)
+        Ok(results)
     }
 
     async fn check_redis(&self) -> anyhow::Result<String> {
@@ -141,12 +151,13 @@ fn check_freshness(
         bail!("the last request failed: {failure}. What is stored is served on; `vintem ingest {id}` asks again");
     }
     let Some(checked_at) = state.checked_at else { bail!("not filled to the end: run `vintem ingest {id}` again") };
-    let asked = checked_at.format("%Y-%m-%d %H:%M UTC");
+
+    let checked_at = checked_at.format("%Y-%m-%d %H:%M UTC");
     match newest {
         Some(newest) if source.dataset().is_stale(newest, today) => {
-            bail!("its newest day is {newest} although it was asked on {asked}: look at what the publisher has")
+            bail!("its newest day is {newest} although it was asked on {checked_at}: look at what the publisher has")
         }
-        Some(newest) => Ok(format!("up to {newest}, asked on {asked}")),
-        None => Ok(format!("asked on {asked}")),
+        Some(newest) => Ok(format!("up to {newest}, asked on {checked_at}")),
+        None => Ok(format!("asked on {checked_at}")),
     }
 }

@@ -1,4 +1,4 @@
-//! `vintem ingest`
+//! `vintem ingest`: loads data from the upstreams once, on a schedule, or from a file.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 use vintem_domain::{Clock, SystemClock};
 use vintem_ingest::ingestor::{Ingestor, NoopReporter, PartOutcome, ProgressReporter, parse_source_names};
-use vintem_ingest::scheduler::run_on_schedule as keep_watching;
+use vintem_ingest::scheduler::run_on_schedule;
 use vintem_ingest::source::{DataSource, Upstream};
 use vintem_store::sources::CrossCheck;
 
@@ -65,17 +65,19 @@ impl IngestCommand {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let upstreams = &self.upstreams;
         let ingestor = Ingestor::new(store, clock.clone(), &upstreams.upstream_addresses(), &self.contact.contact)?;
+
         if self.watch {
             self.log.init_logging()?;
             let mut signals = ShutdownSignals::new()?;
-            let (stopper, stop) = watch::channel(false);
+            let (stop_sender, stop) = watch::channel(false);
             tokio::spawn(async move {
                 signals.wait().await;
-                stopper.send_replace(true);
+                stop_sender.send_replace(true);
             });
-            keep_watching(&ingestor, &clock, &NoopReporter, stop).await;
+            run_on_schedule(&ingestor, &clock, &NoopReporter, stop).await;
             return Ok(());
         }
+
         let sources = parse_source_names(&self.sources)?;
         match (&self.file, self.known_at) {
             (Some(file), Some(known_at)) => load_file(&ingestor, &self.sources, &sources, file, known_at).await,
@@ -85,12 +87,14 @@ impl IngestCommand {
 }
 
 async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Option<NaiveDate>) -> anyhow::Result<()> {
-    let began = Instant::now();
+    let started = Instant::now();
     let is_terminal = std::io::stderr().is_terminal();
-    let (bars, lines) = (BarReporter::default(), LineReporter);
+    let bars = BarReporter::default();
+    let lines = LineReporter;
     let reporter: &dyn ProgressReporter = if is_terminal { &bars } else { &lines };
     let report = ingestor.run(sources, since, reporter).await?;
-    let seconds = began.elapsed().as_secs_f64().max(0.001);
+    let seconds = started.elapsed().as_secs_f64().max(0.001);
+
     for alert in &report.alerts {
         println!("ALERT {alert}");
     }
@@ -109,6 +113,7 @@ async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Optio
         report.quarantined,
         report.rows as f64 / seconds
     );
+
     if !report.failures.is_empty() {
         bail!(
             "{} of {} parts failed; what is stored stays, and the next run asks again",
@@ -133,6 +138,7 @@ async fn load_file(
     if known_at > Utc::now() {
         bail!("--known-at lies in the future");
     }
+
     let report = ingestor.load_file(*source, name, &bytes, known_at).await?;
     println!("{} rows read, {} appended, {} set aside.", report.rows, report.appended, report.quarantined);
     Ok(())
@@ -144,7 +150,7 @@ pub fn format_cross_check(check: &CrossCheck) -> String {
     format!("CHECK {}: {} of {} days differ{worst}", check.id, check.differing_values, check.compared_values)
 }
 
-/// A bar for each upstream, on a terminal.
+/// Reports progress on a terminal, with a bar for each upstream.
 struct BarReporter {
     multi_progress: MultiProgress,
     bars: Mutex<Vec<(Upstream, ProgressBar)>>,
@@ -160,9 +166,10 @@ impl Default for BarReporter {
 impl BarReporter {
     fn bar_for(&self, upstream: Upstream) -> ProgressBar {
         let mut bars = self.bars.lock().expect("never held across a panic");
-        if let Some((_, bar)) = bars.iter().find(|(of, _)| *of == upstream) {
+        if let Some((_, bar)) = bars.iter().find(|(bar_upstream, _)| *bar_upstream == upstream) {
             return bar.clone();
         }
+
         let bar = self.multi_progress.add(ProgressBar::new(0));
         if let Ok(style) = ProgressStyle::with_template("{prefix:9} {bar:30} {pos}/{len} {msg} {eta} left") {
             bar.set_style(style);
@@ -183,9 +190,10 @@ impl ProgressReporter for BarReporter {
     fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome) {
         let bar = self.bar_for(source.upstream());
         if let PartOutcome::Succeeded(report) = outcome {
-            let mut rows = self.rows_and_bytes.lock().expect("never held across a panic");
-            *rows = (rows.0 + report.rows, rows.1 + report.bytes);
-            bar.set_message(format!("{} {part}, {} rows, {:.1} MB in all", source.id(), rows.0, rows.1 as f64 / 1e6));
+            let mut totals = self.rows_and_bytes.lock().expect("never held across a panic");
+            *totals = (totals.0 + report.rows, totals.1 + report.bytes);
+            let (rows, bytes) = *totals;
+            bar.set_message(format!("{} {part}, {rows} rows, {:.1} MB in all", source.id(), bytes as f64 / 1e6));
         }
         bar.inc(1);
     }
@@ -193,7 +201,7 @@ impl ProgressReporter for BarReporter {
     fn on_source_finished(&self, _: DataSource) {}
 }
 
-/// A line for each part, elsewhere.
+/// Reports progress without a terminal, with a line for each part.
 struct LineReporter;
 
 impl ProgressReporter for LineReporter {

@@ -1,4 +1,4 @@
-//! `vintem keys create|list|set-plan|set-expiry|revoke|history|erase`
+//! `vintem keys create|list|set-plan|set-expiry|revoke|history|erase`: manages API keys.
 
 use anyhow::bail;
 use chrono::{DateTime, NaiveTime, SecondsFormat, SubsecRound, Utc};
@@ -124,8 +124,8 @@ struct Expiry(Option<DateTime<Utc>>);
 impl KeysCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         match self.command {
-            KeysSubcommand::Create { database, pepper, args: wanted, json } => {
-                create_key(&database, &pepper, &wanted, json).await
+            KeysSubcommand::Create { database, pepper, args, json } => {
+                create_key(&database, &pepper, &args, json).await
             }
             KeysSubcommand::List { database, limit, before, json } => list_keys(&database, before, limit, json).await,
             KeysSubcommand::SetPlan { database, id, plan, json } => {
@@ -134,10 +134,10 @@ impl KeysCommand {
             }
             KeysSubcommand::SetExpiry { database, id, when: Expiry(at), json } => {
                 let found = database.open_store()?.set_key_expiry(id, at).await?;
-                let said = at.map_or(format!("Key {id} never expires."), |at| {
+                let message = at.map_or(format!("Key {id} never expires."), |at| {
                     format!("Key {id} expires at {}.", format_instant(at))
                 });
-                print_key_change(found, id, json, &said)
+                print_key_change(found, id, json, &message)
             }
             KeysSubcommand::Revoke { database, id, json } => {
                 let found = database.open_store()?.revoke_key(id).await?;
@@ -156,7 +156,8 @@ async fn create_key(
     as_json: bool,
 ) -> anyhow::Result<()> {
     let NewKeyArgs { plan, email, .. } = args;
-    let (name, label) = (args.name.trim(), args.label.as_str());
+    let name = args.name.trim();
+    let label = args.label.as_str();
     if name.is_empty() {
         bail!("--name must not be empty");
     }
@@ -166,8 +167,10 @@ async fn create_key(
     if !is_valid_label(label) {
         bail!("--label must have at most 100 characters, none of them a control character");
     }
-    let (pepper, key) = (pepper.parse_pepper()?, generate_key());
-    let new = NewKey {
+
+    let pepper = pepper.parse_pepper()?;
+    let key = generate_key();
+    let new_key = NewKey {
         hmac: pepper.hmac(key.reveal()),
         pepper_id: &pepper.id(),
         display_prefix: key.display_prefix(),
@@ -178,8 +181,9 @@ async fn create_key(
     let expires_at = args.expires.and_then(|expiry| expiry.0);
     let row = database
         .open_store()?
-        .create_key_with_options(&new, &KeyOptions { label, expires_at, ..KeyOptions::default() })
+        .create_key_with_options(&new_key, &KeyOptions { label, expires_at, ..KeyOptions::default() })
         .await?;
+
     if as_json {
         let key = json!({
             "id": row.id,
@@ -204,6 +208,7 @@ async fn list_keys(database: &DatabaseSettings, before: KeyId, limit: i64, as_js
         println!("{}", json!({ "keys": keys }));
         return Ok(());
     }
+
     println!(
         "{:>8}  {:13}  {:8}  {:10}  {:10}  {:20}  {:7}  name <e-mail> label",
         "id", "key", "plan", "created", "last used", "expires", "state"
@@ -257,6 +262,7 @@ async fn print_key_history(database: &DatabaseSettings, id: KeyId, as_json: bool
     if store.key_details(id).await?.is_none() {
         bail!("no key has the id {id}");
     }
+
     let changes = store.key_history(id).await?;
     if as_json {
         let change = |change: &KeyChangeRow| {
@@ -271,6 +277,7 @@ async fn print_key_history(database: &DatabaseSettings, id: KeyId, as_json: bool
         println!("{}", json!({ "id": id, "changes": changes.iter().map(change).collect::<Vec<_>>() }));
         return Ok(());
     }
+
     println!("{:20}  {:12}  what", "at", "by");
     for change in changes {
         println!("{:20}  {:12}  {}", format_instant(change.changed_at), change.actor.id(), describe_change(&change));
@@ -279,14 +286,14 @@ async fn print_key_history(database: &DatabaseSettings, id: KeyId, as_json: bool
 }
 
 fn describe_change(change: &KeyChangeRow) -> String {
-    let (was, became) =
-        (change.old_value.as_deref().unwrap_or("never"), change.new_value.as_deref().unwrap_or("never"));
+    let old_value = change.old_value.as_deref().unwrap_or("never");
+    let new_value = change.new_value.as_deref().unwrap_or("never");
     match change.kind {
-        KeyChange::Created => format!("created on the plan {became}"),
-        KeyChange::PlanChanged => format!("moved from the plan {was} to {became}"),
+        KeyChange::Created => format!("created on the plan {new_value}"),
+        KeyChange::PlanChanged => format!("moved from the plan {old_value} to {new_value}"),
         KeyChange::LabelChanged => "given another label".into(),
-        KeyChange::ExpiryChanged => format!("expires {became}, before {was}"),
-        KeyChange::Rotated => format!("rotated; the secret before it ends {became}"),
+        KeyChange::ExpiryChanged => format!("expires {new_value}, before {old_value}"),
+        KeyChange::Rotated => format!("rotated; the secret before it ends {new_value}"),
         KeyChange::Revoked => "revoked".into(),
         KeyChange::Erased => "name, address and label erased".into(),
     }
@@ -297,7 +304,7 @@ async fn erase_keys(database: &DatabaseSettings, email: &str, as_json: bool) -> 
         bail!("--email must be an e-mail address");
     }
     let erased = database.open_store()?.erase_keys_by_email(email).await?;
-    // Without the address, which is to be found nowhere from now on.
+    // The output omits the e-mail address, which must not appear anywhere from now on.
     if as_json {
         println!("{}", json!({ "erased": erased.len(), "ids": erased }));
     } else {
@@ -330,13 +337,15 @@ fn parse_expiry(text: &str) -> Result<Expiry, String> {
     if text == "never" {
         return Ok(Expiry(None));
     }
-    let of_day = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
-    let given = of_day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc()));
-    let at = given.ok_or("a date as 2027-01-31, an instant as 2027-01-31T12:00:00Z, or never")?;
+
+    let midnight = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    let instant = midnight.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc()));
+    let at = instant.ok_or("a date as 2027-01-31, an instant as 2027-01-31T12:00:00Z, or never")?;
     if at <= Utc::now() {
         return Err("must lie ahead; `vintem keys revoke` ends a key at once".into());
     }
-    // Whole seconds, as it is shown.
+
+    // Whole seconds, because that is what we show.
     Ok(Expiry(Some(at.trunc_subsecs(0))))
 }
 

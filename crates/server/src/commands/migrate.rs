@@ -1,4 +1,4 @@
-//! `vintem migrate`
+//! `vintem migrate`: updates the database schema.
 
 use anyhow::Context;
 use clap::Args;

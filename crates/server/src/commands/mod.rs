@@ -1,4 +1,4 @@
-//! One file a command.
+//! The subcommands of `vintem`, one file each.
 
 pub mod demo;
 pub mod doctor;

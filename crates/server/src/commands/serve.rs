@@ -1,4 +1,4 @@
-//! `vintem serve` and `vintem up`
+//! `vintem serve` and `vintem up`: serve the API and the pages, the latter with the worker and the ingestion as well.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use vintem_domain::{Clock, DataOrigin, SystemClock, VERSION};
 use vintem_ingest::ingestor::{Ingestor, NoopReporter};
-use vintem_ingest::scheduler::run_on_schedule as keep_watching;
+use vintem_ingest::scheduler::run_on_schedule;
 
 use crate::replica::{self, REDIS_PREFIX};
 use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
@@ -43,8 +43,9 @@ impl UpCommand {
         let signals = ShutdownSignals::new()?;
         let store = self.serve.settings.database.open_store()?;
         store.migrate().await.context("the database was not migrated")?;
+
         let (stop, stopping) = watch::channel(false);
-        // Beside synthetic data nothing real may stand, so a demonstration asks for nothing.
+        // Real data must not be mixed with synthetic data, so a demo does not ingest.
         let states = store.dataset_states().await?;
         let is_demo = states.values().any(|state| state.origin == DataOrigin::Synthetic);
         let ingestion = (!self.no_ingest && !is_demo).then(|| {
@@ -52,11 +53,13 @@ impl UpCommand {
             let addresses = self.upstreams.upstream_addresses();
             let ingestor = Ingestor::new(store, clock.clone(), &addresses, &self.serve.settings.contact.contact);
             ingestor.map(|ingestor| {
-                tokio::spawn(async move { keep_watching(&ingestor, &clock, &NoopReporter, stopping).await })
+                tokio::spawn(async move { run_on_schedule(&ingestor, &clock, &NoopReporter, stopping).await })
             })
         });
         let ingestion = ingestion.transpose()?;
+
         self.serve.serve_until_stopped(signals, true).await?;
+
         stop.send_replace(true);
         if let Some(ingestion) = ingestion {
             ingestion.await?;
@@ -74,18 +77,22 @@ impl ServeCommand {
     async fn serve_until_stopped(self, mut signals: ShutdownSignals, with_worker: bool) -> anyhow::Result<()> {
         let mut replica = replica::start_replica(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
         let exports = self.settings.directories.export_directory().filter(|_| with_worker);
-        let (mut work, mut deliveries) = (Vec::new(), None);
+
+        let mut tasks = Vec::new();
+        let mut deliveries = None;
         let (stop, stopping) = watch::channel(false);
         if with_worker {
-            // What nobody waits for may wait longer for Postgres than a request.
-            let (store, clock) = (self.settings.database.open_store()?, Arc::new(SystemClock));
+            // A store of its own: background work may wait longer for Postgres than a request.
+            let store = self.settings.database.open_store()?;
+            let clock = Arc::new(SystemClock);
             let dispatcher = build_dispatcher(store.clone(), &self.settings.webhooks, clock.clone())?;
-            work.push(tokio::spawn(run_event_publisher(store, replica.snapshot(), clock)));
+            tasks.push(tokio::spawn(run_event_publisher(store, replica.snapshot(), clock)));
             deliveries = Some(tokio::spawn(run_webhook_dispatcher(dispatcher, replica.notifications(), stopping)));
         }
         if let Some(directory) = exports {
-            work.push(tokio::spawn(run_export_builder(replica.snapshot(), directory, Arc::new(SystemClock))));
+            tasks.push(tokio::spawn(run_export_builder(replica.snapshot(), directory, Arc::new(SystemClock))));
         }
+
         tracing::info!(
             version = VERSION,
             address = %replica.address,
@@ -94,7 +101,8 @@ impl ServeCommand {
         );
         signals.wait().await;
         tracing::info!("stopping");
-        work.iter().for_each(tokio::task::JoinHandle::abort);
+
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
         stop.send_replace(true);
         replica.stop().await;
         if let Some(deliveries) = deliveries {
@@ -104,7 +112,8 @@ impl ServeCommand {
     }
 }
 
-/// What asks the process to end. Made before anything is announced, so that no signal finds the default that kills.
+/// SIGTERM and SIGINT. Created before the process announces anything, so that no signal hits the default handler, which
+/// kills the process.
 pub struct ShutdownSignals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,4 +1,4 @@
-//! `vintem work`
+//! `vintem work`: builds the bulk export, publishes events, and delivers webhooks.
 
 use std::sync::Arc;
 
@@ -39,45 +39,51 @@ impl WorkCommand {
         self.log.init_logging()?;
         let mut signals = ShutdownSignals::new()?;
         let directory = self.directories.export_directory();
-        let (store, live) = (self.database.open_store()?, Arc::new(LiveSnapshot::default()));
+        let store = self.database.open_store()?;
+        let live_snapshot = Arc::new(LiveSnapshot::default());
+
         if self.once {
             let directory = directory.context("there is nothing to make: set VINTEM_EXPORT_DIR or VINTEM_DATA_DIR")?;
-            live.refresh(&store).await.context("the data could not be read")?;
-            let snapshot = live.get().context("there is no data")?;
-            let made =
+            live_snapshot.refresh(&store).await.context("the data could not be read")?;
+            let snapshot = live_snapshot.get().context("there is no data")?;
+            let report =
                 tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &directory, SystemClock.now()))
                     .await??;
             anyhow::ensure!(
-                made.failed_datasets.is_empty(),
+                report.failed_datasets.is_empty(),
                 "files of {} could not be made",
-                made.failed_datasets.join(", ")
+                report.failed_datasets.join(", ")
             );
             println!(
                 "files made of {} datasets, {} changed within the hour and wait",
-                made.built_datasets.len(),
-                made.postponed_count
+                report.built_datasets.len(),
+                report.postponed_count
             );
             return Ok(());
         }
-        let (bells, clock) = (Arc::new(background::Notifications::default()), Arc::new(SystemClock));
+
+        let notifications = Arc::new(background::Notifications::default());
+        let clock = Arc::new(SystemClock);
         let dispatcher = build_dispatcher(store.clone(), &self.webhooks, clock.clone())?;
         let (stop, stopping) = watch::channel(false);
-        let deliveries = tokio::spawn(run_webhook_dispatcher(dispatcher, bells.clone(), stopping));
+        let deliveries = tokio::spawn(run_webhook_dispatcher(dispatcher, notifications.clone(), stopping));
         let mut tasks = vec![
-            tokio::spawn(background::listen_for_notifications(store.clone(), bells.clone())),
-            tokio::spawn(background::refresh_snapshot(store.clone(), live.clone(), bells)),
-            tokio::spawn(background::compact_layers(live.clone())),
-            tokio::spawn(run_event_publisher(store.clone(), live.clone(), clock.clone())),
+            tokio::spawn(background::listen_for_notifications(store.clone(), notifications.clone())),
+            tokio::spawn(background::refresh_snapshot(store.clone(), live_snapshot.clone(), notifications)),
+            tokio::spawn(background::compact_layers(live_snapshot.clone())),
+            tokio::spawn(run_event_publisher(store.clone(), live_snapshot.clone(), clock.clone())),
         ];
         match directory {
-            Some(directory) => tasks.push(tokio::spawn(run_export_builder(live, directory, clock))),
+            Some(directory) => tasks.push(tokio::spawn(run_export_builder(live_snapshot, directory, clock))),
             None => {
                 tracing::info!("no files of the export are made: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
             }
         }
+
         tracing::info!("working");
         signals.wait().await;
         tracing::info!("stopping");
+
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         stop.send_replace(true);
         deliveries.await.context("delivering ended badly")?;
