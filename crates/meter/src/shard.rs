@@ -71,7 +71,7 @@ struct ShardQueue {
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
 /// Outcomes go with every second heartbeat, so that several outcomes of one caller become one count.
 const HEARTBEATS_PER_OUTCOME_SEND: u32 = 2;
-/// Time limit for a probe and for the first connection; no request waits for either.
+/// Time limit for a probe, which no request waits for, and for the first connection.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// After a timeout the reply may have arrived without being read, if it was this process that stalled.
 const FINAL_POLL_TIMEOUT: Duration = Duration::from_millis(1);
@@ -153,6 +153,7 @@ impl RedisShard {
             }
             queue.flush_waiters.push(sender);
         }
+
         self.work_arrived.notify_one();
         done.await.unwrap_or(false)
     }
@@ -241,7 +242,7 @@ impl ShardWorker {
 
         loop {
             let is_heartbeat = tokio::select! {
-            _ = heartbeats.tick() => true,
+                _ = heartbeats.tick() => true,
                 () = self.shard.work_arrived.notified() => false,
             };
 
