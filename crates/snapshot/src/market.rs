@@ -101,7 +101,7 @@ pub struct FxBulletin {
     pub published_at: NaiveDateTime,
     pub kind: BulletinKind,
     pub quote: Quote,
-    pub known: RowProvenance,
+    pub provenance: RowProvenance,
     quote_currency: [u8; 3],
 }
 
@@ -113,7 +113,7 @@ impl From<BulletinRow<'_>> for FxBulletin {
             published_at: row.published_at,
             kind: row.kind,
             quote: row.quote,
-            known: row.provenance,
+            provenance: row.provenance,
             quote_currency,
         }
     }
@@ -149,7 +149,7 @@ impl FxRates {
             for bulletin in bulletins.iter().filter(|bulletin| bulletin.is_brl_closing_rate()) {
                 // A day may have two closing rates with different times: the later one counts.
                 rates.pop_if(|(date, ..)| *date == bulletin.date);
-                rates.push((bulletin.date, bulletin.quote, bulletin.known));
+                rates.push((bulletin.date, bulletin.quote, bulletin.provenance));
             }
             rates
         };
@@ -327,7 +327,7 @@ mod tests {
             published_at,
             kind: BulletinKind::Closing,
             quote,
-            known: RowProvenance::default(),
+            provenance: RowProvenance::default(),
             quote_currency: *b"BRL",
         }
     }
