@@ -1,4 +1,4 @@
-//! Admission: who may pass now, what remains, and when it will be free again.
+//! Admission: whether a request may pass now, how much quota remains, and when it is free again.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::admit_call::LimitCheck;
 use crate::redis_keys::AdmissionLogId;
 use crate::shard::{LimitDecision, RedisShard};
 
-/// Whose quota is looked at.
+/// Whose quota is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaOwner {
     Key(KeyId),
     Address(AddressBucket),
 }
 
-/// What the visit takes.
+/// What a request consumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmissionCharge {
-    /// One of the visitor's quota.
+    /// One request of the owner's quota.
     OwnQuota,
-    /// Nothing of the quota, which is only shown; one of what an address may read of pages.
+    /// One page view of the address. The owner's quota is reported but not consumed.
     PageView { address: AddressBucket, limit: u32 },
-    /// The same of searches on the pages.
+    /// One search on the pages, likewise.
     PageSearch { address: AddressBucket, limit: u32 },
 }
 
@@ -33,60 +33,55 @@ pub struct AdmissionRequest {
     pub quota_owner: QuotaOwner,
     pub limit: u32,
     pub charge: AdmissionCharge,
-    /// Where it is counted in the visitor's usage, if that is a key and it takes of its quota.
+    /// Route group to count the request under, if the owner is a key and the request consumes its quota.
     pub usage_group: Option<RouteGroup>,
 }
 
-/// The answer to a visit. Instants are Redis' own, in microseconds since 1970; while Redis is away they are what its
-/// clock is reckoned to show.
+/// The decision on a request. Times are Redis' own, in microseconds since 1970; while Redis is unavailable, they are
+/// estimates of its clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionDecision {
     pub admitted: bool,
-    /// Of the visitor's quota.
+    /// Requests left in the owner's quota.
     pub remaining: u32,
-    /// Until one visit of this kind will pass; zero if this one did.
+    /// Until a request of this kind will be admitted; zero if this one was.
     pub wait_us: u64,
-    /// When all of the quota is free again.
+    /// When the whole quota is free again.
     pub reset_at_us: u64,
     pub now_us: u64,
 }
 
 impl Meter {
-    /// Admits or refuses, and counts the visit for its key: exact over all replicas as long as Redis answers in time,
-    /// and else by this replica's part of the limit.
+    /// Admits or refuses a request and counts it for its key. This is exact over all replicas as long as Redis answers
+    /// in time; otherwise this replica decides by its share of the limit.
     pub async fn admit(&self, request: &AdmissionRequest) -> AdmissionDecision {
-        let log = match request.quota_owner {
+        let quota_log = match request.quota_owner {
             QuotaOwner::Key(id) => AdmissionLogId::Key(id),
             QuotaOwner::Address(address) => AdmissionLogId::Address(address),
         };
-        let (of_pages, limit) = match request.charge {
+
+        let (page_log, page_limit) = match request.charge {
             AdmissionCharge::PageView { address, limit } => (AdmissionLogId::Pages(address), limit),
             AdmissionCharge::PageSearch { address, limit } => (AdmissionLogId::Searches(address), limit),
             AdmissionCharge::OwnQuota => {
-                let counted = match request.quota_owner {
+                let counted_usage = match request.quota_owner {
                     QuotaOwner::Key(id) => request.usage_group.map(|group| (id, group)),
                     QuotaOwner::Address(_) => None,
                 };
-                return admission_decision(
-                    self.check_limit(LimitCheck {
-                        log_id: log,
-                        limit: request.limit,
-                        consumes: true,
-                        counted_usage: counted,
-                    })
-                    .await,
-                );
+                let check = LimitCheck { log_id: quota_log, limit: request.limit, consumes: true, counted_usage };
+                return admission_decision(self.check_limit(check).await);
             }
         };
-        let (page, quota) = tokio::join!(
-            self.check_limit(LimitCheck { log_id: of_pages, limit, consumes: true, counted_usage: None }),
-            self.check_limit(LimitCheck { log_id: log, limit: request.limit, consumes: false, counted_usage: None })
-        );
+
+        let page_check = LimitCheck { log_id: page_log, limit: page_limit, consumes: true, counted_usage: None };
+        let quota_check = LimitCheck { log_id: quota_log, limit: request.limit, consumes: false, counted_usage: None };
+        let (page, quota) = tokio::join!(self.check_limit(page_check), self.check_limit(quota_check));
+
         AdmissionDecision { admitted: page.status.admitted, wait_us: page.status.wait_us, ..admission_decision(quota) }
     }
 
-    async fn check_limit(&self, ask: LimitCheck) -> LimitDecision {
-        let shard = match ask.log_id {
+    async fn check_limit(&self, check: LimitCheck) -> LimitDecision {
+        let shard = match check.log_id {
             AdmissionLogId::Key(id) => self.shard_for_key(id),
             AdmissionLogId::Address(address) | AdmissionLogId::Pages(address) | AdmissionLogId::Searches(address) => {
                 match address {
@@ -95,28 +90,29 @@ impl Meter {
                 }
             }
         };
-        shard.check_limit(ask).await
+
+        shard.check_limit(check).await
     }
 
     pub(crate) fn shard_for_key(&self, id: KeyId) -> &RedisShard {
         self.shard_for_hash(id.cast_unsigned())
     }
 
-    /// The same in every replica of every version: a caller must not change servers within a window.
+    /// Must give the same shard in every replica of every version: a caller must not change servers within a window.
     fn shard_for_hash(&self, caller_hash: u64) -> &RedisShard {
-        // Fibonacci hashing: neighbours are spread evenly.
+        // Fibonacci hashing spreads neighboring ids evenly.
         let mixed = caller_hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.shards[(mixed % self.shards.len() as u64) as usize]
     }
 }
 
 fn admission_decision(decision: LimitDecision) -> AdmissionDecision {
-    let LimitDecision { status: standing, now_us } = decision;
+    let LimitDecision { status, now_us } = decision;
     AdmissionDecision {
-        admitted: standing.admitted,
-        remaining: standing.remaining,
-        wait_us: standing.wait_us,
-        reset_at_us: standing.reset_at_us,
+        admitted: status.admitted,
+        remaining: status.remaining,
+        wait_us: status.wait_us,
+        reset_at_us: status.reset_at_us,
         now_us,
     }
 }

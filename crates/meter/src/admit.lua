@@ -1,13 +1,13 @@
--- One call of a process: what it counted, then its callers' asks, each decided and counted. All of it once: a call
--- that arrives late, after a later one of the same process, does nothing.
--- KEYS the highest instant seen, the current batch's id, the last call of each process, the processes; then one log
--- for each ask.
--- ARGV window, now (0: Redis' clock), batch prefix, process, number of this call, whether it is a sign of life
--- ('beat' or ''), how many groups of counts; then for each group the number of the call that it belongs to, how many
--- counts, and for each field and count; then, in runs of asks that are alike: limit, 'take' or 'look', how many, and
--- for each the beginning of the field that it is counted in, to which the day is added, or ''.
--- Answers: now, how many processes live (0 if this was no sign of life); then for each ask what remains, if it is
--- taken as of now; otherwise -1 (would pass) or -2 (is refused), remaining, wait, reset.
+-- One call of a process: first its counts, then the checks of its callers, each decided and counted. Everything is
+-- applied once: a call that arrives after a later call of the same process does nothing.
+-- KEYS: the latest time seen, the current batch's id, the last call of each process, the live processes; then one log
+-- for each check.
+-- ARGV: window, now (0: Redis' clock), batch prefix, process, number of this call, whether it is a heartbeat ('beat' or
+-- ''), number of count groups; then for each group the number of its call, the number of counts, and each field with
+-- its count; then, in runs of checks with the same limit and mode: limit, 'take' or 'look', number of checks, and for
+-- each check the prefix of the field to count it in, to which the day is appended, or ''.
+-- Returns: now, number of live processes (0 unless this was a heartbeat); then for each check the remaining quota if it
+-- is admitted and consumed as of now; otherwise -1 (would be admitted) or -2 (is refused), remaining, wait, reset.
 local window, now, batch_prefix, process = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local number = tonumber(ARGV[5])
 if now == 0 then now = clock() end
@@ -22,7 +22,7 @@ local function count(field, by)
   call('HINCRBY', batch, field, by)
 end
 
--- What an earlier call brought is here already if that call, or a later one, arrived.
+-- Counts of an earlier call are already applied if that call, or a later one, arrived.
 local at = 8
 for _ = 1, tonumber(ARGV[7]) do
   local is_new, fields = tonumber(ARGV[at]) > last, tonumber(ARGV[at + 1])
@@ -36,14 +36,14 @@ local live = 0
 if ARGV[6] == 'beat' then
   call('ZADD', KEYS[4], now, process)
   live = call('ZCOUNT', KEYS[4], now - 3000000, '+inf')
-  -- Of a process that was not heard of for a week no call arrives any more.
+  -- A process that sent no heartbeat for a week will make no more calls.
   for _, gone in ipairs(call('ZRANGEBYSCORE', KEYS[4], '-inf', now - 604800000000)) do
     call('ZREM', KEYS[4], gone)
     call('HDEL', KEYS[3], gone)
   end
 end
 
--- While the clock has never been later than now, no log holds an instant after it, and little needs to be looked at.
+-- While the clock has never been later than now, no log holds a later time, and most checks need few commands.
 local is_latest = now >= tonumber(call('GET', KEYS[1]) or 0)
 local now_text, edges, day = text(now), edges_of(window, now), text(math.floor(now / 86400000000))
 if is_latest then call('SET', KEYS[1], now_text) end
@@ -64,7 +64,7 @@ while ARGV[at] do
     elseif not is_latest then
       refuse_or_show(take(key, limit, window, now))
     else
-      -- Most pass: put it down first, and take it back from those that do not.
+      -- Most checks are admitted: append first, and remove the entry again if it is over the limit.
       local held = call('RPUSH', key, now_text)
       if held == 1 then call('PEXPIRE', key, edges.lifetime) else held = held - forget(key, edges) end
       if held <= limit then

@@ -1,4 +1,5 @@
-//! What one call to Redis carries and brings back. A call has a number, so that nothing of it ever counts twice.
+//! Encodes one call of the admit script and decodes its reply. A call has a number, so that none of its counts is ever
+//! applied twice.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -17,15 +18,15 @@ pub const SLIDING_LOG_LUA: &str = include_str!("log.lua");
 pub static ADMIT_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, include_str!("admit.lua")].concat()));
 
-/// A day in microseconds, as the scripts number days.
+/// A day in microseconds. The scripts number days since 1970 by it.
 pub const DAY_US: u64 = 24 * 3600 * 1_000_000;
 
-/// What a request is counted under.
+/// The counter that a request goes into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UsageClass {
-    /// It was made.
+    /// The request was made.
     Request,
-    /// It ended so.
+    /// The request ended with this outcome.
     Outcome(RequestOutcome),
 }
 
@@ -49,18 +50,18 @@ impl UsageClass {
     }
 }
 
-/// One count of live usage.
+/// Name of one count of live usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UsageField {
     pub key_id: KeyId,
     pub group: RouteGroup,
     pub class: UsageClass,
-    /// Since 1970.
+    /// Days since 1970.
     pub day: u64,
 }
 
 impl UsageField {
-    /// Without the day, which a script adds.
+    /// Writes the field name without the day, which a script appends.
     pub fn write_field_prefix(key_id: KeyId, group: RouteGroup, class: UsageClass, text: &mut String) {
         text.clear();
         write!(text, "{key_id}:{}:{}:", group.id(), class.code_letter()).expect("a String takes everything");
@@ -72,24 +73,26 @@ impl UsageField {
         let group = RouteGroup::from_id(parts.next()?)?;
         let letter: char = parts.next()?.parse().ok()?;
         let class = UsageClass::ALL.into_iter().find(|class| class.code_letter() == letter)?;
-        Some(Self { key_id, group, class, day: parts.next()?.parse().ok()? })
+        let day = parts.next()?.parse().ok()?;
+
+        Some(Self { key_id, group, class, day })
     }
 }
 
-/// With a fast hash: two of these are looked into for every request, and nobody outside chooses their keys.
+/// Uses a fast hash: every request looks into two of these maps, and no outsider chooses their keys.
 pub type UsageFieldCounts = HashMap<UsageField, u64, foldhash::fast::RandomState>;
 
-/// One look at, or one of, a caller's log.
+/// A check of one caller's log. It only looks, or consumes one admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitCheck {
     pub log_id: AdmissionLogId,
     pub limit: u32,
     pub consumes: bool,
-    /// The key and the group of routes in whose usage it is counted.
+    /// Key and route group whose usage counts the request.
     pub counted_usage: Option<(KeyId, RouteGroup)>,
 }
 
-/// Counts that belong to the call of this number.
+/// Usage counts that belong to the call with this number.
 #[derive(Debug, Clone)]
 pub struct CallCounts {
     pub call_number: u64,
@@ -100,20 +103,20 @@ pub struct CallCounts {
 pub struct AdmitCall<'a> {
     pub redis_keys: &'a RedisKeys,
     pub window_us: u64,
-    /// 0 is Redis' own clock.
+    /// 0 means Redis' own clock.
     pub now_us: u64,
     pub process_id: &'a str,
     pub call_number: u64,
     pub is_heartbeat: bool,
     pub call_counts: &'a [CallCounts],
-    /// Those that are alike beside each other.
+    /// Checks with equal `limit` and `consumes` are adjacent.
     pub checks: &'a [LimitCheck],
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct AdmitReply {
     pub now_us: u64,
-    /// Processes that count here, if the call was a sign of life.
+    /// Live processes, if the call was a heartbeat; otherwise 0.
     pub live_processes: u32,
     pub statuses: Vec<LimitStatus>,
 }
@@ -124,9 +127,11 @@ impl AdmitCall<'_> {
         command.arg("EVALSHA").arg(ADMIT_SCRIPT.get_hash()).arg(4 + self.checks.len());
         command.arg(self.redis_keys.latest_clock_time()).arg(self.redis_keys.current_batch());
         command.arg(self.redis_keys.last_call_numbers()).arg(self.redis_keys.live_processes());
+
         let mut text = String::new();
-        for ask in self.checks {
-            self.redis_keys.write_log_key(ask.log_id, &mut text);
+        for check in self.checks {
+            self.redis_keys.write_log_key(check.log_id, &mut text);
+
             command.arg(&text);
         }
         command
@@ -136,19 +141,21 @@ impl AdmitCall<'_> {
             .arg(self.process_id)
             .arg(self.call_number);
         command.arg(if self.is_heartbeat { "beat" } else { "" }).arg(self.call_counts.len());
-        for group in self.call_counts {
-            command.arg(group.call_number).arg(group.counts.len());
-            for (field, count) in &group.counts {
+
+        for call in self.call_counts {
+            command.arg(call.call_number).arg(call.counts.len());
+            for (field, count) in &call.counts {
                 UsageField::write_field_prefix(field.key_id, field.group, field.class, &mut text);
                 write!(text, "{}", field.day).expect("a String takes everything");
                 command.arg(&text).arg(*count);
             }
         }
+
         for run in self.checks.chunk_by(|one, other| (one.limit, one.consumes) == (other.limit, other.consumes)) {
             command.arg(run[0].limit).arg(if run[0].consumes { "take" } else { "look" }).arg(run.len());
-            for ask in run {
+            for check in run {
                 text.clear();
-                if let Some((key_id, group)) = ask.counted_usage {
+                if let Some((key_id, group)) = check.counted_usage {
                     UsageField::write_field_prefix(key_id, group, UsageClass::Request, &mut text);
                 }
                 command.arg(&text);
@@ -158,31 +165,35 @@ impl AdmitCall<'_> {
     }
 
     pub fn decode_reply(&self, reply: Value) -> Result<AdmitReply> {
-        let foreign = || MeterError::UnexpectedReply("of an admission".into());
-        let Value::Array(values) = reply else { return Err(foreign()) };
+        let unexpected = || MeterError::UnexpectedReply("of an admission".into());
+        let to_u64 = |number: i64| u64::try_from(number).map_err(|_| unexpected());
+        let to_u32 = |number: i64| u32::try_from(number).map_err(|_| unexpected());
+
+        let Value::Array(values) = reply else { return Err(unexpected()) };
         let mut numbers = values.into_iter().map(|value| match value {
             Value::Int(number) => Ok(number),
-            _ => Err(foreign()),
+            _ => Err(unexpected()),
         });
-        let mut next = || numbers.next().unwrap_or_else(|| Err(foreign()));
-        let unsigned = |number: i64| u64::try_from(number).map_err(|_| foreign());
-        let small = |number: i64| u32::try_from(number).map_err(|_| foreign());
-        let (now_us, live) = (unsigned(next()?)?, small(next()?)?);
-        let mut standings = Vec::with_capacity(self.checks.len());
+        let mut next = || numbers.next().unwrap_or_else(|| Err(unexpected()));
+
+        let now_us = to_u64(next()?)?;
+        let live_processes = to_u32(next()?)?;
+        let mut statuses = Vec::with_capacity(self.checks.len());
         for _ in self.checks {
             let first = next()?;
-            standings.push(if first >= 0 {
+            statuses.push(if first >= 0 {
                 let reset_at_us = now_us + self.window_us;
-                LimitStatus { admitted: true, remaining: small(first)?, wait_us: 0, reset_at_us }
+                LimitStatus { admitted: true, remaining: to_u32(first)?, wait_us: 0, reset_at_us }
             } else {
                 LimitStatus {
                     admitted: first == -1,
-                    remaining: small(next()?)?,
-                    wait_us: unsigned(next()?)?,
-                    reset_at_us: unsigned(next()?)?,
+                    remaining: to_u32(next()?)?,
+                    wait_us: to_u64(next()?)?,
+                    reset_at_us: to_u64(next()?)?,
                 }
             });
         }
-        Ok(AdmitReply { now_us, live_processes: live, statuses: standings })
+
+        Ok(AdmitReply { now_us, live_processes, statuses })
     }
 }

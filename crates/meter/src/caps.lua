@@ -1,5 +1,6 @@
--- Takes one of each cap, or of none if one of them is full.
--- KEYS one log a cap. ARGV window, then a limit for each. Answers: microseconds until all would pass, 0 if taken.
+-- Takes one from each cap, or nothing if one of them is full.
+-- KEYS: one log for each cap. ARGV: window, then one limit for each cap. Returns: microseconds until all would pass, 0
+-- if taken.
 local window, now, longest = tonumber(ARGV[1]), clock(), 0
 for cap = 1, #KEYS do
   local _, _, wait = look(KEYS[cap], tonumber(ARGV[cap + 1]), window, now)

@@ -1,13 +1,13 @@
-//! Whether one Redis is asked at all, how many replicas share it, and what time it has.
+//! The circuit breaker of a Redis server, the number of live replicas, and an estimate of Redis' clock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// So many calls that fail one after the other, and Redis is not asked any more but by probes.
+/// Consecutive failures before the circuit opens; after that only probes reach Redis.
 const MAX_CONSECUTIVE_FAILURES: u32 = 5;
 
-/// Closed: Redis decides. Open: this process does.
+/// Closed: Redis decides. Open: this process decides.
 #[derive(Debug, Default)]
 pub struct Circuit {
     is_open: bool,
@@ -19,7 +19,7 @@ impl Circuit {
         self.is_open
     }
 
-    /// True if this opened it.
+    /// Returns true if this failure opened the circuit.
     pub fn record_failure(&mut self) -> bool {
         self.consecutive_failures += 1;
         let opens = self.consecutive_failures >= MAX_CONSECUTIVE_FAILURES && !self.is_open;
@@ -27,17 +27,17 @@ impl Circuit {
         opens
     }
 
-    /// True if this closed it.
+    /// Returns true if this success closed the circuit.
     pub fn record_success(&mut self) -> bool {
         self.consecutive_failures = 0;
         std::mem::replace(&mut self.is_open, false)
     }
 }
 
-/// How long a number of replicas that was seen counts: after a restart of Redis they come back one by one.
+/// How long an observed replica count remains valid: after a restart of Redis the replicas come back one by one.
 const REPLICA_COUNT_WINDOW: Duration = Duration::from_secs(5);
 
-/// How many replicas count together: the most that were seen of late.
+/// Number of replicas that share a limit: the highest count observed recently.
 #[derive(Debug)]
 pub struct ReplicaCount {
     window: Mutex<ReplicaWindow>,
@@ -51,7 +51,7 @@ struct ReplicaWindow {
 }
 
 impl ReplicaCount {
-    /// `assumed` until some were seen.
+    /// Starts with `assumed` replicas until Redis reports a count.
     pub fn with_assumed(assumed: u32) -> Self {
         Self {
             window: Mutex::new(ReplicaWindow {
@@ -63,25 +63,25 @@ impl ReplicaCount {
     }
 
     pub fn record(&self, live_replicas: u32) {
-        let mut seen = self.window.lock().expect("never held across a panic");
-        if seen.started_at.elapsed() > REPLICA_COUNT_WINDOW {
-            *seen = ReplicaWindow {
-                previous_max: seen.current_max,
+        let mut window = self.window.lock().expect("never held across a panic");
+        if window.started_at.elapsed() > REPLICA_COUNT_WINDOW {
+            *window = ReplicaWindow {
+                previous_max: window.current_max,
                 current_max: live_replicas,
                 started_at: Instant::now(),
             };
         }
-        seen.current_max = seen.current_max.max(live_replicas);
+        window.current_max = window.current_max.max(live_replicas);
     }
 
-    /// What each of them may admit of `limit`, so that together they admit it.
+    /// Each replica's share of `limit`, so that all replicas together admit the limit.
     pub fn share_of(&self, limit: u32) -> u32 {
-        let seen = self.window.lock().expect("never held across a panic");
-        limit.div_ceil(seen.current_max.max(seen.previous_max).max(1))
+        let window = self.window.lock().expect("never held across a panic");
+        limit.div_ceil(window.current_max.max(window.previous_max).max(1))
     }
 }
 
-/// Redis' clock, as far as this process can tell without asking.
+/// Redis' clock, estimated from its last reply.
 #[derive(Debug, Default)]
 pub struct RedisClock {
     offset_us: AtomicI64,
@@ -98,6 +98,6 @@ impl RedisClock {
 }
 
 fn local_now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! A connection for what is not an admission: it must not stand in the way of one.
+//! A connection for everything other than admissions, so that it never delays one.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::timeout;
 
 use crate::{MeterError, Result};
 
-/// What a call may take, connecting included.
+/// Time limit for one call, including connecting.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Made at its first use, and anew after every failure: one that is silent is not told from one that is cut.
+/// Connects on first use, and again after every failure: a silent connection cannot be told from a broken one.
 pub struct LazyConnection {
     client: Client,
     connection: Mutex<Option<MultiplexedConnection>>,
@@ -23,22 +23,23 @@ impl LazyConnection {
         Self { client, connection: Mutex::default() }
     }
 
-    pub async fn run<T>(&self, ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>) -> Result<T> {
-        let asked = timeout(CALL_TIMEOUT, async {
-            let kept = self.lock_connection().clone();
-            let mut connection = match kept {
+    pub async fn run<T>(&self, call: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>) -> Result<T> {
+        let attempt = timeout(CALL_TIMEOUT, async {
+            let open_connection = self.lock_connection().clone();
+            let mut connection = match open_connection {
                 Some(connection) => connection,
                 None => connect_without_timeout(&self.client).await?,
             };
-            let answer = ask(&mut connection).await?;
+            let reply = call(&mut connection).await?;
             *self.lock_connection() = Some(connection);
-            Ok(answer)
+            Ok(reply)
         });
-        let answer = asked.await.unwrap_or(Err(MeterError::Timeout(CALL_TIMEOUT)));
-        if answer.is_err() {
+
+        let result = attempt.await.unwrap_or(Err(MeterError::Timeout(CALL_TIMEOUT)));
+        if result.is_err() {
             *self.lock_connection() = None;
         }
-        answer
+        result
     }
 
     fn lock_connection(&self) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
@@ -46,7 +47,7 @@ impl LazyConnection {
     }
 }
 
-/// Without a limit of time: that is kept by who asks.
+/// Connects without timeouts: the callers apply their own.
 pub async fn connect_without_timeout(client: &Client) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&config).await

@@ -1,10 +1,10 @@
-//! Redis: every key name and script. The rate limit and the live usage, shared by all replicas.
+//! Rate limits and live usage in Redis, shared by all replicas. Every Redis key name and script lives in this crate.
 //!
-//! All requests that wait in a process travel in one call: a script admits each by an exact sliding log and counts its
-//! usage in the same step, so no answered request is ever missing from it. One clock rules: that of Redis. Several
-//! servers share the callers by hash. It never touches SQL; draining the counts into Postgres is done by who holds
-//! both. While Redis is away the process decides by itself, each replica for its part of the limit, and counts what it
-//! decided until it is stored.
+//! All requests that wait in a process go to Redis in one call. A script admits each one by an exact sliding log and
+//! counts its usage in the same step, so every answered request is in the usage. Redis' clock is the only clock.
+//! Several servers share the callers by hash. This crate never touches SQL: a caller with access to both drains the
+//! counts into Postgres. While Redis is unavailable, the process decides by itself, each replica for its share of the
+//! limit, and keeps its counts until they are stored.
 
 mod admission;
 mod admit_call;
@@ -43,19 +43,19 @@ pub type Result<T> = std::result::Result<T, MeterError>;
 
 #[derive(Debug, Clone)]
 pub struct MeterSettings<'a> {
-    /// One server, or several that share the callers: all replicas must name the same in the same order.
+    /// One server, or several that share the callers. All replicas must list the same servers in the same order.
     pub redis_urls: Vec<&'a str>,
-    /// What all keys in Redis begin with.
+    /// Prefix of every key in Redis.
     pub prefix: &'a str,
-    /// The window of the rate limit.
+    /// Window of the rate limit.
     pub window: Duration,
-    /// What an admission may wait for Redis before it is decided here.
+    /// How long an admission waits for Redis before this process decides.
     pub redis_timeout: Duration,
-    /// How many replicas share the limit, while Redis has not told yet.
+    /// Number of replicas assumed to share the limit until Redis reports it.
     pub assumed_replicas: u32,
 }
 
-/// The meter in one handle. Cheap to clone.
+/// Handle to the meter. Cheap to clone.
 #[derive(Clone)]
 pub struct Meter {
     shared: Arc<SharedState>,
@@ -69,43 +69,45 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// Connects lazily: a replica may start while Redis is away. Must be called within a Tokio runtime.
+    /// Connects lazily, so a replica can start while Redis is unavailable. Must be called within a Tokio runtime.
     pub fn open(settings: &MeterSettings<'_>) -> Result<Self> {
-        let common = Arc::new(SharedState {
+        let shared = Arc::new(SharedState {
             window_us: admission::duration_micros(settings.window),
             redis_timeout: settings.redis_timeout,
             replica_count: ReplicaCount::with_assumed(settings.assumed_replicas),
             local_usage: local_usage::LocalUsage::default(),
             local_caps: daily_caps::LocalDailyCaps::default(),
         });
-        let shard = |url: &&str| {
+
+        let start_shard = |url: &&str| {
             let client = redis::Client::open(*url)?;
-            Ok(RedisShard::start(client, redis_keys::RedisKeys::new(settings.prefix), common.clone()))
+            Ok(RedisShard::start(client, redis_keys::RedisKeys::new(settings.prefix), shared.clone()))
         };
-        let shards = settings.redis_urls.iter().map(shard).collect::<Result<_>>()?;
-        Ok(Self { shared: common, shards })
+        let shards = settings.redis_urls.iter().map(start_shard).collect::<Result<_>>()?;
+
+        Ok(Self { shared, shards })
     }
 
-    /// The replica ends: the others have its part of the limit, should Redis go away.
+    /// Signs this replica off, so that the others get its share of the limit should Redis become unavailable.
     pub async fn shutdown(&self) {
         for shard in self.shards.iter() {
             shard.shutdown().await;
         }
     }
 
-    /// For each server whether it decides, or this process alone.
+    /// For each server: true if Redis decides, false if this process decides alone.
     pub fn redis_availability(&self) -> impl Iterator<Item = bool> {
         self.shards.iter().map(|shard| shard.is_redis_available())
     }
 
-    /// How many counts of usage only this process knows, until they are stored: those of when Redis was away.
+    /// Number of usage counts that only this process has until they are stored, such as those from a Redis outage.
     pub fn local_usage_count(&self) -> usize {
         self.shared.local_usage.len()
     }
 }
 
-/// Whether a server answers.
+/// Checks that a server answers.
 pub async fn ping_redis(url: &str) -> Result<()> {
-    let link = connection::LazyConnection::new(redis::Client::open(url)?);
-    link.run(async |redis| redis::cmd("PING").exec_async(redis).await).await
+    let connection = connection::LazyConnection::new(redis::Client::open(url)?);
+    connection.run(async |redis| redis::cmd("PING").exec_async(redis).await).await
 }

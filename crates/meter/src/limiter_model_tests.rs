@@ -1,4 +1,4 @@
-//! The limiter in Redis and the one in the process, each held to a plain model of what is promised.
+//! Tests of the Redis limiter and the local limiter against a plain reference model.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -19,7 +19,7 @@ use crate::sliding_log::{LimitStatus, SlidingLog};
 const WINDOW_US: u64 = 6_000_000;
 const NOON_US: u64 = 1_794_744_000_000_000;
 
-/// A Redis, and names in it that no other test has; they are gone when the test is.
+/// A Redis connection with keys that no other test uses. Tests delete their keys at the end.
 struct TestRedis {
     connection: MultiplexedConnection,
     redis_keys: RedisKeys,
@@ -29,11 +29,12 @@ struct TestRedis {
 impl TestRedis {
     async fn open() -> Self {
         let url = std::env::var("VINTEM_TEST_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-        // Without a limit of time: beside many other tests a call may wait for its turn.
-        let mut redis = connect_without_timeout(&redis::Client::open(url).unwrap()).await.unwrap();
-        ADMIT_SCRIPT.load_async(&mut redis).await.unwrap();
+        // No timeout: a call may have to wait while many other tests run.
+        let mut connection = connect_without_timeout(&redis::Client::open(url).unwrap()).await.unwrap();
+        ADMIT_SCRIPT.load_async(&mut connection).await.unwrap();
+
         let prefix = format!("test:model:{:016x}:", rand::random::<u64>());
-        Self { connection: redis, redis_keys: RedisKeys::new(&prefix), prefix }
+        Self { connection, redis_keys: RedisKeys::new(&prefix), prefix }
     }
 
     async fn admit(
@@ -53,11 +54,11 @@ impl TestRedis {
             call_counts,
             checks,
         };
-        let answer = self.connection.send_packed_command(&call.encode()).await.unwrap();
-        call.decode_reply(answer).unwrap()
+        let reply = self.connection.send_packed_command(&call.encode()).await.unwrap();
+        call.decode_reply(reply).unwrap()
     }
 
-    /// What a restart without its data leaves: nothing.
+    /// Leaves Redis as after a restart without its data.
     async fn delete_test_keys(&mut self) {
         let mut cursor = 0u64;
         loop {
@@ -87,7 +88,7 @@ impl TestRedis {
     }
 }
 
-/// What is promised, told plainly: a list of all admissions, looked through each time.
+/// The promised behavior in its plainest form: a list of all admissions that is scanned each time.
 #[derive(Default)]
 struct ReferenceLimiter {
     admitted_at: Vec<u64>,
@@ -97,23 +98,25 @@ impl ReferenceLimiter {
     fn check(&mut self, limit: u32, consume: bool, now_us: u64) -> LimitStatus {
         let limit = limit as usize;
         let last = self.admitted_at.last().copied().unwrap_or(0);
-        let mut at = now_us;
+        let mut at_us = now_us;
         if last > now_us + WINDOW_US {
             self.admitted_at.clear();
         } else {
-            at = at.max(last);
+            at_us = at_us.max(last);
         }
-        self.admitted_at.retain(|admitted| admitted + WINDOW_US > at);
-        let held = self.admitted_at.len();
-        let admitted = held < limit;
+        self.admitted_at.retain(|admitted| admitted + WINDOW_US > at_us);
+
+        let count = self.admitted_at.len();
+        let admitted = count < limit;
         if admitted && consume {
-            self.admitted_at.push(at);
+            self.admitted_at.push(at_us);
         }
+
         LimitStatus {
             admitted,
             remaining: limit.saturating_sub(self.admitted_at.len()) as u32,
-            wait_us: if admitted { 0 } else { self.admitted_at[held - limit] + WINDOW_US - at },
-            reset_at_us: self.admitted_at.last().map_or(at, |last| last + WINDOW_US),
+            wait_us: if admitted { 0 } else { self.admitted_at[count - limit] + WINDOW_US - at_us },
+            reset_at_us: self.admitted_at.last().map_or(at_us, |last| last + WINDOW_US),
         }
     }
 }
@@ -122,7 +125,7 @@ fn address_log_id(number: u32) -> AdmissionLogId {
     AdmissionLogId::Address(AddressBucket::V4(Ipv4Addr::from(number)))
 }
 
-/// 10,000 callers, 200 steps each: 100 callers share the clock and a call, each has a limit of its own that changes.
+/// 10,000 callers with 200 steps each. 100 callers share a clock and a call; each has its own changing limit.
 #[tokio::test]
 async fn redis_and_local_limiters_match_the_reference_limiter() {
     const CALLERS: usize = 100;
@@ -130,11 +133,14 @@ async fn redis_and_local_limiters_match_the_reference_limiter() {
     println!("seed: {seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let mut server = TestRedis::open().await;
-    let (mut decisions, mut refusals) = (0u64, 0u64);
+    let mut decisions = 0u64;
+    let mut refusals = 0u64;
+
     for round in 0..100 {
         let mut models: Vec<(ReferenceLimiter, SlidingLog)> = (0..CALLERS).map(|_| Default::default()).collect();
         let mut limits: Vec<u32> = (0..CALLERS).map(|_| random.random_range(1..9)).collect();
         let mut now_us = NOON_US;
+
         for step in 1..=200u64 {
             match random.random_range(0..40) {
                 0 => limits.iter_mut().for_each(|limit| *limit = random.random_range(1..9)),
@@ -147,14 +153,15 @@ async fn redis_and_local_limiters_match_the_reference_limiter() {
                     models.iter_mut().for_each(|models| *models = Default::default());
                 }
                 6..14 => {}
-                // In steps that add up to windows exactly, so that both sides of every end are met.
+                // Steps add up to exact windows, so that both sides of every window end are tested.
                 _ => now_us += random.random_range(0..6) * 250_000,
             }
-            let mut asks: Vec<(usize, LimitCheck)> = Vec::new();
+
+            let mut checks: Vec<(usize, LimitCheck)> = Vec::new();
             for (caller, limit) in limits.iter().enumerate() {
                 if random.random_ratio(3, 4) {
                     let consumes = random.random_ratio(4, 5);
-                    asks.push((
+                    checks.push((
                         caller,
                         LimitCheck {
                             log_id: address_log_id(caller as u32),
@@ -165,16 +172,17 @@ async fn redis_and_local_limiters_match_the_reference_limiter() {
                     ));
                 }
             }
-            asks.sort_by_key(|(_, ask)| (ask.limit, ask.consumes));
-            let calls: Vec<LimitCheck> = asks.iter().map(|(_, ask)| *ask).collect();
-            let answer = server.admit(round * 1000 + step, now_us, &[], &calls).await;
-            assert_eq!((answer.now_us, answer.statuses.len()), (now_us, asks.len()));
-            for ((caller, ask), standing) in asks.into_iter().zip(answer.statuses) {
+            checks.sort_by_key(|(_, check)| (check.limit, check.consumes));
+            let call_checks: Vec<LimitCheck> = checks.iter().map(|(_, check)| *check).collect();
+            let reply = server.admit(round * 1000 + step, now_us, &[], &call_checks).await;
+
+            assert_eq!((reply.now_us, reply.statuses.len()), (now_us, checks.len()));
+            for ((caller, check), status) in checks.into_iter().zip(reply.statuses) {
                 let (model, log) = &mut models[caller];
-                let expected = model.check(ask.limit, ask.consumes, now_us);
-                assert_eq!(standing, expected, "Redis, seed {seed}, round {round}, step {step}, {ask:?}");
-                let here = log.check(ask.limit, ask.consumes, WINDOW_US, now_us);
-                assert_eq!(here, expected, "process, seed {seed}, round {round}, step {step}, {ask:?}");
+                let expected = model.check(check.limit, check.consumes, now_us);
+                assert_eq!(status, expected, "Redis, seed {seed}, round {round}, step {step}, {check:?}");
+                let local_status = log.check(check.limit, check.consumes, WINDOW_US, now_us);
+                assert_eq!(local_status, expected, "process, seed {seed}, round {round}, step {step}, {check:?}");
                 decisions += 1;
                 refusals += u64::from(!expected.admitted);
             }
@@ -185,38 +193,45 @@ async fn redis_and_local_limiters_match_the_reference_limiter() {
     assert!(refusals > decisions / 20 && refusals < decisions / 2, "both kinds were met");
 }
 
-/// Redis forgets a log only when none of its admissions lies within the window. What it does with its own clock is seen
-/// from the life that a call leaves a log with: a long one, given before each call, stays unless the call renews it.
+/// Redis drops a log only when none of its admissions lies within the window. The expiry that a call leaves behind
+/// shows this: before each call the test sets a long one, which stays unless the call renews it.
 #[tokio::test]
 async fn redis_keeps_a_log_while_an_admission_is_in_the_window() {
     const LONG_TTL_MS: u64 = 1_000_000_000;
     const MIN_TTL_MS: u64 = WINDOW_US / 1000;
     let mut server = TestRedis::open().await;
-    let (mut now_us, mut renewals, mut others) = (NOON_US, 0, 0);
+    let mut now_us = NOON_US;
+    let mut renewals = 0;
+    let mut others = 0;
+
     for caller in 0..40 {
-        let (log, mut key, mut forgotten_at_us) = (address_log_id(caller), String::new(), 0);
-        server.redis_keys.write_log_key(log, &mut key);
+        let log_id = address_log_id(caller);
+        let mut key = String::new();
+        server.redis_keys.write_log_key(log_id, &mut key);
+        let mut expires_at_us = 0;
         let pace_us = rand::random_range(1..2 * WINDOW_US);
+
         for step in 1..=50 {
             now_us += rand::random_range(0..pace_us);
             let consumes = rand::random_ratio(2, 3);
-            let ask = LimitCheck { log_id: log, limit: 1000, consumes, counted_usage: None };
+            let check = LimitCheck { log_id, limit: 1000, consumes, counted_usage: None };
             redis::cmd("PEXPIRE").arg(&key).arg(LONG_TTL_MS).exec_async(&mut server.connection).await.unwrap();
-            let standing = server.admit(u64::from(caller) * 1000 + step, now_us, &[], &[ask]).await.statuses[0];
-            let left_ms: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut server.connection).await.unwrap();
-            let Ok(left_ms) = u64::try_from(left_ms) else {
-                assert_eq!(standing.remaining, 1000, "only an empty log is gone");
+            let status = server.admit(u64::from(caller) * 1000 + step, now_us, &[], &[check]).await.statuses[0];
+            let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut server.connection).await.unwrap();
+
+            let Ok(ttl_ms) = u64::try_from(ttl_ms) else {
+                assert_eq!(status.remaining, 1000, "only an empty log is gone");
                 continue;
             };
             // A call takes milliseconds, a window six seconds.
-            if left_ms < LONG_TTL_MS / 2 {
-                assert!(left_ms > MIN_TTL_MS);
-                forgotten_at_us = now_us + left_ms.next_multiple_of(MIN_TTL_MS) * 1000;
+            if ttl_ms < LONG_TTL_MS / 2 {
+                assert!(ttl_ms > MIN_TTL_MS);
+                expires_at_us = now_us + ttl_ms.next_multiple_of(MIN_TTL_MS) * 1000;
                 renewals += 1;
             } else {
                 others += 1;
             }
-            assert!(forgotten_at_us >= standing.reset_at_us, "caller {caller}, step {step}, pace {pace_us}");
+            assert!(expires_at_us >= status.reset_at_us, "caller {caller}, step {step}, pace {pace_us}");
         }
     }
     assert!(renewals > 200 && others > 200, "both were met: {renewals} and {others}");
@@ -237,15 +252,16 @@ fn single_call_count(number: u64, key_id: i64, class: UsageClass) -> CallCounts 
     CallCounts { call_number: number, counts: UsageFieldCounts::from_iter([(field, 1)]) }
 }
 
-/// Of calls that may have arrived, what they brought is sent again: it counts if they did not arrive, and does not if
-/// they did, in whatever order they come.
+/// Counts of calls that may have arrived are sent again. They count once, whether or not the call arrived, and in
+/// whatever order the calls arrive.
 #[tokio::test]
 async fn counts_are_applied_once_when_calls_are_resent_or_late() {
     let mut server = TestRedis::open().await;
     let day = NOON_US / DAY_US;
-    let of = |key_id: i64| format!("{key_id}:market:r:{day}");
+    let request_field = |key_id: i64| format!("{key_id}:market:r:{day}");
+
     server.admit(1, NOON_US, &[], &[key_limit_check(1)]).await;
-    // The second arrived, its answer was lost: the third brings it again.
+    // The second call arrived but its reply was lost: the third call sends its counts again.
     server
         .admit(
             2,
@@ -254,23 +270,31 @@ async fn counts_are_applied_once_when_calls_are_resent_or_late() {
             &[key_limit_check(2)],
         )
         .await;
-    let again = [
+    let resent = [
         single_call_count(2, 2, UsageClass::Request),
         single_call_count(2, 7, UsageClass::Outcome(RequestOutcome::Successful)),
     ];
-    server.admit(3, NOON_US + 2, &again, &[]).await;
-    // The fourth is late: the fifth, which brings it too, comes before.
+    server.admit(3, NOON_US + 2, &resent, &[]).await;
+
+    // The fourth call is late: the fifth, which carries its counts too, arrives before it.
     server.admit(5, NOON_US + 3, &[single_call_count(4, 4, UsageClass::Request)], &[key_limit_check(5)]).await;
     let late = server.admit(4, NOON_US + 4, &[], &[]).await;
     assert_eq!(late.statuses, []);
     server.admit(5, NOON_US + 5, &[single_call_count(4, 4, UsageClass::Request)], &[]).await;
-    let success = format!("7:market:s:{day}");
-    let expected = HashMap::from([(of(1), 1), (of(2), 1), (success, 1), (of(4), 1), (of(5), 1)]);
+
+    let success_field = format!("7:market:s:{day}");
+    let expected = HashMap::from([
+        (request_field(1), 1),
+        (request_field(2), 1),
+        (success_field, 1),
+        (request_field(4), 1),
+        (request_field(5), 1),
+    ]);
     assert_eq!(server.fetch_usage_counts().await, expected);
     server.delete_test_keys().await;
 }
 
-/// Each request lies in exactly one day: that of Redis' clock when it was decided.
+/// Each request counts in exactly one day: the day that Redis' clock showed when it was decided.
 #[tokio::test]
 async fn a_request_at_midnight_is_counted_in_one_day() {
     let mut server = TestRedis::open().await;
@@ -278,8 +302,9 @@ async fn a_request_at_midnight_is_counted_in_one_day() {
     for (number, now_us) in (1..).zip(midnight_us - 50..midnight_us + 50) {
         server.admit(number, now_us, &[], &[key_limit_check(1), key_limit_check(1)]).await;
     }
-    let days: HashMap<String, u64> = server.fetch_usage_counts().await;
-    let of = |day: u64| format!("1:market:r:{day}");
-    assert_eq!(days, HashMap::from([(of(NOON_US / DAY_US), 100), (of(NOON_US / DAY_US + 1), 100)]));
+
+    let counts: HashMap<String, u64> = server.fetch_usage_counts().await;
+    let field = |day: u64| format!("1:market:r:{day}");
+    assert_eq!(counts, HashMap::from([(field(NOON_US / DAY_US), 100), (field(NOON_US / DAY_US + 1), 100)]));
     server.delete_test_keys().await;
 }

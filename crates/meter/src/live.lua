@@ -1,13 +1,13 @@
--- The live counts of one key in every batch that may not be drained yet, in one view.
--- KEYS[1] the current batch's id, KEYS[2] the pending ones. ARGV batch prefix, then the beginnings of the fields to
--- look for, to which a day is added.
--- Answers: batch id, field, count, …
+-- The live counts of one key in every batch that may not be drained yet, read atomically.
+-- KEYS: the current batch's id, the pending batches. ARGV: batch prefix, then the prefixes of the fields to look up, to
+-- which a day is appended.
+-- Returns: batch id, field, count, …
 local ids, answer = call('LRANGE', KEYS[2], 0, -1), {}
 local current = call('GET', KEYS[1])
 if current then ids[#ids + 1] = current end
 local today = math.floor(clock() / 86400000000)
 for _, id in ipairs(ids) do
-  -- A batch holds no day before the eve of its birth: outcomes follow admissions within seconds.
+  -- A batch holds no day earlier than the day before its creation: outcomes follow admissions within seconds.
   local first = math.floor(tonumber(string.match(id, '^%d+')) / 86400000000) - 1
   for day = first, today do
     local fields = {}

@@ -1,4 +1,5 @@
-//! What this process counted by itself, until it is stored: under ids of the same ledger as the batches in Redis.
+//! Usage that this process counted by itself, until it is stored. Its batch ids go into the same ledger as those of the
+//! batches in Redis.
 
 use std::sync::Mutex;
 
@@ -6,7 +7,7 @@ use crate::admit_call::{UsageField, UsageFieldCounts};
 
 #[derive(Debug)]
 pub struct LocalUsage {
-    /// Tells the batches of this process from those of all others.
+    /// Distinguishes the batches of this process from those of all others.
     process_id: String,
     counts: Mutex<LocalCounts>,
 }
@@ -14,7 +15,7 @@ pub struct LocalUsage {
 #[derive(Debug, Default)]
 struct LocalCounts {
     open_counts: UsageFieldCounts,
-    /// Under this id it may be stored already: it stays as it is until that is known.
+    /// The batch may already be stored under this id, so it must not change until that is known.
     closed_batch: Option<(String, UsageFieldCounts)>,
     last_batch_number: u64,
 }
@@ -34,42 +35,43 @@ impl LocalUsage {
         if counts.is_empty() {
             return;
         }
-        let mut kept = self.lock_counts();
-        for (field, by) in counts {
-            *kept.open_counts.entry(field).or_default() += by;
+
+        let mut local = self.lock_counts();
+        for (field, count) in counts {
+            *local.open_counts.entry(field).or_default() += count;
         }
     }
 
-    /// The next batch to store: the same until it is dropped.
+    /// The next batch to store: the same one until `drop_batch` removes it.
     pub fn next_batch(&self) -> Option<(String, UsageFieldCounts)> {
-        let mut kept = self.lock_counts();
-        if kept.closed_batch.is_none() && !kept.open_counts.is_empty() {
-            kept.last_batch_number += 1;
-            let id = format!("process-{}-{}", self.process_id, kept.last_batch_number);
-            kept.closed_batch = Some((id, std::mem::take(&mut kept.open_counts)));
+        let mut local = self.lock_counts();
+        if local.closed_batch.is_none() && !local.open_counts.is_empty() {
+            local.last_batch_number += 1;
+            let id = format!("process-{}-{}", self.process_id, local.last_batch_number);
+            local.closed_batch = Some((id, std::mem::take(&mut local.open_counts)));
         }
-        kept.closed_batch.clone()
+        local.closed_batch.clone()
     }
 
-    /// Forgets a batch that is stored.
+    /// Removes a batch that is stored.
     pub fn drop_batch(&self, id: &str) {
-        let mut kept = self.lock_counts();
-        if kept.closed_batch.as_ref().is_some_and(|(closed, _)| closed == id) {
-            kept.closed_batch = None;
+        let mut local = self.lock_counts();
+        if local.closed_batch.as_ref().is_some_and(|(closed, _)| closed == id) {
+            local.closed_batch = None;
         }
     }
 
-    /// Everything that may not be stored yet, by the id of its batch; what is in none yet has none.
+    /// All counts that may not be stored yet, with the id of their batch; counts in no batch yet have none.
     pub fn unstored_counts(&self) -> Vec<(Option<String>, UsageFieldCounts)> {
-        let kept = self.lock_counts();
-        let closed = kept.closed_batch.clone().map(|(id, counts)| (Some(id), counts));
-        closed.into_iter().chain([(None, kept.open_counts.clone())]).collect()
+        let local = self.lock_counts();
+        let closed = local.closed_batch.clone().map(|(id, counts)| (Some(id), counts));
+        closed.into_iter().chain([(None, local.open_counts.clone())]).collect()
     }
 
-    /// How many counts are not known to be stored.
+    /// Number of counts that are not known to be stored.
     pub fn len(&self) -> usize {
-        let kept = self.lock_counts();
-        kept.open_counts.len() + kept.closed_batch.as_ref().map_or(0, |(_, counts)| counts.len())
+        let local = self.lock_counts();
+        local.open_counts.len() + local.closed_batch.as_ref().map_or(0, |(_, counts)| counts.len())
     }
 
     fn lock_counts(&self) -> std::sync::MutexGuard<'_, LocalCounts> {

@@ -1,6 +1,6 @@
--- The exact sliding log: a list of the instants (microseconds) at which a caller was admitted.
--- Shared by the scripts that follow it; `now` is the one clock of all replicas.
--- Numbers that do not change are written as text: Redis formats every other one as a float, which takes as long again
+-- The exact sliding log: a list of the times (microseconds) at which a caller was admitted.
+-- Prepended to the scripts that use it; `now` is the one clock of all replicas.
+-- Numbers that do not change are passed as text: Redis formats every other number as a float, which takes as long again
 -- as the command.
 local call = redis.call
 
@@ -11,10 +11,10 @@ end
 
 local function text(instant) return string.format('%.0f', instant) end
 
--- What instants are compared with, as text: those of our time have as many digits as each other. `cutoff` is where the
--- window begins, `half` and `next_half` the half windows of the calendar before and after it. A log lives for three
--- windows since its first admission last came into another half window: whatever was admitted since lies less than one
--- and a half after that half began, and so is kept for a window at least.
+-- The times that log entries are compared with, as text: current times all have the same number of digits. `cutoff` is
+-- the start of the window, `half` and `next_half` the calendar half windows before and after it. A log expires three
+-- windows after its first admission last entered another half window. Anything admitted since lies less than one and a
+-- half windows after the start of that half window, and so is kept for at least a window.
 local function edges_of(window, now)
   local half = math.floor(window / 2)
   local cutoff = now - window
@@ -23,10 +23,10 @@ local function edges_of(window, now)
     lifetime = text(math.ceil(3 * window / 1000)) }
 end
 
--- Forgets the admissions before the window, and says how many.
+-- Removes the admissions before the window, and returns how many.
 local function forget(log, edges)
   local cutoff, gone, most, oldest, first = edges.cutoff, 0, 4
-  -- Of a caller with a steady pace one goes when one comes.
+  -- For a caller with a steady pace, one admission expires with each new one.
   local some = call('LRANGE', log, '0', '3')
   while true do
     local expired = 0
@@ -44,11 +44,12 @@ local function forget(log, edges)
   return gone
 end
 
--- How many admissions lie within the window, and the instant to reckon with.
+-- Number of admissions within the window, and the time to calculate with.
 local function held(log, window, now)
   local last = tonumber(call('LINDEX', log, '-1'))
   if not last then return 0, now end
-  -- The clock went back. A little: time stands still until it is caught up. By more than a window: start anew.
+  -- If the clock went back a little, time stands still until it has caught up. If it went back by more than a window,
+  -- start over.
   if last - now > window or now - last >= window then
     call('DEL', log)
     return 0, now
@@ -58,14 +59,14 @@ local function held(log, window, now)
   return call('LLEN', log), at
 end
 
--- Whether one would pass, remaining, microseconds until one is free, instant at which all are free; and the instant
--- to reckon with.
+-- Whether a request would be admitted, remaining, microseconds until one is free, time at which all are free; and the
+-- time to calculate with.
 local function look(log, limit, window, now)
   local count, at = held(log, window, now)
   local reset = at
   if count > 0 then reset = tonumber(call('LINDEX', log, '-1')) + window end
   if count < limit then return true, limit - count, 0, reset, at end
-  -- After a plan was lowered more than `limit` may be held: the one whose end frees a place is further on.
+  -- After a plan was lowered the log may hold more than `limit`: the entry whose expiry frees a request is further on.
   local frees = tonumber(call('LINDEX', log, count - limit))
   return false, 0, frees + window - at, reset, at
 end
@@ -78,7 +79,8 @@ local function take(log, limit, window, now)
   return true, remaining - 1, 0, at + window
 end
 
--- The hash that live counts go into now. Its id holds its birth and is never used again: the ledger knows it by it.
+-- The hash that receives the live counts. Its id contains its creation time and is never reused, because the ledger
+-- records it.
 local function live_batch(current, batch_prefix, now, process)
   local id = call('GET', current)
   if not id then

@@ -4,16 +4,16 @@ use std::fmt::Write;
 
 use vintem_domain::{AddressBucket, KeyId};
 
-/// Whose admissions a log holds.
+/// Identifies a log of admissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AdmissionLogId {
-    /// What a key was admitted for.
+    /// Requests admitted for a key.
     Key(KeyId),
-    /// What an address was admitted for.
+    /// Requests admitted for an address.
     Address(AddressBucket),
-    /// The pages that an address read.
+    /// Page views of an address.
     Pages(AddressBucket),
-    /// The searches that an address made on the pages.
+    /// Searches that an address made on the pages.
     Searches(AddressBucket),
 }
 
@@ -27,10 +27,11 @@ impl RedisKeys {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// Writes the name of a log in place of what is there.
+    /// Writes the key of a log into `name`, replacing its content.
     pub fn write_log_key(&self, log_id: AdmissionLogId, name: &mut String) {
         name.clear();
         name.push_str(&self.prefix);
+
         let written = match log_id {
             AdmissionLogId::Key(id) => write!(name, "k:{id}"),
             AdmissionLogId::Address(address) => write!(name, "a:{address}"),
@@ -40,42 +41,41 @@ impl RedisKeys {
         written.expect("a String takes everything");
     }
 
-    /// The log of the keys that were registered from or for something.
+    /// Log of the API keys registered from an address or for an e-mail address.
     pub fn registration_log(&self, subject: &str) -> String {
         format!("{}registrations:{subject}", self.prefix)
     }
 
-    /// The latest instant that the limiter's clock has shown.
+    /// Latest time that the limiter's clock has shown.
     pub fn latest_clock_time(&self) -> String {
         format!("{}latest", self.prefix)
     }
 
-    /// The processes that count here, by when they last gave a sign of life.
+    /// Processes that count here, scored by the time of their last heartbeat.
     pub fn live_processes(&self) -> String {
         format!("{}processes", self.prefix)
     }
 
-    /// The id of the batch that live counts go into.
+    /// Id of the batch that receives the live counts.
     pub fn current_batch(&self) -> String {
         format!("{}usage:current", self.prefix)
     }
 
-    /// The ids of the batches that wait to be drained.
+    /// Ids of the batches that wait to be drained.
     pub fn pending_batches(&self) -> String {
         format!("{}usage:pending", self.prefix)
     }
 
-    /// What a batch's id is appended to. A batch is a hash: `key:group:class:day` → count.
+    /// Prefix of a batch's key, followed by its id. A batch is a hash: `key:group:class:day` → count.
     pub fn batch_prefix(&self) -> String {
         format!("{}usage:batch:", self.prefix)
     }
 
-    /// A batch.
     pub fn batch(&self, id: &str) -> String {
         format!("{}{id}", self.batch_prefix())
     }
 
-    /// The number of the last call of each process, so that none counts twice.
+    /// Number of the last call of each process, so that no call counts twice.
     pub fn last_call_numbers(&self) -> String {
         format!("{}usage:calls", self.prefix)
     }

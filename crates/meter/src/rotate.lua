@@ -1,6 +1,6 @@
--- The id of the batch to drain next, if any. The current batch is closed only when no other waits: while draining
--- fails, counts gather in one hash instead of in ever more of them.
--- KEYS[1] the current batch's id, KEYS[2] the pending ones. ARGV batch prefix, process.
+-- The id of the batch to drain next, if any. The current batch is closed only if no other one waits: while draining
+-- fails, counts accumulate in one hash instead of in more and more of them.
+-- KEYS: the current batch's id, the pending batches. ARGV: batch prefix, process.
 local pending = call('LINDEX', KEYS[2], 0)
 if pending then return pending end
 local id = call('GET', KEYS[1])

@@ -1,8 +1,8 @@
-//! One Redis server and the callers whose logs and counts it holds.
+//! One Redis server, with the logs and counts of the callers that it serves.
 //!
-//! A worker makes one call at a time. The first ask waits for nobody; those that come while a call is under way go
-//! together with the next. When calls fail, what they carried is decided here and now, and what they would have
-//! counted is sent again with later calls, under the number of its own, until one of them arrives.
+//! A worker makes one call at a time. The first check is sent at once; checks that arrive during a call go together
+//! with the next one. When a call fails, this process decides its checks at once. Its counts are sent again with later
+//! calls, under the failed call's number, until one of them arrives.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,18 +26,18 @@ use crate::redis_keys::RedisKeys;
 use crate::sliding_log::{LimitStatus, LocalRateLimiter};
 use crate::{MeterError, Result};
 
-/// What all shards of a process have in common.
+/// State shared by all shards of a process.
 #[derive(Debug)]
 pub struct SharedState {
     pub window_us: u64,
-    /// What a call may take before its asks are decided here.
+    /// How long a call may take before this process decides its checks.
     pub redis_timeout: Duration,
     pub replica_count: ReplicaCount,
     pub local_usage: LocalUsage,
     pub local_caps: LocalDailyCaps,
 }
 
-/// The decision on an ask, and when it fell.
+/// The decision on a check, and when it was made.
 #[derive(Debug, Clone, Copy)]
 pub struct LimitDecision {
     pub status: LimitStatus,
@@ -46,9 +46,9 @@ pub struct LimitDecision {
 
 pub struct RedisShard {
     pub redis_keys: RedisKeys,
-    /// For what is not an admission.
+    /// For everything other than admissions.
     pub background_connection: LazyConnection,
-    /// Tells the calls and batches of this process from those of all others.
+    /// Distinguishes the calls and batches of this process from those of all others.
     pub process_id: String,
     pub redis_clock: RedisClock,
     shared: Arc<SharedState>,
@@ -67,22 +67,22 @@ struct ShardQueue {
     flush_waiters: Vec<oneshot::Sender<bool>>,
 }
 
-/// A sign of life this often; while Redis is away it is the probe that finds it again.
+/// Interval of the heartbeat. While Redis is unavailable, the heartbeat is the probe that finds it again.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
-/// Outcomes are sent with every second beat: those of one caller meanwhile become one count.
+/// Outcomes go with every second heartbeat, so that several outcomes of one caller become one count.
 const HEARTBEATS_PER_OUTCOME_SEND: u32 = 2;
-/// What a probe and the first connection may take: nobody waits for them.
+/// Time limit for a probe, which no request waits for, and for the first connection.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
-/// When the time is up, an answer may be here and not read yet, if it was this process that stood still.
+/// After a timeout the reply may have arrived without being read, if it was this process that stalled.
 const FINAL_POLL_TIMEOUT: Duration = Duration::from_millis(1);
-/// Who gave no sign of life for so long is not counted among the replicas (`admit.lua`).
+/// A process without a heartbeat for this long does not count as a replica (`admit.lua`).
 const LIVENESS_TIMEOUT_US: u64 = 3_000_001;
-/// One call carries no more, so that Redis is never busy for long with one.
+/// Limits the size of a call, so that no call keeps Redis busy for long.
 const MAX_CHECKS_PER_CALL: usize = 512;
 const MAX_OUTCOMES_PER_CALL: usize = 2048;
 
 impl RedisShard {
-    /// Starts its worker; must be called within a Tokio runtime.
+    /// Starts the shard's worker. Must be called within a Tokio runtime.
     pub fn start(client: Client, redis_keys: RedisKeys, shared: Arc<SharedState>) -> Arc<Self> {
         let shard = Arc::new(Self {
             redis_keys,
@@ -96,6 +96,7 @@ impl RedisShard {
             pending_outcomes: Mutex::default(),
             worker: Mutex::default(),
         });
+
         let worker = ShardWorker {
             shard: shard.clone(),
             client,
@@ -104,31 +105,34 @@ impl RedisShard {
             last_call_number: 0,
             unconfirmed_counts: Vec::new(),
         };
-        let worker = tokio::spawn(worker.run());
-        *shard.worker.lock().expect("never held across a panic") = Some(worker);
+
+        let worker_task = tokio::spawn(worker.run());
+        *shard.worker.lock().expect("never held across a panic") = Some(worker_task);
+
         shard
     }
 
-    /// Whether Redis decides, or this process alone.
+    /// True if Redis decides, false if this process decides alone.
     pub fn is_redis_available(&self) -> bool {
         !self.lock_queue().circuit.is_open()
     }
 
     pub async fn check_limit(&self, check: LimitCheck) -> LimitDecision {
-        let answer = {
+        let response = {
             let mut queue = self.lock_queue();
             if queue.circuit.is_open() || queue.is_shut_down {
                 drop(queue);
                 return self.check_and_count_locally(&check);
             }
-            let (send, answer) = oneshot::channel();
-            queue.checks.push((check, send));
-            answer
+            let (sender, response) = oneshot::channel();
+            queue.checks.push((check, sender));
+            response
         };
         self.work_arrived.notify_one();
-        match answer.await {
+
+        match response.await {
             Ok(decision) => decision,
-            // The worker is gone.
+            // The worker has ended.
             Err(_) => self.check_and_count_locally(&check),
         }
     }
@@ -139,36 +143,39 @@ impl RedisShard {
         *outcomes.entry(field).or_default() += 1;
     }
 
-    /// Returns once all outcomes noted before are counted: true in Redis, false here.
+    /// Returns once all outcomes recorded so far are counted: true if in Redis, false if in this process.
     pub async fn flush_outcomes(&self) -> bool {
-        let (send, done) = oneshot::channel();
+        let (sender, done) = oneshot::channel();
         {
             let mut queue = self.lock_queue();
             if queue.is_shut_down {
                 return false;
             }
-            queue.flush_waiters.push(send);
+            queue.flush_waiters.push(sender);
         }
+
         self.work_arrived.notify_one();
         done.await.unwrap_or(false)
     }
 
-    /// Ends the worker and counts as gone, as far as Redis can be told.
+    /// Ends the worker and removes this process from the live replicas, if Redis is reachable.
     pub async fn shutdown(&self) {
         self.lock_queue().is_shut_down = true;
         self.work_arrived.notify_one();
+
         let worker = self.worker.lock().expect("never held across a panic").take();
         if let Some(worker) = worker {
-            // A sign of life that is under way must not come after the last word.
+            // A heartbeat in flight must not arrive after the sign-off.
             let _ = worker.await;
         }
+
         if self.is_redis_available() {
-            // Its calls are remembered on, in case one is still under way.
-            let last_sign_us = self.redis_clock.now_us().saturating_sub(LIVENESS_TIMEOUT_US);
-            let gone = self.background_connection.run(async |redis| {
-                redis.zadd::<_, _, _, ()>(self.redis_keys.live_processes(), &self.process_id, last_sign_us).await
+            // Only the heartbeat is backdated: Redis still needs the last call number, in case a call is in flight.
+            let expired_us = self.redis_clock.now_us().saturating_sub(LIVENESS_TIMEOUT_US);
+            let sign_off = self.background_connection.run(async |redis| {
+                redis.zadd::<_, _, _, ()>(self.redis_keys.live_processes(), &self.process_id, expired_us).await
             });
-            if let Err(error) = gone.await {
+            if let Err(error) = sign_off.await {
                 tracing::warn!(%error, "this replica counts as live for some seconds more");
             }
         }
@@ -188,12 +195,13 @@ impl RedisShard {
         LimitDecision { status: self.local_limiter.check(check.log_id, limit, check.consumes, now_us), now_us }
     }
 
-    /// The counts of those outcomes that wait, as many as one call takes.
+    /// Takes the pending outcomes, up to as many as fit into one call.
     fn take_pending_outcomes(&self) -> UsageFieldCounts {
         let mut outcomes = self.pending_outcomes.lock().expect("never held across a panic");
         if outcomes.len() <= MAX_OUTCOMES_PER_CALL {
             return std::mem::take(&mut outcomes);
         }
+
         let fields: Vec<UsageField> = outcomes.keys().take(MAX_OUTCOMES_PER_CALL).copied().collect();
         fields.into_iter().filter_map(|field| outcomes.remove_entry(&field)).collect()
     }
@@ -208,7 +216,7 @@ fn usage_field(check: &LimitCheck, now_us: u64) -> Option<UsageField> {
     Some(UsageField { key_id, group, class: UsageClass::Request, day: now_us / DAY_US })
 }
 
-/// Why a call brought no answer, and whether it may have done its work all the same.
+/// Why a call got no reply, and whether it may have been executed anyway.
 struct CallFailure {
     error: MeterError,
     may_have_arrived: bool,
@@ -219,24 +227,26 @@ struct ShardWorker {
     client: Client,
     connection: Option<MultiplexedConnection>,
     was_connected: bool,
-    /// Of the last call that was made.
+    /// Number of the last call made.
     last_call_number: u64,
-    /// What calls carried of which nobody knows whether they arrived.
+    /// Counts of failed calls that may or may not have arrived.
     unconfirmed_counts: Vec<CallCounts>,
 }
 
 impl ShardWorker {
-    /// As long as anybody holds the shard.
+    /// Runs until the shard is shut down or its last other handle is dropped.
     async fn run(mut self) {
-        let mut beats = interval(HEARTBEAT_INTERVAL);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut beat_count = 0u32;
+        let mut heartbeats = interval(HEARTBEAT_INTERVAL);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeat_count = 0u32;
+
         loop {
-            let is_beat = tokio::select! {
-                _ = beats.tick() => true,
+            let is_heartbeat = tokio::select! {
+                _ = heartbeats.tick() => true,
                 () = self.shard.work_arrived.notified() => false,
             };
-            // The last handle is gone, but for this one.
+
+            // This worker holds the only remaining handle.
             if Arc::strong_count(&self.shard) == 1 {
                 return;
             }
@@ -244,13 +254,15 @@ impl ShardWorker {
                 self.process_queue_locally();
                 return;
             }
-            beat_count = beat_count.wrapping_add(u32::from(is_beat));
+
+            heartbeat_count = heartbeat_count.wrapping_add(u32::from(is_heartbeat));
             if self.shard.is_redis_available() {
-                self.process_queue(is_beat, is_beat && beat_count.is_multiple_of(HEARTBEATS_PER_OUTCOME_SEND)).await;
+                let with_outcomes = is_heartbeat && heartbeat_count.is_multiple_of(HEARTBEATS_PER_OUTCOME_SEND);
+                self.process_queue(is_heartbeat, with_outcomes).await;
             } else {
                 self.process_queue_locally();
-                if is_beat {
-                    // A probe: if it arrives, the circuit is closed again.
+                if is_heartbeat {
+                    // A probe: its success closes the circuit again.
                     if let Err(CallFailure { error, .. }) =
                         self.call_redis(&[], UsageFieldCounts::default(), true, PROBE_TIMEOUT).await
                     {
@@ -261,31 +273,33 @@ impl ShardWorker {
         }
     }
 
-    /// Until nothing waits any more.
+    /// Makes calls until nothing waits in the queue.
     async fn process_queue(&mut self, mut is_heartbeat: bool, mut with_outcomes: bool) {
         loop {
-            let (asks, flushes) = {
+            let (checks, flush_waiters) = {
                 let mut queue = self.shard.lock_queue();
                 let max_checks = queue.checks.len().min(MAX_CHECKS_PER_CALL);
-                let asks: Vec<_> = queue.checks.drain(..max_checks).collect();
-                (asks, std::mem::take(&mut queue.flush_waiters))
+                let checks: Vec<_> = queue.checks.drain(..max_checks).collect();
+                (checks, std::mem::take(&mut queue.flush_waiters))
             };
-            let outcomes = if with_outcomes || !flushes.is_empty() {
+            let outcomes = if with_outcomes || !flush_waiters.is_empty() {
                 self.shard.take_pending_outcomes()
             } else {
                 UsageFieldCounts::default()
             };
-            if asks.is_empty() && flushes.is_empty() && outcomes.is_empty() && !is_heartbeat {
+            if checks.is_empty() && flush_waiters.is_empty() && outcomes.is_empty() && !is_heartbeat {
                 return;
             }
-            // More of them wait if this is all that a call takes.
+
+            // A full call means that more outcomes may wait.
             with_outcomes = outcomes.len() == MAX_OUTCOMES_PER_CALL;
-            let arrived = self.check_batch(asks, outcomes, is_heartbeat).await;
+            let arrived = self.check_batch(checks, outcomes, is_heartbeat).await;
             is_heartbeat = false;
-            if with_outcomes && arrived && !flushes.is_empty() {
-                self.shard.lock_queue().flush_waiters.extend(flushes);
+
+            if with_outcomes && arrived && !flush_waiters.is_empty() {
+                self.shard.lock_queue().flush_waiters.extend(flush_waiters);
             } else {
-                notify_flush_waiters(flushes, arrived);
+                notify_flush_waiters(flush_waiters, arrived);
             }
             if !self.shard.is_redis_available() {
                 self.process_queue_locally();
@@ -294,44 +308,49 @@ impl ShardWorker {
         }
     }
 
-    /// One call. True if it arrived; if not, its asks are decided here.
+    /// Makes one call and returns whether it arrived. If it did not, this process decides its checks.
     async fn check_batch(
         &mut self,
-        mut checks: Vec<(LimitCheck, oneshot::Sender<LimitDecision>)>,
+        mut queued: Vec<(LimitCheck, oneshot::Sender<LimitDecision>)>,
         outcomes: UsageFieldCounts,
         is_heartbeat: bool,
     ) -> bool {
-        // Alike beside each other; the sort is stable, so callers keep their turn.
-        checks.sort_by_key(|(ask, _)| (ask.limit, ask.consumes));
-        let (asks, answers): (Vec<LimitCheck>, Vec<_>) = checks.into_iter().unzip();
+        // Equal limits must be adjacent. The sort is stable, so callers keep their order.
+        queued.sort_by_key(|(check, _)| (check.limit, check.consumes));
+        let (checks, senders): (Vec<LimitCheck>, Vec<_>) = queued.into_iter().unzip();
         let redis_timeout = self.shard.shared.redis_timeout;
-        let budget = if self.was_connected { redis_timeout } else { redis_timeout.max(PROBE_TIMEOUT) };
-        match self.call_redis(&asks, outcomes.clone(), is_heartbeat, budget).await {
-            Ok(answer) => {
-                for (send, standing) in answers.into_iter().zip(answer.statuses) {
-                    // Who hung up needs no answer.
-                    let _ = send.send(LimitDecision { status: standing, now_us: answer.now_us });
+        let call_timeout = if self.was_connected { redis_timeout } else { redis_timeout.max(PROBE_TIMEOUT) };
+
+        match self.call_redis(&checks, outcomes.clone(), is_heartbeat, call_timeout).await {
+            Ok(reply) => {
+                for (sender, status) in senders.into_iter().zip(reply.statuses) {
+                    // A caller that disconnected needs no response.
+                    let _ = sender.send(LimitDecision { status, now_us: reply.now_us });
                 }
                 true
             }
             Err(CallFailure { error, may_have_arrived }) => {
                 let mut counts = outcomes;
-                for (ask, send) in asks.iter().zip(answers) {
-                    let decision = self.shard.check_locally(ask);
-                    if let Some(field) = usage_field(ask, decision.now_us) {
+                for (check, sender) in checks.iter().zip(senders) {
+                    let decision = self.shard.check_locally(check);
+                    if let Some(field) = usage_field(check, decision.now_us) {
                         *counts.entry(field).or_default() += 1;
                     }
-                    let _ = send.send(decision);
+                    let _ = sender.send(decision);
                 }
+
                 if may_have_arrived {
                     self.unconfirmed_counts.push(CallCounts { call_number: self.last_call_number, counts });
                 } else {
                     self.shard.shared.local_usage.add_all(counts);
                 }
+
                 if self.shard.lock_queue().circuit.record_failure() {
                     tracing::warn!(%error, "Redis is away: this process limits and counts by itself");
                 }
-                // Those that came meanwhile have waited too: no ask is to wait for a second call that may fail.
+
+                // Checks that arrived during the call have waited too, and must not wait for a second call that may
+                // fail.
                 self.check_queued_locally();
                 false
             }
@@ -339,19 +358,19 @@ impl ShardWorker {
     }
 
     fn check_queued_locally(&self) {
-        let asks = std::mem::take(&mut self.shard.lock_queue().checks);
-        for (ask, send) in asks {
-            let _ = send.send(self.shard.check_and_count_locally(&ask));
+        let checks = std::mem::take(&mut self.shard.lock_queue().checks);
+        for (check, sender) in checks {
+            let _ = sender.send(self.shard.check_and_count_locally(&check));
         }
     }
 
-    /// What has come while Redis is away.
+    /// Decides and counts everything in the queue without Redis.
     fn process_queue_locally(&self) {
         self.check_queued_locally();
-        let flushes = std::mem::take(&mut self.shard.lock_queue().flush_waiters);
+        let flush_waiters = std::mem::take(&mut self.shard.lock_queue().flush_waiters);
         let outcomes = std::mem::take(&mut *self.shard.pending_outcomes.lock().expect("never held across a panic"));
         self.shard.shared.local_usage.add_all(outcomes);
-        notify_flush_waiters(flushes, false);
+        notify_flush_waiters(flush_waiters, false);
     }
 
     async fn call_redis(
@@ -363,9 +382,9 @@ impl ShardWorker {
     ) -> std::result::Result<AdmitReply, CallFailure> {
         self.last_call_number += 1;
         let shard = self.shard.clone();
-        let mut groups = self.unconfirmed_counts.clone();
+        let mut call_counts = self.unconfirmed_counts.clone();
         if !counts.is_empty() {
-            groups.push(CallCounts { call_number: self.last_call_number, counts });
+            call_counts.push(CallCounts { call_number: self.last_call_number, counts });
         }
         let call = AdmitCall {
             redis_keys: &shard.redis_keys,
@@ -374,35 +393,39 @@ impl ShardWorker {
             process_id: &shard.process_id,
             call_number: self.last_call_number,
             is_heartbeat,
-            call_counts: &groups,
+            call_counts: &call_counts,
             checks,
         };
-        let answered = {
+
+        let result = {
             let mut sending = std::pin::pin!(self.send_call(&call));
             match timeout(call_timeout, &mut sending).await {
-                Ok(answered) => answered,
+                Ok(result) => result,
                 Err(_) => timeout(FINAL_POLL_TIMEOUT, sending).await.unwrap_or(Err(MeterError::Timeout(call_timeout))),
             }
         };
-        let answer = match answered.and_then(|value| call.decode_reply(value)) {
-            Ok(answer) => answer,
+        let reply = match result.and_then(|value| call.decode_reply(value)) {
+            Ok(reply) => reply,
             Err(error) => {
-                // What is still under way on the connection must not come between. Without one nothing was sent.
+                // Drop the connection, so that a late reply is not taken for the next one. Without a connection nothing
+                // was sent.
                 let may_have_arrived = self.connection.take().is_some();
                 return Err(CallFailure { error, may_have_arrived });
             }
         };
+
         self.unconfirmed_counts.clear();
         self.was_connected = true;
-        shard.redis_clock.sync(answer.now_us);
+        shard.redis_clock.sync(reply.now_us);
         if is_heartbeat {
-            shard.shared.replica_count.record(answer.live_processes);
+            shard.shared.replica_count.record(reply.live_processes);
         }
         if shard.lock_queue().circuit.record_success() {
             shard.local_limiter.clear();
             tracing::info!("Redis is back: limits and counts are shared again");
         }
-        Ok(answer)
+
+        Ok(reply)
     }
 
     async fn send_call(&mut self, call: &AdmitCall<'_>) -> Result<Value> {
@@ -410,13 +433,14 @@ impl ShardWorker {
             Some(connection) => connection,
             none => none.insert(connect_without_timeout(&self.client).await?),
         };
+
         let command = call.encode();
         match send_command(connection, &command).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 ADMIT_SCRIPT.load_async(connection).await?;
                 Ok(send_command(connection, &command).await?)
             }
-            answer => Ok(answer?),
+            result => Ok(result?),
         }
     }
 }
@@ -424,13 +448,13 @@ impl ShardWorker {
 async fn send_command(connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
     match connection.send_packed_command(command).await? {
         Value::ServerError(error) => Err(error.into()),
-        answer => Ok(answer),
+        reply => Ok(reply),
     }
 }
 
 fn notify_flush_waiters(flush_waiters: Vec<oneshot::Sender<bool>>, arrived: bool) {
-    for flush in flush_waiters {
-        let _ = flush.send(arrived);
+    for waiter in flush_waiters {
+        let _ = waiter.send(arrived);
     }
 }
 
@@ -452,22 +476,26 @@ mod tests {
             assumed_replicas: 1,
         };
         let meter = Meter::open(&settings).unwrap();
+
         let mut redis = connect_without_timeout(&Client::open(url.as_str()).unwrap()).await.unwrap();
         let processes = RedisKeys::new(&prefix).live_processes();
-        let live = async |redis: &mut MultiplexedConnection| {
+        let count_live = async |redis: &mut MultiplexedConnection| {
             let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(redis).await.unwrap();
             let since = seconds * 1_000_000 + micros - LIVENESS_TIMEOUT_US + 1;
             redis.zcount::<_, _, _, u32>(&processes, since, "+inf").await.unwrap()
         };
+
         timeout(redis_timeout, async {
-            while live(&mut redis).await == 0 {
+            while count_live(&mut redis).await == 0 {
                 tokio::task::yield_now().await;
             }
         })
         .await
         .expect("its first sign of life");
+
         meter.shutdown().await;
-        assert_eq!(live(&mut redis).await, 0);
+        assert_eq!(count_live(&mut redis).await, 0);
+
         for name in redis.keys::<_, Vec<String>>(format!("{prefix}*")).await.unwrap() {
             redis.del::<_, ()>(name).await.unwrap();
         }

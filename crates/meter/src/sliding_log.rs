@@ -1,22 +1,22 @@
-//! The same exact log as in Redis, within the process: what limits while Redis is away.
+//! The same exact sliding log as in Redis, inside the process. It limits while Redis is unavailable.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use crate::redis_keys::AdmissionLogId;
 
-/// How a caller stands after an ask. Instants are in microseconds since 1970.
+/// A caller's quota after a check. Times are in microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitStatus {
     pub admitted: bool,
     pub remaining: u32,
-    /// Until one would pass; zero if this one did.
+    /// Until a request would be admitted; zero if this one was.
     pub wait_us: u64,
-    /// When all is free again.
+    /// When the whole quota is free again.
     pub reset_at_us: u64,
 }
 
-/// The instants at which a caller was admitted, in order.
+/// The times at which a caller was admitted, in order.
 #[derive(Debug, Default)]
 pub struct SlidingLog {
     admitted_at: VecDeque<u64>,
@@ -24,28 +24,31 @@ pub struct SlidingLog {
 
 impl SlidingLog {
     pub fn check(&mut self, limit: u32, consume: bool, window_us: u64, now_us: u64) -> LimitStatus {
-        let mut at = now_us;
+        let mut at_us = now_us;
         if let Some(&last) = self.admitted_at.back() {
-            // The clock went back. A little: time stands still. By more than a window: start anew.
+            // If the clock went back a little, time stands still. If it went back by more than a window, start over.
             if last > now_us + window_us {
                 self.admitted_at.clear();
             } else {
-                at = at.max(last);
+                at_us = at_us.max(last);
             }
         }
-        while self.admitted_at.front().is_some_and(|first| first + window_us <= at) {
+        while self.admitted_at.front().is_some_and(|first| first + window_us <= at_us) {
             self.admitted_at.pop_front();
         }
-        let (held, limit) = (self.admitted_at.len(), limit as usize);
-        let admitted = held < limit;
+
+        let limit = limit as usize;
+        let count = self.admitted_at.len();
+        let admitted = count < limit;
         if admitted && consume {
-            self.admitted_at.push_back(at);
+            self.admitted_at.push_back(at_us);
         }
+
         LimitStatus {
             admitted,
             remaining: u32::try_from(limit.saturating_sub(self.admitted_at.len())).unwrap_or(u32::MAX),
-            wait_us: if admitted { 0 } else { self.admitted_at[held - limit] + window_us - at },
-            reset_at_us: self.admitted_at.back().map_or(at, |last| last + window_us),
+            wait_us: if admitted { 0 } else { self.admitted_at[count - limit] + window_us - at_us },
+            reset_at_us: self.admitted_at.back().map_or(at_us, |last| last + window_us),
         }
     }
 
@@ -53,13 +56,13 @@ impl SlidingLog {
         self.admitted_at.back().is_none_or(|last| last + window_us <= now_us)
     }
 
-    /// Takes the last admission back.
+    /// Removes the last admission.
     pub fn refund_last(&mut self) {
         self.admitted_at.pop_back();
     }
 }
 
-/// The logs of all callers that were decided on here.
+/// The logs of all callers for whom this process decided.
 #[derive(Debug)]
 pub struct LocalRateLimiter {
     window_us: u64,
@@ -69,11 +72,11 @@ pub struct LocalRateLimiter {
 #[derive(Debug, Default)]
 struct LimiterState {
     logs: HashMap<AdmissionLogId, SlidingLog>,
-    /// So many logs call for a look at which of them are over.
+    /// Number of logs at which expired ones are removed.
     sweep_threshold: usize,
 }
 
-/// Fewer are not worth a look.
+/// Sweeping fewer logs is not worth the time.
 const MIN_SWEEP_THRESHOLD: usize = 1024;
 
 impl LocalRateLimiter {
@@ -82,15 +85,15 @@ impl LocalRateLimiter {
     }
 
     pub fn check(&self, log_id: AdmissionLogId, limit: u32, consume: bool, now_us: u64) -> LimitStatus {
-        let mut kept = self.state.lock().expect("never held across a panic");
-        if kept.logs.len() >= kept.sweep_threshold {
-            kept.logs.retain(|_, log| !log.is_expired(self.window_us, now_us));
-            kept.sweep_threshold = (2 * kept.logs.len()).max(MIN_SWEEP_THRESHOLD);
+        let mut state = self.state.lock().expect("never held across a panic");
+        if state.logs.len() >= state.sweep_threshold {
+            state.logs.retain(|_, log| !log.is_expired(self.window_us, now_us));
+            state.sweep_threshold = (2 * state.logs.len()).max(MIN_SWEEP_THRESHOLD);
         }
-        kept.logs.entry(log_id).or_default().check(limit, consume, self.window_us, now_us)
+        state.logs.entry(log_id).or_default().check(limit, consume, self.window_us, now_us)
     }
 
-    /// Redis counts again: what was admitted here is forgotten.
+    /// Discards all admissions, because Redis counts again.
     pub fn clear(&self) {
         *self.state.lock().expect("never held across a panic") = LimiterState::default();
     }

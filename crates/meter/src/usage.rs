@@ -1,4 +1,4 @@
-//! The live usage: read together with what is stored, and drained in batches that each have an id for ever.
+//! Live usage: read together with the stored usage, and drained in batches whose ids are never reused.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -19,13 +19,13 @@ static LIVE_USAGE_SCRIPT: LazyLock<Script> =
 /// Where live counts wait to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsageSource {
-    /// What this process counted by itself.
+    /// Counts that this process made by itself.
     LocalProcess,
-    /// What all processes counted in one of the Redis servers.
+    /// Counts that all processes made in one of the Redis servers.
     RedisServer(usize),
 }
 
-/// Closed counts that wait to be stored.
+/// A closed batch of counts that waits to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageBatch {
     pub id: String,
@@ -33,10 +33,10 @@ pub struct UsageBatch {
     pub rows: Vec<UsageRow>,
 }
 
-/// What is counted for a key in one batch that may not be stored yet.
+/// The counts of one key in a batch that may not be stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveUsageBatch {
-    /// None where it cannot be stored yet.
+    /// `None` for counts that are in no closed batch yet.
     pub id: Option<String>,
     pub rows: Vec<UsageRow>,
 }
@@ -44,17 +44,17 @@ pub struct LiveUsageBatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveUsage {
     pub batches: Vec<LiveUsageBatch>,
-    /// False while Redis is away, or a call to it is in doubt: what was counted there and is not stored yet is missing.
+    /// False while Redis is unavailable or a call is unconfirmed: counts in Redis that are not stored yet are missing.
     pub is_complete: bool,
 }
 
 impl Meter {
-    /// Notes how a visit ended that was admitted or refused at this instant. Returns at once.
+    /// Records the outcome of a request that was admitted or refused at this time. Never blocks.
     pub fn record_outcome(&self, key_id: KeyId, group: RouteGroup, decided_at_us: u64, outcome: RequestOutcome) {
         self.shard_for_key(key_id).record_outcome(key_id, group, decided_at_us, outcome);
     }
 
-    /// Counts a request that was answered without being asked for admission. Returns at once.
+    /// Counts a request that was answered without an admission check. Never blocks.
     pub fn record_unmetered_request(&self, key_id: KeyId, group: RouteGroup, outcome: RequestOutcome) {
         let day = self.shard_for_key(key_id).redis_clock.now_us() / DAY_US;
         for class in [UsageClass::Request, UsageClass::Outcome(outcome)] {
@@ -62,7 +62,7 @@ impl Meter {
         }
     }
 
-    /// Returns once all outcomes noted before are counted, in Redis or here.
+    /// Returns once all outcomes recorded so far are counted, in Redis or in this process.
     pub async fn flush_outcomes(&self) {
         for shard in self.shards.iter() {
             shard.flush_outcomes().await;
@@ -73,62 +73,67 @@ impl Meter {
         std::iter::once(UsageSource::LocalProcess).chain((0..self.shards.len()).map(UsageSource::RedisServer))
     }
 
-    /// The next batch to drain: to be stored under its id, then dropped. One that two drainers see is stored once, as
-    /// its id says.
+    /// The next batch to drain: store it under its id, then drop it. If two drainers get the same batch, its id makes
+    /// sure that it is stored once.
     pub async fn next_usage_batch(&self, source: UsageSource) -> Result<Option<UsageBatch>> {
-        let server = match source {
+        let shard = match source {
             UsageSource::LocalProcess => {
                 let batch = self.shared.local_usage.next_batch();
                 return Ok(batch.map(|(id, counts)| UsageBatch { id, source, rows: group_usage_rows(counts) }));
             }
-            UsageSource::RedisServer(server) => &self.shards[server],
+            UsageSource::RedisServer(index) => &self.shards[index],
         };
-        if !server.is_redis_available() {
+        if !shard.is_redis_available() {
             return Ok(None);
         }
-        let mut call = ROTATE_SCRIPT.key(server.redis_keys.current_batch());
-        call.key(server.redis_keys.pending_batches()).arg(server.redis_keys.batch_prefix()).arg(&server.process_id);
-        let closed = server.background_connection.run(async |redis| {
+
+        let mut call = ROTATE_SCRIPT.key(shard.redis_keys.current_batch());
+        call.key(shard.redis_keys.pending_batches()).arg(shard.redis_keys.batch_prefix()).arg(&shard.process_id);
+        let rotation = shard.background_connection.run(async |redis| {
             let Some(id) = call.invoke_async::<Option<String>>(redis).await? else { return Ok(None) };
-            let fields: Vec<(String, u64)> = redis.hgetall(server.redis_keys.batch(&id)).await?;
+            let fields: Vec<(String, u64)> = redis.hgetall(shard.redis_keys.batch(&id)).await?;
             Ok(Some((id, fields)))
         });
-        let Some((id, fields)) = closed.await? else { return Ok(None) };
+        let Some((id, fields)) = rotation.await? else { return Ok(None) };
+
         Ok(Some(UsageBatch { rows: group_usage_rows(parse_usage_fields(fields)?), source, id }))
     }
 
-    /// Forgets a batch that is stored.
+    /// Removes a batch that is stored.
     pub async fn drop_usage_batch(&self, batch: &UsageBatch) -> Result<()> {
-        let server = match batch.source {
+        let shard = match batch.source {
             UsageSource::LocalProcess => {
                 self.shared.local_usage.drop_batch(&batch.id);
                 return Ok(());
             }
-            UsageSource::RedisServer(server) => &self.shards[server],
+            UsageSource::RedisServer(index) => &self.shards[index],
         };
+
         let mut pipe = redis::pipe();
-        pipe.atomic().lrem(server.redis_keys.pending_batches(), 0, &batch.id).del(server.redis_keys.batch(&batch.id));
-        server.background_connection.run(async |redis| pipe.exec_async(redis).await).await
+        pipe.atomic().lrem(shard.redis_keys.pending_batches(), 0, &batch.id).del(shard.redis_keys.batch(&batch.id));
+        shard.background_connection.run(async |redis| pipe.exec_async(redis).await).await
     }
 
-    /// What is counted for a key and may not be stored yet, by batch; all outcomes noted before are counted first.
+    /// The counts of a key that may not be stored yet, by batch. Counts all outcomes recorded so far first.
     pub async fn live_usage(&self, key_id: KeyId) -> LiveUsage {
-        let server = self.shard_for_key(key_id);
-        // A call that arrives brings along all that was in doubt before it.
-        let nothing_in_doubt = server.flush_outcomes().await;
-        // First, so that what moves from here to the store in between is met in one of the two.
-        let here = self.shared.local_usage.unstored_counts().into_iter().map(|(id, mut counts)| {
+        let shard = self.shard_for_key(key_id);
+        // A call that arrives also delivers all unconfirmed counts before it.
+        let all_confirmed = shard.flush_outcomes().await;
+
+        // Local counts come first, so that a batch that is stored in between is found in one of the two places.
+        let local = self.shared.local_usage.unstored_counts().into_iter().map(|(id, mut counts)| {
             counts.retain(|field, _| field.key_id == key_id);
             LiveUsageBatch { id, rows: group_usage_rows(counts) }
         });
-        let mut batches: Vec<LiveUsageBatch> = here.collect();
-        if !server.is_redis_available() {
+        let mut batches: Vec<LiveUsageBatch> = local.collect();
+        if !shard.is_redis_available() {
             return LiveUsage { batches, is_complete: false };
         }
-        match self.fetch_live_batches(server, key_id).await {
-            Ok(live) => {
-                batches.extend(live);
-                LiveUsage { batches, is_complete: nothing_in_doubt }
+
+        match self.fetch_live_batches(shard, key_id).await {
+            Ok(redis_batches) => {
+                batches.extend(redis_batches);
+                LiveUsage { batches, is_complete: all_confirmed }
             }
             Err(error) => {
                 tracing::warn!(%error, "live usage cannot be read");
@@ -140,19 +145,21 @@ impl Meter {
     async fn fetch_live_batches(&self, shard: &RedisShard, key_id: KeyId) -> Result<Vec<LiveUsageBatch>> {
         let mut call = LIVE_USAGE_SCRIPT.key(shard.redis_keys.current_batch());
         call.key(shard.redis_keys.pending_batches()).arg(shard.redis_keys.batch_prefix());
-        let mut beginning = String::new();
+        let mut field_prefix = String::new();
         for group in RouteGroup::ALL {
             for class in UsageClass::ALL {
-                UsageField::write_field_prefix(key_id, group, class, &mut beginning);
-                call.arg(&beginning);
+                UsageField::write_field_prefix(key_id, group, class, &mut field_prefix);
+                call.arg(&field_prefix);
             }
         }
-        let answer: Vec<String> = shard.background_connection.run(async |redis| call.invoke_async(redis).await).await?;
+        let reply: Vec<String> = shard.background_connection.run(async |redis| call.invoke_async(redis).await).await?;
+
         let mut fields_by_batch: HashMap<&str, Vec<(String, u64)>> = HashMap::new();
-        for entry in answer.chunks_exact(3) {
+        for entry in reply.chunks_exact(3) {
             let count = entry[2].parse().map_err(|_| MeterError::UnexpectedReply(entry.join(" ")))?;
             fields_by_batch.entry(&entry[0]).or_default().push((entry[1].clone(), count));
         }
+
         let batch = |(id, fields): (&str, _)| {
             Ok(LiveUsageBatch { id: Some(id.to_owned()), rows: group_usage_rows(parse_usage_fields(fields)?) })
         };
@@ -170,11 +177,11 @@ fn parse_usage_fields(fields: Vec<(String, u64)>) -> Result<UsageFieldCounts> {
         .collect()
 }
 
-/// Gathered by key, day and group.
+/// One row for each key, day and route group.
 fn group_usage_rows(fields: UsageFieldCounts) -> Vec<UsageRow> {
-    let mut gathered: HashMap<(KeyId, u64, RouteGroup), UsageCounts> = HashMap::new();
+    let mut groups: HashMap<(KeyId, u64, RouteGroup), UsageCounts> = HashMap::new();
     for (field, count) in fields {
-        let counts = gathered.entry((field.key_id, field.day, field.group)).or_default();
+        let counts = groups.entry((field.key_id, field.day, field.group)).or_default();
         *match field.class {
             UsageClass::Request => &mut counts.requests,
             UsageClass::Outcome(RequestOutcome::Successful) => &mut counts.successful,
@@ -183,9 +190,10 @@ fn group_usage_rows(fields: UsageFieldCounts) -> Vec<UsageRow> {
             UsageClass::Outcome(RequestOutcome::RateLimited) => &mut counts.rate_limited,
         } += count;
     }
-    let day_of = |day: u64| utc_date_from_micros((day * DAY_US).cast_signed());
-    gathered
+
+    let to_date = |day: u64| utc_date_from_micros((day * DAY_US).cast_signed());
+    groups
         .into_iter()
-        .map(|((key_id, day, group), counts)| UsageRow { key_id, day: day_of(day), group, counts })
+        .map(|((key_id, day, group), counts)| UsageRow { key_id, day: to_date(day), group, counts })
         .collect()
 }

@@ -1,10 +1,10 @@
-//! The columns that filings are kept in: texts in one piece of memory, repeated texts once.
+//! Columns for filings: many texts in one allocation, and repeated texts stored once.
 
 use std::collections::HashMap;
 
 use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 
-/// Many short texts in one allocation: four bytes each beside their characters.
+/// Many short texts in one allocation, with four bytes of overhead for each.
 #[derive(Debug, Default)]
 pub struct TextColumn {
     characters: String,
@@ -14,14 +14,14 @@ pub struct TextColumn {
 impl TextColumn {
     pub fn push(&mut self, text: &str) {
         self.characters.push_str(text);
-        // 4 GiB of text is beyond every size that one replica carries.
+        // No replica holds anywhere near 4 GiB of text.
         self.end_offsets.push(u32::try_from(self.characters.len()).expect("a column holds less than 4 GiB of text"));
     }
 
-    pub fn get(&self, at: u32) -> &str {
-        let at = at as usize;
-        let start = if at == 0 { 0 } else { self.end_offsets[at - 1] as usize };
-        &self.characters[start..self.end_offsets[at] as usize]
+    pub fn get(&self, index: u32) -> &str {
+        let index = index as usize;
+        let start = if index == 0 { 0 } else { self.end_offsets[index - 1] as usize };
+        &self.characters[start..self.end_offsets[index] as usize]
     }
 
     pub fn write_to(&self, writer: &mut DiskCacheWriter) -> Result<(), DiskCacheError> {
@@ -39,14 +39,14 @@ impl TextColumn {
             characters: String::with_capacity(self.characters.len()),
             end_offsets: Vec::with_capacity(order.len()),
         };
-        for at in order {
-            column.push(self.get(*at));
+        for index in order {
+            column.push(self.get(*index));
         }
         column
     }
 }
 
-/// Each distinct text once, by number.
+/// Stores each distinct text once and gives it an id.
 #[derive(Debug, Default)]
 pub struct Interner {
     ids: HashMap<String, u32>,
@@ -55,13 +55,14 @@ pub struct Interner {
 
 impl Interner {
     pub fn intern(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.ids.get(text) {
-            return *number;
+        if let Some(id) = self.ids.get(text) {
+            return *id;
         }
-        let number = self.texts.len() as u32;
-        self.ids.insert(text.to_owned(), number);
+
+        let id = self.texts.len() as u32;
+        self.ids.insert(text.to_owned(), id);
         self.texts.push(text.to_owned());
-        number
+        id
     }
 
     pub fn read_from(reader: &mut DiskCacheReader) -> Result<Self, DiskCacheError> {
@@ -73,8 +74,8 @@ impl Interner {
         self.ids.get(text).copied()
     }
 
-    pub fn get(&self, number: u32) -> &str {
-        &self.texts[number as usize]
+    pub fn get(&self, id: u32) -> &str {
+        &self.texts[id as usize]
     }
 
     pub fn texts(&self) -> &[String] {
@@ -82,7 +83,7 @@ impl Interner {
     }
 }
 
-/// For each group the rows that belong to it, in ascending order, in one allocation.
+/// The rows of each group, in ascending order, in one allocation.
 #[derive(Debug, Default)]
 pub struct RowGroups {
     group_starts: Vec<u32>,
@@ -90,7 +91,7 @@ pub struct RowGroups {
 }
 
 impl RowGroups {
-    /// From the group of every row.
+    /// Sorts rows into groups; `group_of` gives the group of each row.
     pub fn new(group_count: usize, group_of: impl Fn(u32) -> u32, row_count: usize) -> Self {
         let mut group_starts = vec![0u32; group_count + 1];
         for row in 0..row_count as u32 {
@@ -99,14 +100,16 @@ impl RowGroups {
         for group in 0..group_count {
             group_starts[group + 1] += group_starts[group];
         }
-        let mut next = group_starts.clone();
-        let mut sorted = vec![0u32; row_count];
+
+        let mut next_positions = group_starts.clone();
+        let mut rows = vec![0u32; row_count];
         for row in 0..row_count as u32 {
-            let place = &mut next[group_of(row) as usize];
-            sorted[*place as usize] = row;
-            *place += 1;
+            let position = &mut next_positions[group_of(row) as usize];
+            rows[*position as usize] = row;
+            *position += 1;
         }
-        Self { group_starts, rows: sorted }
+
+        Self { group_starts, rows }
     }
 
     pub fn write_to(&self, writer: &mut DiskCacheWriter) -> Result<(), DiskCacheError> {
@@ -135,13 +138,13 @@ mod tests {
             column.push(text);
         }
         let reversed = column.reordered(&[2, 1, 0]);
-        assert_eq!((0..3).map(|at| reversed.get(at)).collect::<Vec<_>>(), ["três", "", "um"]);
+        assert_eq!((0..3).map(|index| reversed.get(index)).collect::<Vec<_>>(), ["três", "", "um"]);
     }
 
     #[test]
     fn each_group_lists_its_rows_in_order() {
-        let of = [1u32, 0, 1, 2, 1];
-        let groups = RowGroups::new(3, |row| of[row as usize], of.len());
+        let group_of_row = [1u32, 0, 1, 2, 1];
+        let groups = RowGroups::new(3, |row| group_of_row[row as usize], group_of_row.len());
         assert_eq!(groups.get(0), [1]);
         assert_eq!(groups.get(1), [0, 2, 4]);
         assert_eq!(groups.get(2), [3]);

@@ -1,4 +1,4 @@
-//! Companies: sorted by name, found by code, CNPJ, filter or words.
+//! Companies, sorted by name and found by code, CNPJ, filter or words.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::search_query::SearchQuery;
 use crate::tokenizer::tokenize;
 use crate::{Result, RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
 
-/// Shorter pieces of a CNPJ are in too many of them.
+/// Shorter fragments of a CNPJ match too many companies.
 const MIN_CNPJ_FRAGMENT_DIGITS: usize = 5;
 
-/// Of companies whose names match alike first those that are registered still, then those that are traded, then those
-/// that were registered later.
+/// Rank of companies whose names match equally well: first those still registered, then those traded, then those
+/// registered later.
 const ACTIVE_RANK_WEIGHT: f32 = 300.0;
 const TRADED_RANK_WEIGHT: f32 = 40.0;
 const REGISTERED_RANK_WEIGHT: f32 = 5.0;
 const REGISTRATION_YEAR_RANK_WEIGHT: f32 = 0.05;
-/// The status of a registration that is no more, folded.
+/// The status of a canceled registration, normalized.
 const CANCELED_STATUS: &str = "cancelada";
 
-/// By what a company may be meant.
+/// The kinds of identifier that a company can be resolved by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompanyIdentifierKind {
     Cnpj,
@@ -52,42 +52,42 @@ impl CompanyIdentifierKind {
     }
 }
 
-/// Equality, blind to case and accents.
+/// Filters by equality, ignoring case and accents.
 #[derive(Debug, Clone, Default)]
 pub struct CompanyFilter {
     pub status: Option<String>,
     pub sector: Option<String>,
-    /// Only what we know since this second or later.
+    /// Only rows known since this second or later.
     pub known_since: Option<u32>,
 }
 
 #[derive(Debug)]
 pub struct Companies {
-    /// By folded name, then code.
+    /// Sorted by normalized name, then code.
     rows: Vec<Company>,
     by_id: HashMap<CompanyId, u32>,
-    /// A CNPJ may own several registrations; the one that counts first.
+    /// A CNPJ may have several registrations; the most relevant one comes first.
     by_cnpj: HashMap<Cnpj, Vec<u32>>,
-    /// The rows of every combination that exists, `None` standing for "any".
+    /// The rows of every existing combination of status and sector; `None` means "any".
     by_filter: HashMap<(Option<String>, Option<String>), Vec<u32>>,
     index: SearchIndex,
-    /// What each counts beside what was asked for.
+    /// What each company adds to the score of its matched words.
     rank_weights: Vec<f32>,
-    /// What each is counted by: numbers of `statuses` and `sectors`.
+    /// The facets of each company: indexes into `statuses` and `sectors`.
     facet_ids: Vec<[u32; 2]>,
     statuses: Vec<String>,
     sectors: Vec<String>,
-    /// Those that only filings name, by code.
+    /// Companies that appear only in filings, by code.
     unregistered: Vec<Company>,
-    /// Since when we know each, and which fetch brought it; of one that only filings name, of the newest when this was
-    /// built.
+    /// Since when we know each company, and which fetch brought it. For a company that appears only in filings: those
+    /// of its newest filing when this was built.
     provenance: Vec<RowProvenance>,
-    /// Of what could be known on a day: those of which that is only estimated.
+    /// In a point-in-time view: the companies whose availability is only estimated.
     estimated_ids: HashSet<CompanyId>,
 }
 
 impl Companies {
-    /// `unregistered` are those that only filings name, by code.
+    /// `unregistered` are the companies that appear only in filings, by code.
     pub(crate) fn build(
         registered: Vec<(Company, RowProvenance)>,
         unregistered: Vec<(Company, RowProvenance)>,
@@ -95,8 +95,9 @@ impl Companies {
         let mut rows = registered;
         rows.extend(unregistered.iter().cloned());
         rows.sort_by_cached_key(|(company, _)| (normalize_text(&company.name), company.id));
-        let (rows, known): (Vec<Company>, Vec<RowProvenance>) = rows.into_iter().unzip();
+        let (rows, provenance): (Vec<Company>, Vec<RowProvenance>) = rows.into_iter().unzip();
         let unregistered = unregistered.into_iter().map(|(company, _)| company).collect();
+
         let mut by_id = HashMap::with_capacity(rows.len());
         let mut by_cnpj: HashMap<Cnpj, Vec<u32>> = HashMap::with_capacity(rows.len());
         let mut by_filter: HashMap<(Option<String>, Option<String>), Vec<u32>> = HashMap::new();
@@ -105,19 +106,21 @@ impl Companies {
             if let Some(cnpj) = company.cnpj {
                 by_cnpj.entry(cnpj).or_default().push(row);
             }
-            let (status, sector) = (normalize_text(&company.status), normalize_text(&company.sector));
+            let status = normalize_text(&company.status);
+            let sector = normalize_text(&company.sector);
             for status in [None, Some(&status)] {
                 for sector in [None, Some(&sector)] {
                     by_filter.entry((status.cloned(), sector.cloned())).or_default().push(row);
                 }
             }
         }
-        for owned in by_cnpj.values_mut() {
-            owned.sort_by_key(|row| {
+        for registrations in by_cnpj.values_mut() {
+            registrations.sort_by_key(|row| {
                 let company = &rows[*row as usize];
                 (company.cancelled_on.is_some(), std::cmp::Reverse(company.registered_on), company.id)
             });
         }
+
         let index = build_index(rows.len(), 1, |row, writer| {
             let company = &rows[row as usize];
             let title: Vec<&str> = [&company.name, &company.trade_name]
@@ -128,29 +131,32 @@ impl Companies {
                 .map(String::as_str)
                 .collect();
             let text = [&company.sector, &company.city, &company.state];
-            let analysed = |texts: &[&str]| tokenize(&texts.join(" ")).join(" ");
+            let joined_tokens = |texts: &[&str]| tokenize(&texts.join(" ")).join(" ");
             writer.add(IndexEntry {
-                title: analysed(&title),
-                text: analysed(&text.map(String::as_str)),
+                title: joined_tokens(&title),
+                text: joined_tokens(&text.map(String::as_str)),
                 names: build_indexed_names(company),
             })
         })?;
-        let weights = rows.iter().map(rank_weight).collect();
-        let (mut statuses, mut sectors) = (FoldedInterner::default(), FoldedInterner::default());
-        let facet_numbers =
+
+        let rank_weights = rows.iter().map(rank_weight).collect();
+        let mut statuses = FoldedInterner::default();
+        let mut sectors = FoldedInterner::default();
+        let facet_ids =
             rows.iter().map(|company| [statuses.intern(&company.status), sectors.intern(&company.sector)]).collect();
+
         Ok(Self {
             rows,
             by_id,
             by_cnpj,
             by_filter,
             index,
-            rank_weights: weights,
-            facet_ids: facet_numbers,
+            rank_weights,
+            facet_ids,
             statuses: statuses.texts,
             sectors: sectors.texts,
             unregistered,
-            provenance: known,
+            provenance,
             estimated_ids: HashSet::new(),
         })
     }
@@ -159,7 +165,7 @@ impl Companies {
         Self { estimated_ids, ..self }
     }
 
-    /// How we know that a company could be known.
+    /// Whether we observed since when the company could be known, or estimate it.
     pub fn certainty(&self, row: u32) -> Certainty {
         if self.estimated_ids.contains(&self.get(row).id) { Certainty::Estimated } else { Certainty::Observed }
     }
@@ -176,13 +182,13 @@ impl Companies {
         &self.rows[row as usize]
     }
 
-    /// Those of the registry, by name.
+    /// The companies of the registry, by name.
     pub(crate) fn registered(&self) -> impl Iterator<Item = (Company, RowProvenance)> {
         let registered = self.rows.iter().zip(&self.provenance).filter(|(company, _)| company.is_registered);
-        registered.map(|(company, known)| (company.clone(), *known))
+        registered.map(|(company, provenance)| (company.clone(), *provenance))
     }
 
-    /// Since when we know a company as it is, and which fetch brought it.
+    /// Since when we know this state of a company, and which fetch brought it.
     pub fn provenance(&self, row: u32) -> RowProvenance {
         self.provenance[row as usize]
     }
@@ -191,29 +197,30 @@ impl Companies {
         &self.unregistered
     }
 
-    /// By code, with or without zeros, or by CNPJ in any spelling.
+    /// Finds a company by code, with or without leading zeros, or by CNPJ in any format.
     pub fn resolve(&self, identifier: &str) -> Option<u32> {
         self.find_by_code_or_cnpj(identifier).first().copied()
     }
 
-    /// The company that is meant by a clue, with how sure that is, from 0 to 1.
+    /// Finds the company for an identifier, with a confidence from 0 to 1.
     pub fn resolve_with_confidence(&self, kind: CompanyIdentifierKind, text: &str) -> Result<Option<(u32, f32)>> {
         let text = text.trim();
-        let sure = |row: Option<u32>| row.map(|row| (row, 1.0));
+        let certain = |row: Option<u32>| row.map(|row| (row, 1.0));
+
         Ok(match kind {
-            CompanyIdentifierKind::Code => sure(parse_company_id(text).and_then(|id| self.by_id.get(&id)).copied()),
+            CompanyIdentifierKind::Code => certain(parse_company_id(text).and_then(|id| self.by_id.get(&id)).copied()),
             CompanyIdentifierKind::Cnpj => match Cnpj::parse(text).and_then(|cnpj| self.by_cnpj.get(&cnpj)) {
-                Some(rows) => sure(rows.first().copied()),
-                // A piece is as sure as it leaves few others.
+                Some(rows) => certain(rows.first().copied()),
+                // The fewer companies a fragment matches, the higher the confidence.
                 None => {
-                    let found = self.find_by_cnpj_fragment(text);
-                    found.first().map(|row| (*row, 1.0 / found.len() as f32))
+                    let matches = self.find_by_cnpj_fragment(text);
+                    matches.first().map(|row| (*row, 1.0 / matches.len() as f32))
                 }
             },
             CompanyIdentifierKind::Ticker => {
                 let has_ticker =
                     |company: &Company| company.tickers.iter().any(|ticker| ticker.eq_ignore_ascii_case(text));
-                sure(self.rows.iter().position(has_ticker).map(|row| row as u32))
+                certain(self.rows.iter().position(has_ticker).map(|row| row as u32))
             }
             CompanyIdentifierKind::Name => {
                 let hits = search(&[self.search_scope(&[], false)], &SearchQuery::parse(text), build_name_tokens, 1)?;
@@ -224,12 +231,14 @@ impl Companies {
         })
     }
 
-    /// The rows that a filter leaves, and how many there are.
+    /// A page of the rows that match a filter, and their total number.
     pub fn list(&self, filter: &CompanyFilter, offset: usize, limit: usize) -> RowPage {
-        let wanted = (filter.status.as_deref().map(normalize_text), filter.sector.as_deref().map(normalize_text));
-        let rows = self.by_filter.get(&wanted).map_or(&[][..], Vec::as_slice);
+        let status = filter.status.as_deref().map(normalize_text);
+        let sector = filter.sector.as_deref().map(normalize_text);
+        let rows = self.by_filter.get(&(status, sector)).map_or(&[][..], Vec::as_slice);
         let page =
             |rows: &[u32]| RowPage { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() };
+
         match filter.known_since {
             None => page(rows),
             Some(second) => {
@@ -239,19 +248,17 @@ impl Companies {
         }
     }
 
-    /// How many companies there are by status and by sector.
+    /// Number of companies by status and by sector.
     pub fn facet_counts(&self) -> [ValueCounts; 2] {
         let mut counts = FacetIdCounts::default();
-        self.facet_ids.iter().for_each(|numbers| increment_facet_counts(&mut counts, *numbers));
+        self.facet_ids.iter().for_each(|ids| increment_facet_counts(&mut counts, *ids));
         self.label_facet_counts(counts)
     }
 
     fn label_facet_counts(&self, counts: FacetIdCounts) -> [ValueCounts; 2] {
         let [statuses, sectors] = counts;
         [(statuses, &self.statuses), (sectors, &self.sectors)].map(|(counts, texts)| {
-            sort_counts_descending(
-                counts.into_iter().map(|(number, count)| (texts[number as usize].clone(), count)).collect(),
-            )
+            sort_counts_descending(counts.into_iter().map(|(id, count)| (texts[id as usize].clone(), count)).collect())
         })
     }
 
@@ -262,8 +269,10 @@ impl Companies {
         identified.extend(self.find_by_cnpj_fragment(query.trim()));
         let mut seen = HashSet::new();
         identified.retain(|row| seen.insert(*row));
+
         let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
-        let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
+        let offset = offset.saturating_sub(identified.len());
+        let limit = limit - rows.len();
         let hits = search(
             &[self.search_scope(&identified, options.count_facets)],
             &SearchQuery::parse(query),
@@ -271,61 +280,64 @@ impl Companies {
             offset.saturating_add(limit),
         )?;
         rows.extend(hits.best.iter().skip(offset).take(limit).map(|hit| hit.row));
+
         let mut counts = hits.facet_counts.into_iter().next().unwrap_or_default();
         for row in identified.iter().filter(|_| options.count_facets) {
             increment_facet_counts(&mut counts, self.facet_ids[*row as usize]);
         }
-        let found = RowPage { total: identified.len() + hits.total, rows };
+
         Ok(SearchResults {
-            page: found,
+            page: RowPage { total: identified.len() + hits.total, rows },
             facet_counts: self.label_facet_counts(counts),
             matched_words: hits.matched_words,
         })
     }
 
     fn search_scope<'s>(&'s self, excluded_rows: &'s [u32], count_facets: bool) -> SearchScope<'s> {
-        let facets = count_facets.then(|| -> FacetLookup<'s> { Box::new(|row| self.facet_ids[row as usize]) });
+        let facet_lookup = count_facets.then(|| -> FacetLookup<'s> { Box::new(|row| self.facet_ids[row as usize]) });
         SearchScope {
             index: &self.index,
             from_row: 0,
             hidden_rows: Arc::default(),
             excluded_rows,
             row_weights: &self.rank_weights,
-            facet_lookup: facets,
+            facet_lookup,
         }
     }
 
-    /// By code or CNPJ.
     fn find_by_code_or_cnpj(&self, identifier: &str) -> Vec<u32> {
         let by_code = parse_company_id(identifier).and_then(|id| self.by_id.get(&id)).copied();
         let by_cnpj = Cnpj::parse(identifier).and_then(|cnpj| self.by_cnpj.get(&cnpj));
         by_code.into_iter().chain(by_cnpj.into_iter().flatten().copied()).collect()
     }
 
-    /// Those with this piece in their CNPJ, at its beginning first; of one CNPJ the registration that counts first.
+    /// Companies with this fragment in their CNPJ: matches at its beginning first, and of equals those not canceled
+    /// first.
     fn find_by_cnpj_fragment(&self, query: &str) -> Vec<u32> {
-        let is_written_so = |character: char| character.is_ascii_alphanumeric() || ".-/ ".contains(character);
+        let is_cnpj_character = |character: char| character.is_ascii_alphanumeric() || ".-/ ".contains(character);
         let fragment: String =
             query.chars().filter(char::is_ascii_alphanumeric).map(|character| character.to_ascii_uppercase()).collect();
         let digits = fragment.bytes().filter(u8::is_ascii_digit).count();
-        if !query.chars().all(is_written_so) || digits < MIN_CNPJ_FRAGMENT_DIGITS || digits * 2 < fragment.len() {
+        if !query.chars().all(is_cnpj_character) || digits < MIN_CNPJ_FRAGMENT_DIGITS || digits * 2 < fragment.len() {
             return Vec::new();
         }
-        let mut found: Vec<(usize, u32)> = self
+
+        let mut matches: Vec<(usize, u32)> = self
             .by_cnpj
             .iter()
             .filter_map(|(cnpj, rows)| Some((cnpj.as_str().find(&fragment)?, rows)))
-            .flat_map(|(at, rows)| rows.iter().map(move |row| (at, *row)))
+            .flat_map(|(position, rows)| rows.iter().map(move |row| (position, *row)))
             .collect();
-        found.sort_unstable_by_key(|(at, row)| {
+        matches.sort_unstable_by_key(|(position, row)| {
             let company = self.get(*row);
-            (*at, company.cancelled_on.is_some(), *row)
+            (*position, company.cancelled_on.is_some(), *row)
         });
-        found.into_iter().map(|(_, row)| row).collect()
+
+        matches.into_iter().map(|(_, row)| row).collect()
     }
 }
 
-/// Texts that differ in case and accents alone are one, as in the filter; it is spelled as it first comes.
+/// Treats texts that differ only in case and accents as one, as the filter does, and keeps the first spelling.
 #[derive(Default)]
 struct FoldedInterner {
     ids: HashMap<String, u32>,
@@ -342,8 +354,8 @@ impl FoldedInterner {
 }
 
 fn increment_facet_counts(counts: &mut FacetIdCounts, facet_ids: [u32; 2]) {
-    for (counts, number) in counts.iter_mut().zip(facet_ids) {
-        *counts.entry(number).or_default() += 1;
+    for (counts, id) in counts.iter_mut().zip(facet_ids) {
+        *counts.entry(id).or_default() += 1;
     }
 }
 
@@ -351,10 +363,11 @@ fn rank_weight(company: &Company) -> f32 {
     let is_active =
         company.is_registered && company.cancelled_on.is_none() && normalize_text(&company.status) != CANCELED_STATUS;
     let is_traded = !company.tickers.is_empty() || !company.markets.is_empty();
-    let of = |holds: bool, weight: f32| if holds { weight } else { 0.0 };
     let years = company.registered_on.map_or(0.0, |day| (day.year() - 1900).max(0) as f32);
-    of(is_active, ACTIVE_RANK_WEIGHT)
-        + of(is_active && is_traded, TRADED_RANK_WEIGHT)
-        + of(company.is_registered, REGISTERED_RANK_WEIGHT)
+
+    let weight_if = |condition: bool, weight: f32| if condition { weight } else { 0.0 };
+    weight_if(is_active, ACTIVE_RANK_WEIGHT)
+        + weight_if(is_active && is_traded, TRADED_RANK_WEIGHT)
+        + weight_if(company.is_registered, REGISTERED_RANK_WEIGHT)
         + years * REGISTRATION_YEAR_RANK_WEIGHT
 }

@@ -1,11 +1,11 @@
-//! What companies are called, reduced to what people say: `BANCO BRADESCO S.A.` is Bradesco to everybody.
+//! Company names, reduced to how people say them: everybody calls `BANCO BRADESCO S.A.` Bradesco.
 
 use vintem_domain::Company;
 
 use crate::search_index::{IndexedNames, NameTokens};
 use crate::tokenizer::tokenize;
 
-/// Words that a name may have or lack without being another.
+/// Words that do not distinguish one company name from another.
 const COMMON_NAME_WORDS: [&str; 19] = [
     "sa",
     "s",
@@ -28,15 +28,15 @@ const COMMON_NAME_WORDS: [&str; 19] = [
     "o",
 ];
 
-/// More words of a name are not told apart.
+/// Longer names are not distinguished beyond this many words.
 const MAX_PREFIX_WORDS: usize = 6;
 
-/// What begins a piece that is a name without its spaces.
+/// Marks a token that is a name without its spaces.
 const UNSPACED_MARKER: &str = "=";
 
-/// What these words are as a name.
+/// Builds the tokens that look these words up as a name.
 pub fn build_name_tokens(words: &[String]) -> NameTokens {
-    let not_empty = |piece: String| if piece.is_empty() { Vec::new() } else { vec![piece] };
+    let not_empty = |token: String| if token.is_empty() { Vec::new() } else { vec![token] };
     NameTokens { significant: not_empty(significant_words(words).join("_")), unspaced: not_empty(unspaced_name(words)) }
 }
 
@@ -44,10 +44,10 @@ fn significant_words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).filter(|word| !COMMON_NAME_WORDS.contains(word)).collect()
 }
 
-/// `Neo Energia S.A.` and `Neoenergia` are the same to whoever types.
+/// People type `Neo Energia S.A.` and `Neoenergia` for the same company.
 fn unspaced_name(words: &[String]) -> String {
-    let said: String = words.iter().map(String::as_str).filter(|word| *word != "sa").collect();
-    if said.is_empty() { said } else { format!("{UNSPACED_MARKER}{said}") }
+    let letters: String = words.iter().map(String::as_str).filter(|word| *word != "sa").collect();
+    if letters.is_empty() { letters } else { format!("{UNSPACED_MARKER}{letters}") }
 }
 
 pub fn build_indexed_names(company: &Company) -> IndexedNames {
@@ -61,22 +61,24 @@ pub fn build_indexed_names(company: &Company) -> IndexedNames {
     for ticker in &company.tickers {
         add_name_variants(ticker, &mut names.current, &mut names.prefixes);
     }
-    for pieces in [&mut names.current, &mut names.former, &mut names.prefixes] {
-        pieces.sort_unstable();
-        pieces.dedup();
+
+    for tokens in [&mut names.current, &mut names.former, &mut names.prefixes] {
+        tokens.sort_unstable();
+        tokens.dedup();
     }
     names
 }
 
-/// The name, and what stands before and after a dash in it: `PETRÓLEO BRASILEIRO S.A. - PETROBRAS` is either. What is in
-/// parentheses is no name by itself.
+/// Adds the name and its parts before and after a dash: `PETRÓLEO BRASILEIRO S.A. - PETROBRAS` has two names. Text in
+/// parentheses is not a name of its own.
 fn add_name_variants(name: &str, full_names: &mut Vec<String>, prefixes: &mut Vec<String>) {
     for part in std::iter::once(name).chain(name.split('-')) {
         let words = tokenize(part);
-        let NameTokens { significant: whole_words, unspaced } = build_name_tokens(&words);
-        full_names.extend(whole_words.into_iter().chain(unspaced));
-        let said = significant_words(&words);
-        prefixes.extend((1..=said.len().min(MAX_PREFIX_WORDS)).map(|count| said[..count].join("_")));
+        let NameTokens { significant, unspaced } = build_name_tokens(&words);
+        full_names.extend(significant.into_iter().chain(unspaced));
+
+        let significant = significant_words(&words);
+        prefixes.extend((1..=significant.len().min(MAX_PREFIX_WORDS)).map(|count| significant[..count].join("_")));
     }
 }
 
@@ -93,6 +95,7 @@ mod tests {
             tickers: vec!["PETR4".to_owned()],
             ..Company::default()
         };
+
         let names = build_indexed_names(&company);
         assert_eq!(
             names.current,
@@ -109,12 +112,13 @@ mod tests {
         );
         assert_eq!(names.former, ["=bancodopetroleo", "petroleo"]);
         assert!(names.prefixes.contains(&"petroleo_brasileiro".to_owned()));
-        let called = |text: &str| build_name_tokens(&tokenize(text));
+
+        let name_tokens = |text: &str| build_name_tokens(&tokenize(text));
         assert_eq!(
-            (called("Banco S.A.").significant.len(), called("Banco S.A.").unspaced),
+            (name_tokens("Banco S.A.").significant.len(), name_tokens("Banco S.A.").unspaced),
             (0, vec!["=banco".to_owned()])
         );
-        assert_eq!(called("Neo Energia").unspaced, called("NEOENERGIA S.A.").unspaced);
-        assert_eq!(called("S/A"), NameTokens::default());
+        assert_eq!(name_tokens("Neo Energia").unspaced, name_tokens("NEOENERGIA S.A.").unspaced);
+        assert_eq!(name_tokens("S/A"), NameTokens::default());
     }
 }

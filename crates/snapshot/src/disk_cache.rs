@@ -1,8 +1,8 @@
-//! The copy on disk, from which a replica starts sooner than from Postgres.
+//! The disk cache, from which a replica starts faster than from Postgres.
 //!
-//! Each layer of filings is a file that is written once; a small file names the layers that are served, at which
-//! generation, and what happened to their rows. A file ends with a checksum of all before it, and is believed only where
-//! that is right. Whatever else is wrong with a copy, the worst that follows is a start without it.
+//! Each layer of filings is a file that is written once. A small manifest lists the served layers, their generation and
+//! the changes to their rows. Every file ends with a checksum of everything before it, and is used only if the checksum
+//! matches. Whatever else is wrong with the cache, the worst outcome is a start without it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use crc32fast::Hasher;
 
-/// To be raised with every change of what is written, and of how texts become words. A file of another number is none.
+/// Raise with every change of the file format or of the tokenizer. Files with another version are ignored.
 const FORMAT_VERSION: u64 = 2;
 const MAGIC: &[u8; 8] = b"vintem\x1a\n";
 const CHECKSUM_BYTES: u64 = 4;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Files under way, which nobody reads.
+/// Name of a file while it is being written; nothing reads it.
 const TEMPORARY_FILE_NAME: &str = "unfinished";
 
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub struct DiskCacheWriter {
     temporary_path: PathBuf,
 }
 
-/// Reads a file whose checksum was found right.
+/// Reads a file whose checksum has been verified.
 pub struct DiskCacheReader {
     file: BufReader<File>,
     remaining_bytes: u64,
@@ -43,20 +43,21 @@ pub struct DiskCacheReader {
 
 impl DiskCacheWriter {
     pub fn create(directory: &Path) -> Result<Self> {
-        let unfinished = directory.join(TEMPORARY_FILE_NAME);
-        let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(&unfinished)?);
-        let mut writer = Self { file, checksum: Hasher::new(), temporary_path: unfinished };
+        let temporary_path = directory.join(TEMPORARY_FILE_NAME);
+        let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(&temporary_path)?);
+        let mut writer = Self { file, checksum: Hasher::new(), temporary_path };
         writer.write_raw(MAGIC)?;
         writer.write_u64(FORMAT_VERSION)?;
         Ok(writer)
     }
 
-    /// The file under a name that its checksum may be part of.
+    /// Closes the file and renames it to its final name, which may contain the checksum. Returns that name.
     pub fn finish(mut self, file_name: impl FnOnce(u32) -> String) -> Result<String> {
         let checksum = self.checksum.clone().finalize();
         self.file.write_all(&checksum.to_le_bytes())?;
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
+
         let name = file_name(checksum);
         fs::rename(&self.temporary_path, self.temporary_path.with_file_name(&name))?;
         Ok(name)
@@ -79,13 +80,13 @@ impl DiskCacheWriter {
 
     pub fn write_numbers<T: FixedWidthInteger>(&mut self, numbers: &[T]) -> Result<()> {
         self.write_u64((numbers.len() * T::BYTES) as u64)?;
-        let mut piece = Vec::with_capacity(BUFFER_BYTES);
-        for some in numbers.chunks(BUFFER_BYTES / T::BYTES) {
-            piece.clear();
-            for number in some {
-                number.write(&mut piece);
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+        for chunk in numbers.chunks(BUFFER_BYTES / T::BYTES) {
+            buffer.clear();
+            for number in chunk {
+                number.write(&mut buffer);
             }
-            self.write_raw(&piece)?;
+            self.write_raw(&buffer)?;
         }
         Ok(())
     }
@@ -97,18 +98,19 @@ impl DiskCacheWriter {
 }
 
 impl DiskCacheReader {
-    /// Reads all of the file once to see that it is what was written.
+    /// Reads the whole file once to verify its checksum.
     pub fn open(path: &Path) -> Result<Self> {
         let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
         let size = file.get_ref().metadata()?.len();
-        let left = size.checked_sub(CHECKSUM_BYTES).ok_or(DiskCacheError::Damaged("it is too short"))?;
+        let content_bytes = size.checked_sub(CHECKSUM_BYTES).ok_or(DiskCacheError::Damaged("it is too short"))?;
+
         let mut checksum = Hasher::new();
-        let mut piece = vec![0; BUFFER_BYTES];
-        let mut unread = left;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut unread = content_bytes;
         while unread > 0 {
-            let count = piece.len().min(usize::try_from(unread).unwrap_or(usize::MAX));
-            file.read_exact(&mut piece[..count])?;
-            checksum.update(&piece[..count]);
+            let count = buffer.len().min(usize::try_from(unread).unwrap_or(usize::MAX));
+            file.read_exact(&mut buffer[..count])?;
+            checksum.update(&buffer[..count]);
             unread -= count as u64;
         }
         let mut expected = [0; 4];
@@ -116,8 +118,9 @@ impl DiskCacheReader {
         if checksum.finalize() != u32::from_le_bytes(expected) {
             return Err(DiskCacheError::Damaged("its checksum is wrong"));
         }
+
         file.rewind()?;
-        let mut reader = Self { file, remaining_bytes: left };
+        let mut reader = Self { file, remaining_bytes: content_bytes };
         let mut magic = [0; MAGIC.len()];
         reader.read_raw(&mut magic)?;
         if magic != *MAGIC || reader.read_u64()? != FORMAT_VERSION {
@@ -167,7 +170,7 @@ impl DiskCacheReader {
     }
 }
 
-/// A number of a fixed width, its lowest byte first.
+/// An integer that is stored with a fixed width, in little-endian order.
 pub trait FixedWidthInteger: Sized {
     const BYTES: usize;
     fn write(&self, bytes: &mut Vec<u8>);
@@ -184,9 +187,9 @@ macro_rules! impl_fixed_width_integer {
             }
 
             fn read(bytes: &[u8]) -> Self {
-                let mut own = [0; size_of::<$type>()];
-                own.copy_from_slice(bytes);
-                Self::from_le_bytes(own)
+                let mut array = [0; size_of::<$type>()];
+                array.copy_from_slice(bytes);
+                Self::from_le_bytes(array)
             }
         }
     )*};
@@ -194,12 +197,13 @@ macro_rules! impl_fixed_width_integer {
 
 impl_fixed_width_integer!(u8, u16, u32, i32);
 
-/// Takes the files away whose names begin so and are not among those named.
+/// Removes files whose names begin with `name_prefix` and are not in `listed`.
 pub fn remove_unlisted_files(directory: &Path, name_prefix: &str, listed: &[String]) -> Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let is_other = |name: &str| name.starts_with(name_prefix) && !listed.iter().any(|named| named == name);
-        if entry.file_name().to_str().is_some_and(is_other) {
+        let is_unlisted =
+            |name: &str| name.starts_with(name_prefix) && !listed.iter().any(|listed_name| listed_name == name);
+        if entry.file_name().to_str().is_some_and(is_unlisted) {
             fs::remove_file(entry.path())?;
         }
     }

@@ -7,33 +7,34 @@ use vintem_store::sources::SourceState;
 
 use crate::{Companies, FilingFilter, LiveSnapshot, Snapshot};
 
-/// The registry is rewritten each day; a long weekend's silence is nothing.
+/// The registry is rewritten each day; a gap over a long weekend is normal.
 const MAX_REGISTRY_AGE_DAYS: i64 = 4;
 
-/// How a dataset stands at a moment.
+/// The freshness of a dataset at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetFreshness {
     pub rows: usize,
     pub newest_date: Option<NaiveDate>,
     pub loaded_at: Option<DateTime<Utc>>,
-    /// When its publisher last gave a good answer, whether or not it was news.
+    /// When its publisher last gave a good answer, whether or not it had new data.
     pub last_success_at: Option<DateTime<Utc>>,
     pub next_expected_on: Option<NaiveDate>,
     pub quarantined: u64,
-    /// What was never loaded is overdue too.
+    /// Also true for a dataset that was never loaded.
     pub stale: bool,
 }
 
 impl LiveSnapshot {
     pub fn freshness(&self, snapshot: &Snapshot, dataset: Dataset, now: DateTime<Utc>) -> DatasetFreshness {
-        let (rows, newest) = snapshot.row_count_and_newest_date(dataset, sao_paulo_date(now));
+        let (rows, newest_date) = snapshot.row_count_and_newest_date(dataset, sao_paulo_date(now));
         let source_states = self.source_states_of(dataset);
+
         DatasetFreshness {
             rows,
-            newest_date: newest,
+            newest_date,
             loaded_at: snapshot.state(dataset).map(|state| state.loaded_at),
             last_success_at: oldest_success_at(&source_states),
-            next_expected_on: newest.map(|newest| dataset.next_expected_on(newest)),
+            next_expected_on: newest_date.map(|newest| dataset.next_expected_on(newest)),
             quarantined: source_states.iter().map(|source| source.quarantined_rows).sum(),
             stale: self.is_stale(snapshot, dataset, now),
         }
@@ -44,34 +45,34 @@ impl LiveSnapshot {
         match snapshot.row_count_and_newest_date(dataset, today) {
             (0, _) => true,
             (_, Some(newest)) => dataset.is_stale(newest, today),
-            // The registry's rows carry no date that moves: that nobody could read it is what makes it old.
+            // The registry's rows carry no date that advances: it is stale when nobody could read it for too long.
             (_, None) => oldest_success_at(&self.source_states_of(dataset))
                 .is_some_and(|checked_at| now - checked_at > TimeDelta::days(MAX_REGISTRY_AGE_DAYS)),
         }
     }
 
-    /// Whether all that is to be served is there and nothing of it is overdue.
+    /// Whether every dataset is loaded and none is stale.
     pub fn is_complete_and_fresh(&self, snapshot: &Snapshot, now: DateTime<Utc>) -> bool {
         Dataset::all().all(|dataset| !self.is_stale(snapshot, dataset, now))
     }
 
     /// The sources that fill a dataset.
     fn source_states_of(&self, dataset: Dataset) -> Vec<SourceState> {
-        let fills = |source: &&SourceState| {
+        let fills_dataset = |source: &&SourceState| {
             source.source == dataset.id()
                 || (dataset == Dataset::Filings && CvmDataset::from_id(&source.source).is_some())
         };
-        self.sources().iter().filter(fills).cloned().collect()
+        self.sources().iter().filter(fills_dataset).cloned().collect()
     }
 }
 
 impl Snapshot {
-    /// The rows that are served, and the newest of their dates.
+    /// Number of served rows, and the newest of their dates.
     fn row_count_and_newest_date(&self, dataset: Dataset, today: NaiveDate) -> (usize, Option<NaiveDate>) {
         match dataset {
             Dataset::Series(series) => self.series(series).map_or((0, None), |values| {
                 let served = values.range(DateRange::ALL.capped_at(today));
-                (served.len(), served.last().map(|at| values.get(at).0))
+                (served.len(), served.last().map(|index| values.get(index).0))
             }),
             Dataset::Fx => self.fx().map_or((0, None), |fx| (fx.len(), fx.newest_date().map(|day| day.min(today)))),
             Dataset::Companies => (self.companies().map_or(0, Companies::len), None),
@@ -84,7 +85,7 @@ impl Snapshot {
     }
 }
 
-/// That of the source which was answered the longest ago; none while one never was.
+/// The oldest last success among the sources; `None` if one of them never succeeded.
 fn oldest_success_at(sources: &[SourceState]) -> Option<DateTime<Utc>> {
     sources.iter().map(|source| source.checked_at).collect::<Option<Vec<_>>>()?.into_iter().min()
 }

@@ -1,8 +1,8 @@
-//! The read model: everything that is served, as columns in memory and a Tantivy index, built from the store beside
-//! the served one and swapped whole.
+//! The read model: all served data as columns in memory plus a Tantivy index. A new snapshot is built from the store
+//! beside the served one and swapped in as a whole.
 //!
-//! No request sees half of a generation, asks Postgres, scans a list, or pays more for a deep page. It never speaks
-//! HTTP. When Postgres is away the last snapshot is served on, byte for byte.
+//! No request sees a half-built generation, queries Postgres, scans a list, or pays more for a deep page. This crate
+//! never speaks HTTP. While Postgres is unavailable, the last snapshot continues to be served, byte for byte.
 
 mod columns;
 mod companies;
@@ -46,29 +46,29 @@ pub enum SnapshotError {
 
 pub type Result<T> = std::result::Result<T, SnapshotError>;
 
-/// What a list or a search found: how many in all, and the rows of the page asked for.
+/// A page of a list or a search: the total number of matches, and the rows of the requested page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowPage {
     pub total: usize,
     pub rows: Vec<u32>,
 }
 
-/// What is asked of a search beside its words.
+/// Options of a search besides its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchOptions {
     pub offset: usize,
     pub limit: usize,
-    /// Whether all that was found is counted by what it is.
+    /// Whether to count all matches by their facets.
     pub count_facets: bool,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchResults {
     pub page: RowPage,
-    /// Of companies by status and by sector, of filings by category and by year. Empty where nobody asked.
+    /// Companies by status and by sector; filings by category and by year. Empty unless `count_facets` was set.
     pub facet_counts: [ValueCounts; 2],
-    /// The words by which it was found.
+    /// The words that matched.
     pub matched_words: HashSet<String>,
 }
 
@@ -81,7 +81,7 @@ fn sort_counts_descending(counts: HashMap<String, usize>) -> ValueCounts {
     counts
 }
 
-/// Everything that is served at one moment. A part is `None` until its dataset was loaded once.
+/// All data served at one moment. A part is `None` until its dataset has been loaded once.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     states: HashMap<Dataset, DatasetState>,
@@ -89,7 +89,7 @@ pub struct Snapshot {
     fx: Option<Arc<FxRates>>,
     companies: Option<Arc<Companies>>,
     filings: Option<Arc<Filings>>,
-    /// What was fetched, by number.
+    /// Fetches by id.
     fetches: Arc<HashMap<u32, FetchRow>>,
 }
 
@@ -102,19 +102,19 @@ impl Snapshot {
         &self.states
     }
 
-    /// Zero for what was never loaded.
+    /// Zero for a dataset that was never loaded.
     pub fn generation(&self, dataset: Dataset) -> i64 {
         self.state(dataset).map_or(0, |state| state.generation)
     }
 
-    /// Whether anything that is served was made up for a demonstration.
+    /// Whether any served data was made up for a demonstration.
     pub fn is_synthetic(&self) -> bool {
         self.states.values().any(|state| state.origin == DataOrigin::Synthetic)
     }
 
-    /// The fetch that brought a row.
-    pub fn find_fetch(&self, known: RowProvenance) -> Option<&FetchRow> {
-        self.fetches.get(&known.fetch_id)
+    /// The fetch that a row came from.
+    pub fn find_fetch(&self, provenance: RowProvenance) -> Option<&FetchRow> {
+        self.fetches.get(&provenance.fetch_id)
     }
 
     pub fn series(&self, series: &Series) -> Option<&SeriesValues> {
@@ -133,7 +133,7 @@ impl Snapshot {
         self.filings.as_deref()
     }
 
-    /// The same, to be held longer than the snapshot.
+    /// The filings as a handle that may outlive the snapshot.
     pub fn shared_filings(&self) -> Option<Arc<Filings>> {
         self.filings.clone()
     }

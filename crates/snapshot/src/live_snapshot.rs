@@ -22,22 +22,23 @@ use crate::filings::{FilingLayerBuilder, Filings};
 use crate::market::{FxBulletin, FxRates, SeriesValues};
 use crate::{Result, Snapshot, SnapshotError};
 
-/// What all requests read. Empty until the first snapshot stands; an empty database is a snapshot.
+/// The snapshot that all requests read. Empty until the first one is built; a snapshot of an empty database counts.
 #[derive(Debug, Default)]
 pub struct LiveSnapshot {
     current: ArcSwapOption<Snapshot>,
-    /// How the sources stood when they were last looked at. Beside the snapshot: that a source was asked and had
-    /// nothing new changes nothing that is served.
+    /// State of the sources at the last check. Kept beside the snapshot, because a check without news changes no served
+    /// data.
     sources: ArcSwapOption<Vec<SourceState>>,
-    /// One build at a time. How many layers of filings must stay as they are, because they are becoming one.
+    /// Allows one build at a time. Holds the number of filing layers that must not change because they are being
+    /// compacted.
     pinned_layers: tokio::sync::Mutex<usize>,
-    /// Where a copy of the filings is kept, and which of them it last was.
+    /// Where the filings are cached on disk, and which of them were last saved.
     cache_directory: Option<PathBuf>,
     last_saved: tokio::sync::Mutex<Option<(DatasetState, Arc<Filings>)>>,
 }
 
 impl LiveSnapshot {
-    /// One that starts from its copy in this directory, and keeps it there.
+    /// Starts from the cache in this directory, and saves to it.
     pub fn with_disk_cache(directory: PathBuf) -> Self {
         Self { cache_directory: Some(directory), ..Self::default() }
     }
@@ -46,12 +47,12 @@ impl LiveSnapshot {
         self.current.load_full()
     }
 
-    /// Whether this is what is served, without taking hold of it.
+    /// Whether this snapshot is the served one, without acquiring a reference to it.
     pub fn is_current(&self, snapshot: &Weak<Snapshot>) -> bool {
         self.current.load().as_ref().is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), snapshot.as_ptr()))
     }
 
-    /// Empty where nothing was ever asked for, as in a demonstration.
+    /// Empty if no source was ever queried, as in a demonstration.
     pub fn sources(&self) -> Arc<Vec<SourceState>> {
         self.sources.load_full().unwrap_or_default()
     }
@@ -62,7 +63,8 @@ impl LiveSnapshot {
         Ok(())
     }
 
-    /// Builds what has a newer generation than what is served, beside it, and swaps it in whole. True if it did.
+    /// Rebuilds the datasets that have a newer generation, beside the served snapshot, and swaps the result in as a
+    /// whole. Returns true if it did.
     pub async fn refresh(&self, store: &Store) -> Result<bool> {
         let pinned_layers = self.pinned_layers.lock().await;
         let served = self.get();
@@ -70,24 +72,27 @@ impl LiveSnapshot {
         if served.as_ref().is_some_and(|served| served.states == states) {
             return Ok(false);
         }
+
         let served = match served {
             Some(served) => served,
             None => Arc::new(self.load_cached_snapshot().await),
         };
+
         let next = build_next_snapshot(store, &served, *pinned_layers).await?;
         self.current.store(Some(Arc::new(next)));
         Ok(true)
     }
 
-    /// What the copy on disk holds; nothing where it is not there, damaged, or of another version.
+    /// The snapshot in the disk cache; an empty one if the cache is missing, damaged, or of another version.
     async fn load_cached_snapshot(&self) -> Snapshot {
         let Some(directory) = self.cache_directory.clone() else { return Snapshot::default() };
-        let began = Instant::now();
-        let loaded = tokio::task::spawn_blocking(move || Filings::load(&directory)).await;
-        match loaded.map_err(SnapshotError::from).and_then(|loaded| loaded) {
+
+        let started = Instant::now();
+        let result = tokio::task::spawn_blocking(move || Filings::load(&directory)).await;
+        match result.map_err(SnapshotError::from).and_then(|loaded| loaded) {
             Ok((state, filings)) => {
                 let filings = Arc::new(filings);
-                let milliseconds = began.elapsed().as_millis() as u64;
+                let milliseconds = started.elapsed().as_millis() as u64;
                 tracing::info!(filings = filings.len(), milliseconds, "the copy on disk is the start");
                 *self.last_saved.lock().await = Some((state.clone(), filings.clone()));
                 let states = HashMap::from([(Dataset::Filings, state)]);
@@ -100,27 +105,35 @@ impl LiveSnapshot {
         }
     }
 
-    /// Brings the copy on disk up to what is served. True if there was something to write.
+    /// Updates the disk cache to the served filings. Returns true if there was something to write.
     pub async fn save_disk_cache(&self) -> Result<bool> {
-        let (Some(directory), Some(served)) = (self.cache_directory.clone(), self.get()) else { return Ok(false) };
-        let (Some(state), Some(filings)) = (served.state(Dataset::Filings).cloned(), served.filings.clone()) else {
-            return Ok(false);
+        let Some(directory) = self.cache_directory.clone() else { return Ok(false) };
+        let Some(served) = self.get() else { return Ok(false) };
+        let Some(state) = served.state(Dataset::Filings).cloned() else { return Ok(false) };
+        let Some(filings) = served.filings.clone() else { return Ok(false) };
+
+        let mut last_saved = self.last_saved.lock().await;
+        let is_saved = |(saved_state, saved): &(DatasetState, Arc<Filings>)| {
+            *saved_state == state && saved.has_same_layers_as(&filings)
         };
-        let mut copied = self.last_saved.lock().await;
-        if copied.as_ref().is_some_and(|(copied, held)| *copied == state && held.has_same_layers_as(&filings)) {
+        if last_saved.as_ref().is_some_and(is_saved) {
             return Ok(false);
         }
-        let (saved_state, saved) = (state.clone(), filings.clone());
+
+        let state_to_save = state.clone();
+        let filings_to_save = filings.clone();
         tokio::task::spawn_blocking(move || -> Result<()> {
             std::fs::create_dir_all(&directory).map_err(DiskCacheError::from)?;
-            saved.save(&saved_state, &directory)
+            filings_to_save.save(&state_to_save, &directory)
         })
         .await??;
-        *copied = Some((state, filings));
+
+        *last_saved = Some((state, filings));
         Ok(true)
     }
 
-    /// Makes one layer of filings of several, where it is time. True if it did. What is served says the same after it.
+    /// Compacts several layers of filings into one if it is time, and returns true if it did. The served data does not
+    /// change.
     pub async fn compact_filings(&self) -> Result<bool> {
         let compaction = {
             let mut pinned_layers = self.pinned_layers.lock().await;
@@ -130,14 +143,18 @@ impl LiveSnapshot {
             *pinned_layers = compaction.pinned_layer_count();
             compaction
         };
+
         let compacted = tokio::task::spawn_blocking(move || compaction.run()).await;
+
         let mut pinned_layers = self.pinned_layers.lock().await;
         *pinned_layers = 0;
         let compacted = compacted??;
+
         let Some(served) = self.get() else { return Ok(false) };
         let Some(filings) = served.filings.as_ref().filter(|filings| filings.has_source_layers_of(&compacted)) else {
             return Ok(false);
         };
+
         let next =
             Snapshot { filings: Some(Arc::new(filings.with_compacted_layer(&compacted))), ..Snapshot::clone(&served) };
         self.current.store(Some(Arc::new(next)));
@@ -145,9 +162,9 @@ impl LiveSnapshot {
     }
 }
 
-/// The next snapshot; parts whose generation did not rise are shared with the served one.
+/// Builds the next snapshot. Parts whose generation did not change are shared with the served one.
 async fn build_next_snapshot(store: &Store, served: &Snapshot, pinned_layers: usize) -> Result<Snapshot> {
-    // One view of the database: generations and rows belong together.
+    // All reads share one view of the database: generations and rows must belong together.
     let mut reader = store.open_reader().await?;
     let states = reader.dataset_states().await?;
     let mut next = Snapshot { states, ..Snapshot::default() };
@@ -157,20 +174,21 @@ async fn build_next_snapshot(store: &Store, served: &Snapshot, pinned_layers: us
     next.fetches = read_fetches(&mut reader, served, &next).await?;
     for series in &PUBLISHED_SERIES {
         let dataset = Dataset::Series(series);
-        let base = series.gap_fill_series.and_then(series::find_series);
-        let is_base_unchanged = base.is_none_or(|base| unchanged(&next, Dataset::Series(base)));
-        if unchanged(&next, dataset) && is_base_unchanged {
+        let gap_fill = series.gap_fill_series.and_then(series::find_series);
+        let is_gap_fill_unchanged = gap_fill.is_none_or(|gap_fill| unchanged(&next, Dataset::Series(gap_fill)));
+        if unchanged(&next, dataset) && is_gap_fill_unchanged {
             next.series.extend(served.series.get_key_value(series.id).map(|(id, values)| (*id, values.clone())));
         } else if is_loaded(&next, dataset) {
             let published = reader.observations(series).await?;
-            let derived = match base {
-                Some(base) => annualize_missing_days(&published, &reader.observations(base).await?),
+            let derived = match gap_fill {
+                Some(gap_fill) => annualize_missing_days(&published, &reader.observations(gap_fill).await?),
                 None => Vec::new(),
             };
             let values = SeriesValues::new(published, derived);
             next.series.insert(series.id, Arc::new(values));
         }
     }
+
     for series in &DERIVED_SERIES {
         let inputs = series.source_series();
         if inputs.iter().all(|input| unchanged(&next, Dataset::Series(input))) {
@@ -178,18 +196,20 @@ async fn build_next_snapshot(store: &Store, served: &Snapshot, pinned_layers: us
         } else {
             let inputs: Option<Vec<_>> =
                 inputs.iter().map(|input| Some(next.series.get(input.id)?.rows_with_provenance())).collect();
-            // Nothing while one of them was never loaded.
+            // There are no values until every input has been loaded once.
             if let Some((formula, inputs)) = series.formula.as_ref().zip(inputs) {
                 let values = SeriesValues::new(apply_formula(formula, &inputs), Vec::new());
                 next.series.insert(series.id, Arc::new(values));
             }
         }
     }
+
     if unchanged(&next, Dataset::Fx) {
         next.fx.clone_from(&served.fx);
     } else if is_loaded(&next, Dataset::Fx) {
         next.fx = Some(Arc::new(read_fx_rates(&mut reader).await?));
     }
+
     if unchanged(&next, Dataset::Filings) {
         next.filings.clone_from(&served.filings);
     } else if is_loaded(&next, Dataset::Filings) {
@@ -202,25 +222,28 @@ async fn build_next_snapshot(store: &Store, served: &Snapshot, pinned_layers: us
         };
         next.filings = Some(Arc::new(filings));
     }
+
     if is_loaded(&next, Dataset::Companies) {
-        // Issuers that only filings name are companies too.
-        let is_same = unchanged(&next, Dataset::Companies);
-        let registered = if is_same { None } else { Some(reader.companies().await?) };
+        // Issuers that appear only in filings are companies too.
+        let is_unchanged = unchanged(&next, Dataset::Companies);
+        let registered = if is_unchanged { None } else { Some(reader.companies().await?) };
         next.companies = build_companies(served, registered, next.filings.clone()).await?;
     }
+
     Ok(next)
 }
 
-/// What was fetched: with what is served, what came since. Anew where a dataset is another than before.
+/// The served fetches plus those since. Reads all of them again if a dataset has another lineage than before.
 async fn read_fetches(
     reader: &mut SnapshotReader,
     served: &Snapshot,
     next: &Snapshot,
 ) -> Result<Arc<HashMap<u32, FetchRow>>> {
-    let is_followed = |(dataset, state): (&Dataset, &DatasetState)| {
+    let has_same_lineage = |(dataset, state): (&Dataset, &DatasetState)| {
         next.states.get(dataset).is_some_and(|next| next.lineage == state.lineage)
     };
-    let mut fetches = if served.states.iter().all(is_followed) { served.fetches.clone() } else { Arc::default() };
+    let mut fetches = if served.states.iter().all(has_same_lineage) { served.fetches.clone() } else { Arc::default() };
+
     let newer = reader.fetches(fetches.keys().max().copied().unwrap_or(0)).await?;
     if !newer.is_empty() {
         Arc::make_mut(&mut fetches).extend(newer);
@@ -228,13 +251,13 @@ async fn read_fetches(
     Ok(fetches)
 }
 
-/// The generation of filings from which on only what changed needs to be read.
+/// The generation of filings after which only the changes need to be read; `None` if all must be read again.
 fn incremental_base_generation(served: &Snapshot, state: &DatasetState) -> Option<i64> {
     let served = served.states.get(&Dataset::Filings)?;
     (served.lineage == state.lineage && served.generation < state.generation).then_some(served.generation)
 }
 
-/// The companies, shared with what is served where neither the registry nor the issuers beside it changed.
+/// The companies, shared with the served snapshot if neither the registry nor the unregistered issuers changed.
 async fn build_companies(
     served: &Snapshot,
     registered: Option<Vec<(Company, RowProvenance)>>,
@@ -242,46 +265,49 @@ async fn build_companies(
 ) -> Result<Option<Arc<Companies>>> {
     let served = served.companies.clone();
     let build = move || {
-        let held = served.as_ref().filter(|_| registered.is_none());
+        let reusable = served.as_ref().filter(|_| registered.is_none());
         let registered = registered.unwrap_or_else(|| served.iter().flat_map(|served| served.registered()).collect());
         let issuers = unregistered_issuers(&registered, filings.as_deref(), MAX_DATE);
-        match held {
-            // That a further filing names them changes nothing.
-            Some(held) if held.unregistered().iter().eq(issuers.iter().map(|(company, _)| company)) => {
-                Ok(Some(held.clone()))
+
+        match reusable {
+            // A further filing of the same issuers changes nothing.
+            Some(companies) if companies.unregistered().iter().eq(issuers.iter().map(|(company, _)| company)) => {
+                Ok(Some(companies.clone()))
             }
             _ => Ok(Some(Arc::new(Companies::build(registered, issuers)?))),
         }
     };
+
     tokio::task::spawn_blocking(build).await?
 }
 
-/// What a formula makes of its inputs. Each value is as new as the newest that it may follow from: rather too new than
-/// too old.
+/// Computes a formula over its inputs. Each value is dated as newly known as the newest input it may depend on: too new
+/// is safer than too old.
 pub fn apply_formula(
     formula: &Formula,
     inputs: &[Vec<(Observation, RowProvenance)>],
 ) -> Vec<(Observation, RowProvenance)> {
     let dated = |rows: &Vec<(Observation, RowProvenance)>| rows.iter().map(|(row, _)| (row.date, row.value)).collect();
     let values = (formula.compute)(&inputs.iter().map(dated).collect::<Vec<Vec<DatedValue>>>());
-    let known = |date: NaiveDate| {
+
+    let provenance = |date: NaiveDate| {
         let until = inputs.iter().flatten().filter(|(row, _)| row.date <= month_end(date));
-        until.map(|(_, known)| *known).max_by_key(|known| known.known_at_seconds).unwrap_or_default()
+        until.map(|(_, provenance)| *provenance).max_by_key(|known| known.known_at_seconds).unwrap_or_default()
     };
-    values.into_iter().map(|(date, value)| (Observation { date, value }, known(date))).collect()
+    values.into_iter().map(|(date, value)| (Observation { date, value }, provenance(date))).collect()
 }
 
-/// What the daily rates make of the days that the annual series lacks.
+/// Computes the days that the annual series lacks from the daily rates.
 pub fn annualize_missing_days(
     published: &[(Observation, RowProvenance)],
     daily: &[(Observation, RowProvenance)],
 ) -> Vec<(Observation, RowProvenance)> {
-    let days: HashSet<NaiveDate> = published.iter().map(|(row, _)| row.date).collect();
-    let missing = daily.iter().filter(|(row, _)| !days.contains(&row.date));
-    let annual = |(row, known): &(Observation, RowProvenance)| {
-        Some((Observation { date: row.date, value: annualize_daily_rate(row.value)? }, *known))
+    let published_days: HashSet<NaiveDate> = published.iter().map(|(row, _)| row.date).collect();
+    let missing = daily.iter().filter(|(row, _)| !published_days.contains(&row.date));
+    let annualize = |(row, provenance): &(Observation, RowProvenance)| {
+        Some((Observation { date: row.date, value: annualize_daily_rate(row.value)? }, *provenance))
     };
-    missing.filter_map(annual).collect()
+    missing.filter_map(annualize).collect()
 }
 
 async fn read_fx_rates(reader: &mut SnapshotReader) -> Result<FxRates> {
@@ -300,33 +326,38 @@ async fn read_filings(reader: &mut SnapshotReader) -> Result<Filings> {
     tokio::task::spawn_blocking(move || Filings::build_single_layer(rows, threads)).await?
 }
 
-/// What is served with what later generations touched.
+/// The served filings with the changes of later generations.
 async fn update_filings(
     reader: &mut SnapshotReader,
     served: Arc<Filings>,
     generation: i64,
     pinned_layers: usize,
 ) -> Result<Filings> {
-    let (mut changed, mut removed_ids) = (FilingLayerBuilder::default(), Vec::new());
-    let visit = |filing: FilingRow<'_>, is_absent| {
+    let mut changed = FilingLayerBuilder::default();
+    let mut removed_ids = Vec::new();
+    let collect_change = |filing: FilingRow<'_>, is_absent| {
         if is_absent {
             removed_ids.push(filing.id.to_owned());
         } else {
             changed.push(&filing, false);
         }
     };
-    reader.for_each_filing_since(generation, visit).await?;
+    reader.for_each_filing_since(generation, collect_change).await?;
+
     tokio::task::spawn_blocking(move || served.with_changes(changed, &removed_ids, pinned_layers)).await?
 }
 
-/// The issuers until a day that are not in the registry, as companies, by rising code.
+/// Issuers of filings until a day that are not in the registry, as companies, in ascending order of code.
 pub fn unregistered_issuers(
     registered: &[(Company, RowProvenance)],
     filings: Option<&Filings>,
     until: NaiveDate,
 ) -> Vec<(Company, RowProvenance)> {
-    let registered: HashSet<u32> = registered.iter().map(|(company, _)| company.id).collect();
+    let registered_ids: HashSet<u32> = registered.iter().map(|(company, _)| company.id).collect();
     let issuers = filings.into_iter().flat_map(|filings| filings.issuer_names(until));
-    let issuers = issuers.filter(|(id, _)| !registered.contains(id));
-    issuers.map(|(id, (name, known))| (Company { id, name: name.to_owned(), ..Company::default() }, known)).collect()
+    let unregistered = issuers.filter(|(id, _)| !registered_ids.contains(id));
+
+    unregistered
+        .map(|(id, (name, provenance))| (Company { id, name: name.to_owned(), ..Company::default() }, provenance))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! Series and exchange rates: sorted columns, a range by two binary searches.
+//! Series and exchange rates: sorted columns in which two binary searches find a date range.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -16,32 +16,33 @@ pub struct SeriesValues {
     dates: Vec<NaiveDate>,
     values: Vec<Decimal>,
     provenance: Vec<RowProvenance>,
-    /// The days whose values were computed from another series, sorted.
+    /// Days whose values were computed from another series, sorted.
     derived_days: Vec<NaiveDate>,
-    /// Of what could be known on a day: the days of which that is only estimated, sorted.
+    /// In a point-in-time view: days whose availability is only estimated, sorted.
     estimated_days: Vec<NaiveDate>,
 }
 
 impl SeriesValues {
     /// `derived` fills the days that the series itself lacks.
     pub(crate) fn new(mut rows: Vec<(Observation, RowProvenance)>, derived: Vec<(Observation, RowProvenance)>) -> Self {
-        let days = derived.iter().map(|(row, _)| row.date).collect();
+        let derived_days = derived.iter().map(|(row, _)| row.date).collect();
         if !derived.is_empty() {
             rows.extend(derived);
             rows.sort_by_key(|(row, _)| row.date);
         }
-        let mut values = Self { derived_days: days, ..Self::default() };
-        for (row, known) in rows {
+
+        let mut values = Self { derived_days, ..Self::default() };
+        for (row, provenance) in rows {
             values.dates.push(row.date);
             values.values.push(row.value);
-            values.provenance.push(known);
+            values.provenance.push(provenance);
         }
         values
     }
 
-    /// Since when we know a value, and which fetch brought it; of a computed one what it follows from.
-    pub fn provenance(&self, at: usize) -> RowProvenance {
-        self.provenance[at]
+    /// Since when we know a value, and which fetch brought it; for a computed value those of the input.
+    pub fn provenance(&self, index: usize) -> RowProvenance {
+        self.provenance[index]
     }
 
     pub(crate) fn with_estimated_days(mut self, mut days: Vec<NaiveDate>) -> Self {
@@ -51,16 +52,16 @@ impl SeriesValues {
         self
     }
 
-    /// How we know that a value could be known.
-    pub fn certainty(&self, at: usize) -> Certainty {
-        match self.estimated_days.binary_search(&self.dates[at]) {
+    /// Whether we observed since when the value could be known, or estimate it.
+    pub fn certainty(&self, index: usize) -> Certainty {
+        match self.estimated_days.binary_search(&self.dates[index]) {
             Ok(_) => Certainty::Estimated,
             Err(_) => Certainty::Observed,
         }
     }
 
-    pub fn is_derived(&self, at: usize) -> bool {
-        self.derived_days.binary_search(&self.dates[at]).is_ok()
+    pub fn is_derived(&self, index: usize) -> bool {
+        self.derived_days.binary_search(&self.dates[index]).is_ok()
     }
 
     pub fn len(&self) -> usize {
@@ -71,49 +72,55 @@ impl SeriesValues {
         self.dates.is_empty()
     }
 
-    /// The places of the observations within these days.
+    /// Indexes of the observations within these days.
     pub fn range(&self, days: DateRange) -> Range<usize> {
-        find_date_range(self.dates.len(), |at| self.dates[at], days)
+        find_date_range(self.dates.len(), |index| self.dates[index], days)
     }
 
-    pub fn get(&self, at: usize) -> DatedValue {
-        (self.dates[at], self.values[at])
+    pub fn get(&self, index: usize) -> DatedValue {
+        (self.dates[index], self.values[index])
     }
 
     pub(crate) fn rows_with_provenance(&self) -> Vec<(Observation, RowProvenance)> {
-        let row = |at| Observation { date: self.dates[at], value: self.values[at] };
-        (0..self.len()).map(|at| (row(at), self.provenance[at])).collect()
+        let row = |index| Observation { date: self.dates[index], value: self.values[index] };
+        (0..self.len()).map(|index| (row(index), self.provenance[index])).collect()
     }
 }
 
-/// The rate of a day at its close, and since when we know it.
+/// The closing rate of a day, and since when we know it.
 pub(crate) type ClosingRate = (NaiveDate, Quote, RowProvenance);
 
-/// Of two currencies the places of the days on which both were quoted.
+/// For two currencies: pairs of indexes of the days on which both were quoted.
 type CommonDayIndices = Vec<(u32, u32)>;
 
 /// A bulletin of one currency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FxBulletin {
     pub date: NaiveDate,
-    /// Brasília's time, as published.
+    /// In Brasília time, as published.
     pub published_at: NaiveDateTime,
     pub kind: BulletinKind,
     pub quote: Quote,
-    pub known: RowProvenance,
+    pub provenance: RowProvenance,
     quote_currency: [u8; 3],
 }
 
 impl From<BulletinRow<'_>> for FxBulletin {
     fn from(row: BulletinRow<'_>) -> Self {
-        let BulletinRow { date, published_at, kind, quote_currency, quote, provenance: known } = row;
-        let quote_currency = quote_currency.as_bytes().try_into().unwrap_or(*b"???");
-        Self { date, published_at, kind, quote, known, quote_currency }
+        let quote_currency = row.quote_currency.as_bytes().try_into().unwrap_or(*b"???");
+        Self {
+            date: row.date,
+            published_at: row.published_at,
+            kind: row.kind,
+            quote: row.quote,
+            provenance: row.provenance,
+            quote_currency,
+        }
     }
 }
 
 impl FxBulletin {
-    /// Before the real that of its day.
+    /// Before the introduction of the real: the currency of that day.
     pub fn quote_currency(&self) -> &str {
         std::str::from_utf8(&self.quote_currency).unwrap_or_default()
     }
@@ -123,59 +130,59 @@ impl FxBulletin {
     }
 }
 
-/// The bulletins of every currency, and of them the closing rates in reais, oldest first.
+/// The bulletins of every currency and their closing rates in reais, oldest first.
 #[derive(Debug, Default)]
 pub struct FxRates {
     bulletins: [Vec<FxBulletin>; Currency::ALL.len()],
     closing_rates: [Vec<ClosingRate>; Currency::ALL.len()],
-    /// For each cross the days on which both sides were quoted, found when it is first asked for.
+    /// For each cross the days on which both sides were quoted, computed on first use.
     cross_days: [[OnceLock<CommonDayIndices>; Currency::ALL.len()]; Currency::ALL.len()],
-    /// Of what could be known on a day: the days of each currency of which that is only estimated, sorted.
+    /// In a point-in-time view: the days of each currency whose availability is only estimated, sorted.
     estimated_days: [Vec<NaiveDate>; Currency::ALL.len()],
 }
 
 impl FxRates {
-    /// Of each currency in the order of publication.
+    /// Takes the bulletins of each currency in order of publication.
     pub(crate) fn new(bulletins: [Vec<FxBulletin>; Currency::ALL.len()]) -> Self {
         let closing = |bulletins: &Vec<FxBulletin>| {
             let mut rates: Vec<ClosingRate> = Vec::new();
             for bulletin in bulletins.iter().filter(|bulletin| bulletin.is_brl_closing_rate()) {
-                // A day may keep two closes of different moments: the later one rules.
+                // A day may have two closing rates with different times: the later one counts.
                 rates.pop_if(|(date, ..)| *date == bulletin.date);
-                rates.push((bulletin.date, bulletin.quote, bulletin.known));
+                rates.push((bulletin.date, bulletin.quote, bulletin.provenance));
             }
             rates
         };
         Self { closing_rates: bulletins.each_ref().map(closing), bulletins, ..Self::default() }
     }
 
-    /// With closing rates alone, oldest first, each with whether it is only estimated that it could be known.
-    pub(crate) fn from_closing_rates(closes: Vec<(Currency, Vec<(ClosingRate, Certainty)>)>) -> Self {
+    /// Takes closing rates only, oldest first, each with the certainty of its availability.
+    pub(crate) fn from_closing_rates(closing_rates: Vec<(Currency, Vec<(ClosingRate, Certainty)>)>) -> Self {
         let mut rates = Self::default();
-        for (currency, closes) in closes {
-            let estimated = closes.iter().filter(|(_, certainty)| *certainty == Certainty::Estimated);
+        for (currency, closing_rates) in closing_rates {
+            let estimated = closing_rates.iter().filter(|(_, certainty)| *certainty == Certainty::Estimated);
             rates.estimated_days[currency as usize] = estimated.map(|((date, ..), _)| *date).collect();
-            rates.closing_rates[currency as usize] = closes.into_iter().map(|(close, _)| close).collect();
+            rates.closing_rates[currency as usize] = closing_rates.into_iter().map(|(rate, _)| rate).collect();
         }
         rates
     }
 
-    /// All bulletins of a day, in the order of publication.
+    /// All bulletins of a day, in order of publication.
     pub fn bulletins(&self, currency: Currency, date: NaiveDate) -> &[FxBulletin] {
-        let of_currency = &self.bulletins[currency as usize];
-        let start = of_currency.partition_point(|bulletin| bulletin.date < date);
-        let end = of_currency.partition_point(|bulletin| bulletin.date <= date);
-        &of_currency[start..end]
+        let bulletins = &self.bulletins[currency as usize];
+        let start = bulletins.partition_point(|bulletin| bulletin.date < date);
+        let end = bulletins.partition_point(|bulletin| bulletin.date <= date);
+        &bulletins[start..end]
     }
 
-    /// The last day until this one that has a bulletin.
+    /// The last day with a bulletin, up to and including `until`.
     pub fn last_bulletin_date(&self, currency: Currency, until: NaiveDate) -> Option<NaiveDate> {
-        let of_currency = &self.bulletins[currency as usize];
-        let end = of_currency.partition_point(|bulletin| bulletin.date <= until);
-        of_currency[..end].last().map(|bulletin| bulletin.date)
+        let bulletins = &self.bulletins[currency as usize];
+        let end = bulletins.partition_point(|bulletin| bulletin.date <= until);
+        bulletins[..end].last().map(|bulletin| bulletin.date)
     }
 
-    /// All published rates.
+    /// Number of published closing rates in all currencies.
     pub fn len(&self) -> usize {
         self.closing_rates.iter().map(Vec::len).sum()
     }
@@ -185,25 +192,19 @@ impl FxRates {
     }
 
     pub fn newest_date(&self) -> Option<NaiveDate> {
-        self.closing_rates.iter().filter_map(|quotes| quotes.last()).map(|(day, ..)| *day).max()
+        self.closing_rates.iter().filter_map(|rates| rates.last()).map(|(day, ..)| *day).max()
     }
 
     pub fn pair_rates(&self, pair: CurrencyPair) -> PairRates<'_> {
         let (first, second) = pair.legs();
-        let first_quotes = self.closing_rates(first);
+        let first_leg = self.closing_rates(first);
         match second {
-            None => PairRates { pair, rates: self, first_leg: first_quotes, second_leg: &[], common_days: None },
+            None => PairRates { pair, rates: self, first_leg, second_leg: &[], common_days: None },
             Some(second) => {
-                let second_quotes = self.closing_rates(second);
+                let second_leg = self.closing_rates(second);
                 let days = self.cross_days[first as usize][second as usize]
-                    .get_or_init(|| find_common_days(first_quotes, second_quotes));
-                PairRates {
-                    pair,
-                    rates: self,
-                    first_leg: first_quotes,
-                    second_leg: second_quotes,
-                    common_days: Some(days),
-                }
+                    .get_or_init(|| find_common_days(first_leg, second_leg));
+                PairRates { pair, rates: self, first_leg, second_leg, common_days: Some(days) }
             }
         }
     }
@@ -220,7 +221,7 @@ pub struct PairRates<'s> {
     rates: &'s FxRates,
     first_leg: &'s [ClosingRate],
     second_leg: &'s [ClosingRate],
-    /// Of a cross: the places in both columns.
+    /// Only for a cross: the indexes in both legs.
     common_days: Option<&'s [(u32, u32)]>,
 }
 
@@ -234,63 +235,66 @@ impl PairRates<'_> {
     }
 
     pub fn range(&self, days: DateRange) -> Range<usize> {
-        find_date_range(self.len(), |at| self.date(at), days)
+        find_date_range(self.len(), |index| self.date(index), days)
     }
 
-    /// `None` only where a published rate is zero, of which no inverse exists.
-    pub fn get(&self, at: usize) -> Option<(NaiveDate, Quote)> {
+    /// `None` only if a published rate is zero, which has no inverse.
+    pub fn get(&self, index: usize) -> Option<(NaiveDate, Quote)> {
         let (first, second) = match self.common_days {
-            None => (self.first_leg[at].1, None),
-            Some(days) => (self.first_leg[days[at].0 as usize].1, Some(self.second_leg[days[at].1 as usize].1)),
+            None => (self.first_leg[index].1, None),
+            Some(days) => (self.first_leg[days[index].0 as usize].1, Some(self.second_leg[days[index].1 as usize].1)),
         };
-        Some((self.date(at), self.pair.derive_quote(first, second)?))
+        Some((self.date(index), self.pair.derive_quote(first, second)?))
     }
 
-    /// Since when we know a rate, and which fetch brought it; of a cross both of its legs.
-    pub fn provenances(&self, at: usize) -> Vec<RowProvenance> {
+    /// Since when we know a rate, and which fetch brought it; for a cross those of both legs.
+    pub fn provenances(&self, index: usize) -> Vec<RowProvenance> {
         match self.common_days {
-            None => vec![self.first_leg[at].2],
-            Some(days) => vec![self.first_leg[days[at].0 as usize].2, self.second_leg[days[at].1 as usize].2],
+            None => vec![self.first_leg[index].2],
+            Some(days) => vec![self.first_leg[days[index].0 as usize].2, self.second_leg[days[index].1 as usize].2],
         }
     }
 
-    /// How we know that a rate could be known; of a cross the less sure of its legs.
-    pub fn certainty(&self, at: usize) -> Certainty {
+    /// Whether we observed since when the rate could be known, or estimate it. A cross is estimated if one of its legs
+    /// is.
+    pub fn certainty(&self, index: usize) -> Certainty {
         let (first, second) = self.pair.legs();
+
         let is_estimated =
-            |currency: Currency| self.rates.estimated_days[currency as usize].binary_search(&self.date(at)).is_ok();
+            |currency: Currency| self.rates.estimated_days[currency as usize].binary_search(&self.date(index)).is_ok();
         if is_estimated(first) || second.is_some_and(is_estimated) { Certainty::Estimated } else { Certainty::Observed }
     }
 
-    fn date(&self, at: usize) -> NaiveDate {
+    fn date(&self, index: usize) -> NaiveDate {
         match self.common_days {
-            None => self.first_leg[at].0,
-            Some(days) => self.first_leg[days[at].0 as usize].0,
+            None => self.first_leg[index].0,
+            Some(days) => self.first_leg[days[index].0 as usize].0,
         }
     }
 }
 
 fn find_common_days(first: &[ClosingRate], second: &[ClosingRate]) -> CommonDayIndices {
     let mut days = Vec::new();
-    let mut other = 0;
-    for (at, (day, ..)) in first.iter().enumerate() {
-        while other < second.len() && second[other].0 < *day {
-            other += 1;
+    let mut second_index = 0;
+    for (first_index, (day, ..)) in first.iter().enumerate() {
+        while second_index < second.len() && second[second_index].0 < *day {
+            second_index += 1;
         }
-        if other < second.len() && second[other].0 == *day {
-            days.push((at as u32, other as u32));
+        if second_index < second.len() && second[second_index].0 == *day {
+            days.push((first_index as u32, second_index as u32));
         }
     }
     days
 }
 
-/// The places in a column sorted by date that lie within `days`.
+/// The index range within `days` in a column sorted by date.
 fn find_date_range(len: usize, date: impl Fn(usize) -> NaiveDate, days: DateRange) -> Range<usize> {
-    let first_where = |holds: &dyn Fn(NaiveDate) -> bool| {
-        let (mut low, mut high) = (0, len);
+    let first_index_where = |predicate: &dyn Fn(NaiveDate) -> bool| {
+        let mut low = 0;
+        let mut high = len;
         while low < high {
             let middle = low + (high - low) / 2;
-            if holds(date(middle)) {
+            if predicate(date(middle)) {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -298,8 +302,9 @@ fn find_date_range(len: usize, date: impl Fn(usize) -> NaiveDate, days: DateRang
         }
         low
     };
-    let start = first_where(&|day| day >= days.from);
-    let end = first_where(&|day| day > days.to);
+
+    let start = first_index_where(&|day| day >= days.from);
+    let end = first_index_where(&|day| day > days.to);
     start..end.max(start)
 }
 
@@ -322,7 +327,7 @@ mod tests {
             published_at,
             kind: BulletinKind::Closing,
             quote,
-            known: RowProvenance::default(),
+            provenance: RowProvenance::default(),
             quote_currency: *b"BRL",
         }
     }
@@ -332,6 +337,7 @@ mod tests {
         let rows = [2, 3, 5, 9]
             .map(|number| (Observation { date: day(number), value: Decimal::ONE }, RowProvenance::default()));
         let series = SeriesValues::new(rows.to_vec(), Vec::new());
+
         let range = |from, to| series.range(DateRange { from: day(from), to: day(to) });
         assert_eq!(range(3, 5), 1..3);
         assert_eq!(range(1, 31), 0..4);
@@ -350,9 +356,11 @@ mod tests {
             closing_bulletin(day(4), 13, quote(9)),
             closing_bulletin(day(4), 14, quote(3)),
         ];
+
         let fx = FxRates::new(bulletins);
         assert_eq!(fx.bulletins(Currency::Usd, day(4)).len(), 2);
         assert_eq!(fx.last_bulletin_date(Currency::Eur, day(3)), Some(day(2)));
+
         let cross = fx.pair_rates(CurrencyPair::Cross(Currency::Eur, Currency::Usd));
         assert_eq!(cross.len(), 1);
         let (date, rate) = cross.get(0).unwrap();

@@ -1,44 +1,47 @@
-//! What somebody typed, as words: plain ones, phrases in quotes, and a last word that may go on.
+//! Parses a typed search query into plain words, quoted phrases, and a last word that may be incomplete.
 
 use crate::tokenizer::tokenize;
 
-/// What is said beyond so many words asks for nothing more: no query costs more than a bounded amount of work.
+/// Words beyond this many are ignored, which bounds the work of any query.
 const MAX_QUERY_WORDS: usize = 16;
 
-/// A shorter word is not taken for the beginning of others: too many begin so.
+/// A shorter word is not used as a prefix: too many words begin with it.
 const MIN_PREFIX_CHARACTERS: usize = 2;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchQuery {
-    /// In the order in which they were typed, each once.
+    /// In the order typed, without duplicates.
     pub words: Vec<String>,
-    /// In quotes: these words in this order, one after the other.
+    /// Quoted: these words must follow each other in this order.
     pub phrases: Vec<Vec<String>>,
-    /// Whether the last of `words` may be the beginning of one.
+    /// Whether the last of `words` may be the beginning of a longer word.
     pub is_last_word_prefix: bool,
 }
 
 impl SearchQuery {
     pub fn parse(text: &str) -> Self {
         let mut query = Self::default();
-        let mut left = MAX_QUERY_WORDS;
+        let mut remaining_words = MAX_QUERY_WORDS;
         let pieces: Vec<&str> = text.split('"').collect();
-        for (at, piece) in pieces.iter().enumerate() {
-            let mut said = tokenize(piece);
-            said.truncate(left);
-            left -= said.len();
-            // A quote that is never closed is none.
-            let is_phrase = at % 2 == 1 && at + 1 < pieces.len();
+
+        for (index, piece) in pieces.iter().enumerate() {
+            let mut words = tokenize(piece);
+            words.truncate(remaining_words);
+            remaining_words -= words.len();
+
+            // An unclosed quote does not start a phrase.
+            let is_phrase = index % 2 == 1 && index + 1 < pieces.len();
             if is_phrase {
-                if !said.is_empty() {
-                    query.phrases.push(said);
+                if !words.is_empty() {
+                    query.phrases.push(words);
                 }
                 query.is_last_word_prefix = false;
-            } else if let Some(last) = said.last() {
+            } else if let Some(last) = words.last() {
                 query.is_last_word_prefix = last.chars().count() >= MIN_PREFIX_CHARACTERS && ends_mid_word(piece);
-                query.words.extend(said);
+                query.words.extend(words);
             }
         }
+
         query.deduplicate_words();
         query
     }
@@ -47,23 +50,23 @@ impl SearchQuery {
         self.words.is_empty() && self.phrases.is_empty()
     }
 
-    /// A word that is said again asks for nothing more. Of the same words the last stays, because it may be open.
+    /// A repeated word adds nothing. The last occurrence stays, because it may be an open prefix.
     fn deduplicate_words(&mut self) {
         let words = std::mem::take(&mut self.words);
-        for (at, word) in words.iter().enumerate() {
-            if !words[at + 1..].contains(word) {
+        for (index, word) in words.iter().enumerate() {
+            if !words[index + 1..].contains(word) {
                 self.words.push(word.clone());
             }
         }
     }
 }
 
-/// `vale ` is a word that was ended; `vale` may go on to become `valente`.
+/// `vale ` is a complete word; `vale` may still become `valente`.
 fn ends_mid_word(text: &str) -> bool {
     text.chars().next_back().is_some_and(char::is_alphanumeric)
 }
 
-/// So many typing errors are forgiven in a word.
+/// Number of typing errors tolerated in a word.
 pub fn max_typos(word: &str) -> u8 {
     match word.chars().count() {
         0..5 => 0,
@@ -72,30 +75,16 @@ pub fn max_typos(word: &str) -> u8 {
     }
 }
 
-/// How many letters were missed, doubled, mistaken or swapped between two words, if no more than `most`.
-pub fn edit_distance(one: &[char], other: &[char], max_distance: usize) -> Option<usize> {
-    if one.len().abs_diff(other.len()) > max_distance {
+/// Number of missing, extra, wrong or swapped letters between two words, if it is at most `max_distance`.
+pub fn edit_distance(one: &str, other: &str, max_distance: usize) -> Option<usize> {
+    let length_difference = one.chars().count().abs_diff(other.chars().count());
+    if length_difference > max_distance {
         return None;
     }
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=other.len()).collect();
-    for (row, letter) in one.iter().enumerate() {
-        let mut current = Vec::with_capacity(other.len() + 1);
-        current.push(row + 1);
-        for (column, compared) in other.iter().enumerate() {
-            let mistaken = last[column] + usize::from(letter != compared);
-            let mut least = mistaken.min(last[column + 1] + 1).min(current[column] + 1);
-            if row > 0 && column > 0 && *letter == other[column - 1] && one[row - 1] == *compared {
-                least = least.min(before_last[column - 1] + 1);
-            }
-            current.push(least);
-        }
-        if current.iter().min().is_some_and(|least| *least > max_distance) {
-            return None;
-        }
-        before_last = std::mem::replace(&mut last, current);
-    }
-    last.last().copied().filter(|distance| *distance <= max_distance)
+
+    // Optimal string alignment, because it counts a swapped pair of letters as one edit.
+    let distance = strsim::osa_distance(one, other);
+    (distance <= max_distance).then_some(distance)
 }
 
 #[cfg(test)]
@@ -130,15 +119,14 @@ mod tests {
         assert_eq!(SearchQuery::parse("\"\" \" \""), SearchQuery::default());
         assert_eq!(SearchQuery::parse("S/A sa"), expected_query(&["sa"], &[], true));
         assert_eq!(SearchQuery::parse(&"palavra1 palavra2 ".repeat(40)).words.len(), 2);
+
         let many: Vec<String> = (0..100).map(|number| number.to_string()).collect();
         assert_eq!(SearchQuery::parse(&many.join(" ")).words.len(), MAX_QUERY_WORDS);
     }
 
     #[test]
     fn edit_distance_counts_missing_extra_wrong_and_swapped_letters() {
-        let between = |one: &str, other: &str| {
-            edit_distance(&one.chars().collect::<Vec<_>>(), &other.chars().collect::<Vec<_>>(), 2)
-        };
+        let distance = |one: &str, other: &str| edit_distance(one, other, 2);
         for (typed, meant, errors) in [
             ("luisa", "luiza", 1),
             ("petrobas", "petrobras", 1),
@@ -147,12 +135,27 @@ mod tests {
             ("ptrobas", "petrobras", 2),
             ("vale", "vale", 0),
         ] {
-            assert_eq!(between(typed, meant), Some(errors), "{typed}");
-            assert_eq!(between(meant, typed), Some(errors), "{typed}");
+            assert_eq!(distance(typed, meant), Some(errors), "{typed}");
+            assert_eq!(distance(meant, typed), Some(errors), "{typed}");
         }
-        assert_eq!(between("bradesco", "petrobras"), None);
-        assert_eq!(between("", "abc"), None);
+
+        assert_eq!(distance("bradesco", "petrobras"), None);
+        assert_eq!(distance("", "abc"), None);
         assert_eq!((max_typos("vale"), max_typos("luisa"), max_typos("bradesco")), (0, 1, 2));
+    }
+
+    #[test]
+    fn a_swapped_pair_of_letters_is_one_edit() {
+        assert_eq!(edit_distance("pertobras", "petrobras", 1), Some(1));
+        assert_eq!(edit_distance("petrobrsa", "petrobras", 1), Some(1));
+        // Lengths and positions are letters, not bytes.
+        assert_eq!(edit_distance("aãç", "açã", 1), Some(1));
+        // Two swaps are two edits.
+        assert_eq!(edit_distance("pertobrsa", "petrobras", 2), Some(2));
+        assert_eq!(edit_distance("pertobrsa", "petrobras", 1), None);
+        // A swapped pair is not edited again: with that, this would be two edits instead of three.
+        assert_eq!(edit_distance("ca", "abc", 2), None);
+        assert_eq!(edit_distance("ca", "abc", 3), Some(3));
     }
 
     proptest! {

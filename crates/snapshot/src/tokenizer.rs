@@ -1,18 +1,19 @@
-//! How Portuguese text becomes words to search by: the same for documents and for queries.
+//! Splits Portuguese text into search words, the same way for documents and queries.
 
 use std::collections::HashSet;
 
 use vintem_domain::text::normalize_text;
 
-/// The words of a text, without case and accents, equal where people mean the same.
+/// The words of a text, without case and accents. Different spellings of one word become equal.
 pub fn tokenize(text: &str) -> Vec<String> {
     let folded = normalize_text(text);
+
     let mut words: Vec<String> = Vec::new();
     let mut previous_end = 0;
     let mut previous_is_s = false;
     for (start, word) in word_spans(&folded) {
         let between = &folded[previous_end..start];
-        // `S.A.` and `S/A` are `SA`.
+        // `S.A.` and `S/A` become `SA`.
         if previous_is_s && word == "a" && matches!(between, "." | "/") {
             words.pop();
             words.push("sa".to_owned());
@@ -26,26 +27,27 @@ pub fn tokenize(text: &str) -> Vec<String> {
     words
 }
 
-/// The pieces of a text, each with whether it is one of these words: to be shown with what matched.
+/// Splits a text into pieces for display, each with whether it is one of the matched words.
 pub fn highlight_matches<'t>(text: &'t str, matched_words: &HashSet<String>) -> Vec<(&'t str, bool)> {
     let mut pieces: Vec<(&str, bool)> = Vec::new();
-    let mut shown = 0;
+    let mut end_of_last = 0;
     for (start, word) in word_spans(text) {
         if tokenize(word).iter().any(|word| matched_words.contains(word)) {
-            if shown < start {
-                pieces.push((&text[shown..start], false));
+            if end_of_last < start {
+                pieces.push((&text[end_of_last..start], false));
             }
             pieces.push((word, true));
-            shown = start + word.len();
+            end_of_last = start + word.len();
         }
     }
-    if shown < text.len() {
-        pieces.push((&text[shown..], false));
+
+    if end_of_last < text.len() {
+        pieces.push((&text[end_of_last..], false));
     }
     pieces
 }
 
-/// `ações` and `ação`: with accents gone, the stemmers at hand never join them. The same for -ães and -ãos.
+/// Joins `ações` with `ação`, which the available stemmers do not do once accents are gone. The same for -ães and -ãos.
 fn to_singular(word: &str) -> String {
     for ending in ["oes", "aes", "aos"] {
         if let Some(stem) = word.strip_suffix(ending).filter(|stem| !stem.is_empty()) {
@@ -56,12 +58,12 @@ fn to_singular(word: &str) -> String {
 }
 
 fn word_spans(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut rest = 0;
+    let mut position = 0;
     std::iter::from_fn(move || {
-        let start = rest + text[rest..].find(char::is_alphanumeric)?;
+        let start = position + text[position..].find(char::is_alphanumeric)?;
         let length = text[start..].find(|character: char| !character.is_alphanumeric()).unwrap_or(text.len() - start);
-        rest = start + length;
-        Some((start, &text[start..rest]))
+        position = start + length;
+        Some((start, &text[start..position]))
     })
 }
 
@@ -71,13 +73,13 @@ mod tests {
 
     #[test]
     fn matched_words_are_highlighted_with_the_text_between() {
-        let sought = ["acao", "serra"].map(str::to_owned).into();
+        let matched_words = ["acao", "serra"].map(str::to_owned).into();
         assert_eq!(
-            highlight_matches("Ações da SERRA S.A.", &sought),
+            highlight_matches("Ações da SERRA S.A.", &matched_words),
             [("Ações", true), (" da ", false), ("SERRA", true), (" S.A.", false)]
         );
-        assert_eq!(highlight_matches("nada", &sought), [("nada", false)]);
-        assert_eq!(highlight_matches("", &sought), []);
+        assert_eq!(highlight_matches("nada", &matched_words), [("nada", false)]);
+        assert_eq!(highlight_matches("", &matched_words), []);
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! One layer of filings: columns in the order in which they are listed, and beside them the orders in which they are
-//! looked up. Never changed once it is built.
+//! One layer of filings: columns in list order, plus the sort orders for lookups. A layer never changes once built.
 //!
-//! A row is a place in the layer's list by date, then id, both descending. So the newest are first, a range of dates is
-//! a range of rows, and a page at any depth of any filter is found by binary search.
+//! A row is a position in the layer's list, which is sorted by date, then id, both descending. So the newest come
+//! first, a range of dates is a range of rows, and binary search finds a page at any depth of any filter.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,13 +21,13 @@ use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::search_index::{IndexEntry, SearchIndex, build_index};
 use crate::tokenizer::tokenize;
 
-/// No reference date: a day that no document names.
+/// Stands for a missing reference date: no document has this day.
 const NO_REFERENCE_DATE: i32 = i32::MIN;
 
-/// How the names of files begin that hold a layer.
+/// File name prefix of layers.
 pub const LAYER_FILE_PREFIX: &str = "filings-";
 
-/// The columns, in any order.
+/// The columns, in any row order.
 #[derive(Debug, Default)]
 struct FilingColumns {
     ids: TextColumn,
@@ -36,7 +35,7 @@ struct FilingColumns {
     protocols: TextColumn,
     urls: TextColumn,
     sets: Vec<CvmDataset>,
-    /// Numbers of `Texts::company_ids`.
+    /// Indexes into `SharedTexts::company_ids`.
     companies: Vec<u32>,
     names: Vec<u32>,
     categories: Vec<u32>,
@@ -48,12 +47,12 @@ struct FilingColumns {
     versions: Vec<u16>,
     /// Whether no later version of the document is known.
     latest: Vec<bool>,
-    /// Since when we know each, and which fetch brought it.
+    /// Since when we know each row, and which fetch brought it.
     known_at: Vec<u32>,
     fetches: Vec<u32>,
 }
 
-/// What many filings share, each once.
+/// Values that many filings share, each stored once.
 #[derive(Debug, Default)]
 struct SharedTexts {
     company_indexes: HashMap<CompanyId, u32>,
@@ -64,7 +63,7 @@ struct SharedTexts {
     kinds: Interner,
 }
 
-/// Takes filings in any order.
+/// Collects filings in any order.
 #[derive(Debug, Default)]
 pub struct FilingLayerBuilder {
     columns: FilingColumns,
@@ -75,7 +74,7 @@ pub struct FilingLayerBuilder {
 pub struct FilingLayer {
     columns: FilingColumns,
     texts: SharedTexts,
-    /// The folded category of each category, and its number among the folded ones.
+    /// The distinct folded categories, and for each category the id of its folded form.
     folded_categories: Interner,
     folded_category_ids: Vec<u32>,
     by_id: Vec<u32>,
@@ -84,14 +83,14 @@ pub struct FilingLayer {
     /// Sorted by company, folded category, row.
     by_company_and_category: Vec<u32>,
     index: SearchIndex,
-    /// The file of the copy on disk that holds it, once there is one.
+    /// Its file in the disk cache, once saved.
     saved_file_name: OnceLock<String>,
 }
 
-/// What the rows of a list come after each other by, the largest first.
+/// The sort key of lists: date and id, the largest first.
 pub type ListSortKey<'s> = (i32, &'s str);
 
-/// Which rows of a layer a filter leaves, whatever their dates, by numbers of this layer.
+/// The rows of a layer that match a filter regardless of date, by ids of this layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FilingGroup {
     All,
@@ -107,8 +106,8 @@ pub enum SortedRows<'s> {
     Slice(&'s [u32]),
 }
 
-/// What the versions of one document have in common. In IPE, which mixes all kinds of documents, that is also what the
-/// document is.
+/// The fields that all versions of one document have in common. In IPE, which mixes all kinds of documents, these
+/// include the kind and the subject.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DocumentKey {
     set: CvmDataset,
@@ -122,7 +121,9 @@ pub struct DocumentKey {
 
 impl FilingLayerBuilder {
     pub fn push(&mut self, filing: &FilingRow<'_>, is_latest: bool) {
-        let (columns, texts) = (&mut self.columns, &mut self.texts);
+        let columns = &mut self.columns;
+        let texts = &mut self.texts;
+
         columns.ids.push(filing.id);
         columns.subjects.push(filing.subject);
         columns.protocols.push(filing.protocol);
@@ -153,41 +154,44 @@ impl FilingLayerBuilder {
         (0..self.len() as u32).map(|row| self.columns.ids.get(row))
     }
 
-    /// What its rows are versions of.
+    /// The documents that its rows are versions of.
     pub fn document_keys(&self) -> impl Iterator<Item = DocumentKey> {
         (0..self.len() as u32).map(|row| build_document_key(&self.columns, &self.texts, row))
     }
 
-    /// The layer of all filings that there are: which versions are the latest is found out.
+    /// Builds a layer that holds all filings, and determines which versions are the latest.
     pub fn build_and_mark_latest(mut self, threads: usize) -> Result<FilingLayer> {
         self.columns.latest = mark_latest_versions(&self.columns);
         self.build(threads)
     }
 
-    /// Sorts, groups and indexes: takes seconds for a million, so not on a thread that serves.
+    /// Sorts, groups and indexes the rows. Takes seconds for a million rows, so do not call it on a serving thread.
     pub fn build(self, threads: usize) -> Result<FilingLayer> {
         let Self { columns, texts } = self;
         let columns = columns.reordered(&sorted_by_date_and_id(&columns));
-        let rows = columns.len();
+        let row_count = columns.len();
+
         let mut folded_categories = Interner::default();
-        let folded_of: Vec<u32> = texts
+        let folded_category_ids: Vec<u32> = texts
             .categories
             .texts()
             .iter()
             .map(|category| folded_categories.intern(&normalize_text(category)))
             .collect();
-        let folded = |row: u32| folded_of[columns.categories[row as usize] as usize];
-        let company = |row: u32| columns.companies[row as usize];
-        let by_category = RowGroups::new(folded_categories.texts().len(), folded, rows);
-        let by_company = RowGroups::new(texts.company_ids.len(), company, rows);
-        let by_company_and_category = sorted_by_company_and_category(rows, company, folded);
-        let by_id = sorted_by_id(&columns.ids, rows);
+        let category_of = |row: u32| folded_category_ids[columns.categories[row as usize] as usize];
+        let company_of = |row: u32| columns.companies[row as usize];
+
+        let by_category = RowGroups::new(folded_categories.texts().len(), category_of, row_count);
+        let by_company = RowGroups::new(texts.company_ids.len(), company_of, row_count);
+        let by_company_and_category = sorted_by_company_and_category(row_count, company_of, category_of);
+        let by_id = sorted_by_id(&columns.ids, row_count);
         let index = build_search_index(&columns, &texts, threads)?;
+
         Ok(FilingLayer {
             columns,
             texts,
             folded_categories,
-            folded_category_ids: folded_of,
+            folded_category_ids,
             by_id,
             by_category,
             by_company,
@@ -203,11 +207,12 @@ impl FilingLayer {
         self.columns.len()
     }
 
-    /// The name of its file in a directory, which is written where there is none yet.
+    /// Writes the layer to a directory unless it is already there, and returns its file name.
     pub fn save(&self, directory: &Path) -> Result<String> {
         if let Some(file) = self.saved_file_name.get() {
             return Ok(file.clone());
         }
+
         let mut writer = DiskCacheWriter::create(directory)?;
         self.columns.write_to(&mut writer)?;
         self.texts.write_to(&mut writer)?;
@@ -218,13 +223,14 @@ impl FilingLayer {
         self.by_company.write_to(&mut writer)?;
         writer.write_numbers(&self.by_company_and_category)?;
         self.index.write_to(&mut writer)?;
-        let file = writer.finish(|checksum| format!("{LAYER_FILE_PREFIX}{}-{checksum:08x}", self.len()))?;
-        Ok(self.saved_file_name.get_or_init(|| file).clone())
+
+        let file_name = writer.finish(|checksum| format!("{LAYER_FILE_PREFIX}{}-{checksum:08x}", self.len()))?;
+        Ok(self.saved_file_name.get_or_init(|| file_name).clone())
     }
 
     pub fn load(directory: &Path, file_name: &str) -> Result<Self> {
         let mut reader = DiskCacheReader::open(&directory.join(file_name))?;
-        let layer = Self {
+        Ok(Self {
             columns: FilingColumns::read_from(&mut reader)?,
             texts: SharedTexts::read_from(&mut reader)?,
             folded_categories: Interner::read_from(&mut reader)?,
@@ -235,8 +241,7 @@ impl FilingLayer {
             by_company_and_category: reader.read_numbers()?,
             index: SearchIndex::read_from(&mut reader)?,
             saved_file_name: OnceLock::from(file_name.to_owned()),
-        };
-        Ok(layer)
+        })
     }
 
     pub fn index(&self) -> &SearchIndex {
@@ -247,7 +252,7 @@ impl FilingLayer {
         build_filing_row(&self.columns, &self.texts, row)
     }
 
-    /// As it was when the layer was built.
+    /// Whether the row was the latest version when the layer was built.
     pub fn is_latest(&self, row: u32) -> bool {
         self.columns.latest[row as usize]
     }
@@ -266,23 +271,23 @@ impl FilingLayer {
     }
 
     pub fn find_by_id(&self, id: &str) -> Option<u32> {
-        let at = self.by_id.binary_search_by(|row| self.columns.ids.get(*row).cmp(id)).ok()?;
-        Some(self.by_id[at])
+        let index = self.by_id.binary_search_by(|row| self.columns.ids.get(*row).cmp(id)).ok()?;
+        Some(self.by_id[index])
     }
 
-    /// The first row that is not after this day.
+    /// The first row delivered on this day or before.
     pub fn first_row_on_or_before(&self, day: NaiveDate) -> u32 {
         let day = day.num_days_from_ce();
         self.columns.delivered_on.partition_point(|delivered_on| *delivered_on > day) as u32
     }
 
-    /// The first row that is before this day.
+    /// The first row delivered before this day.
     pub fn first_row_before(&self, day: NaiveDate) -> u32 {
         let day = day.num_days_from_ce();
         self.columns.delivered_on.partition_point(|delivered_on| *delivered_on >= day) as u32
     }
 
-    /// `None` where no row has this category or company. The category is folded.
+    /// `None` if no row has this category or company. `category` must be folded.
     pub fn find_group(&self, category: Option<&str>, company: Option<CompanyId>) -> Option<FilingGroup> {
         let category = match category {
             Some(category) => Some(self.folded_categories.find_id(category)?),
@@ -292,6 +297,7 @@ impl FilingLayer {
             Some(id) => Some(*self.texts.company_indexes.get(&id)?),
             None => None,
         };
+
         Some(match (category, company) {
             (None, None) => FilingGroup::All,
             (Some(category), None) => FilingGroup::Category(category),
@@ -300,20 +306,21 @@ impl FilingLayer {
         })
     }
 
-    /// What a row is counted by: its folded category and the year of its delivery.
+    /// The facets of a row: its folded category and its year of delivery.
     pub fn facet_ids(&self, row: u32) -> [u32; 2] {
         let day = NaiveDate::from_num_days_from_ce_opt(self.columns.delivered_on[row as usize]).unwrap_or_default();
         [self.folded_category_id(row), day.year().unsigned_abs()]
     }
 
-    /// The folded categories, by number.
+    /// The folded categories, by id.
     pub fn folded_categories(&self) -> &[String] {
         self.folded_categories.texts()
     }
 
-    /// The groups that a row is in, beside all.
+    /// The groups that a row is in, besides `All`.
     pub fn groups_of_row(&self, row: u32) -> [FilingGroup; 3] {
-        let (category, company) = (self.folded_category_id(row), self.columns.companies[row as usize]);
+        let category = self.folded_category_id(row);
+        let company = self.columns.companies[row as usize];
         [
             FilingGroup::Category(category),
             FilingGroup::Company(company),
@@ -334,7 +341,7 @@ impl FilingLayer {
 
     /// Every issuer with its rows, the newest first.
     pub fn rows_by_issuer(&self) -> impl Iterator<Item = (CompanyId, &[u32])> {
-        (0u32..).zip(&self.texts.company_ids).map(|(number, id)| (*id, self.by_company.get(number)))
+        (0u32..).zip(&self.texts.company_ids).map(|(index, id)| (*id, self.by_company.get(index)))
     }
 
     pub fn document_key(&self, row: u32) -> DocumentKey {
@@ -348,6 +355,7 @@ impl FilingLayer {
             Some(SortedRows::Slice(rows)) => rows,
             _ => &[],
         };
+
         let is_version = |row: &u32| {
             self.columns.reference_dates[*row as usize] == document.reference_date
                 && self.document_key(*row) == *document
@@ -362,6 +370,7 @@ impl FilingLayer {
     fn rows_of_company_and_category(&self, company: u32, category: u32) -> &[u32] {
         let key = |row: &u32| (self.columns.companies[*row as usize], self.folded_category_id(*row));
         let rows = &self.by_company_and_category;
+
         let start = rows.partition_point(|row| key(row) < (company, category));
         let end = rows.partition_point(|row| key(row) <= (company, category));
         &rows[start..end]
@@ -376,14 +385,14 @@ impl<'s> SortedRows<'s> {
         }
     }
 
-    pub fn get(&self, at: usize) -> u32 {
+    pub fn get(&self, index: usize) -> u32 {
         match self {
-            Self::Range(range) => range.start + at as u32,
-            Self::Slice(rows) => rows[at],
+            Self::Range(range) => range.start + index as u32,
+            Self::Slice(rows) => rows[index],
         }
     }
 
-    /// How many come before this row.
+    /// Number of rows before this one.
     pub fn count_before(&self, row: u32) -> usize {
         match self {
             Self::Range(range) => row.clamp(range.start, range.end) as usize - range.start as usize,
@@ -391,9 +400,10 @@ impl<'s> SortedRows<'s> {
         }
     }
 
-    /// Those within a range of rows.
+    /// The rows within a range.
     pub fn within(&self, range: Range<u32>) -> Self {
-        let (start, end) = (self.count_before(range.start), self.count_before(range.end.max(range.start)));
+        let start = self.count_before(range.start);
+        let end = self.count_before(range.end.max(range.start));
         match self {
             Self::Range(rows) => Self::Range(rows.start + start as u32..rows.start + end as u32),
             Self::Slice(rows) => Self::Slice(&rows[start..end]),
@@ -410,7 +420,7 @@ impl FilingColumns {
         for texts in [&self.ids, &self.subjects, &self.protocols, &self.urls] {
             texts.write_to(writer)?;
         }
-        // The place of the set among all sets.
+        // The index of the dataset in `CvmDataset::ALL`.
         writer.write_numbers(&self.sets.iter().map(|set| *set as u8).collect::<Vec<_>>())?;
         for numbers in [&self.companies, &self.names, &self.categories, &self.doc_types, &self.kinds] {
             writer.write_numbers(numbers)?;
@@ -424,9 +434,10 @@ impl FilingColumns {
     }
 
     fn read_from(reader: &mut DiskCacheReader) -> std::result::Result<Self, DiskCacheError> {
-        let set = |place: u8| {
-            CvmDataset::ALL.get(usize::from(place)).copied().ok_or(DiskCacheError::Damaged("a set is unknown"))
+        let set = |index: u8| {
+            CvmDataset::ALL.get(usize::from(index)).copied().ok_or(DiskCacheError::Damaged("a set is unknown"))
         };
+
         Ok(Self {
             ids: TextColumn::read_from(reader)?,
             subjects: TextColumn::read_from(reader)?,
@@ -449,8 +460,9 @@ impl FilingColumns {
 
     fn reordered(&self, order: &[u32]) -> Self {
         fn gather<T: Copy>(column: &[T], order: &[u32]) -> Vec<T> {
-            order.iter().map(|at| column[*at as usize]).collect()
+            order.iter().map(|row| column[*row as usize]).collect()
         }
+
         Self {
             ids: self.ids.reordered(order),
             subjects: self.subjects.reordered(order),
@@ -501,41 +513,43 @@ impl SharedTexts {
 }
 
 fn build_filing_row<'s>(columns: &'s FilingColumns, texts: &'s SharedTexts, row: u32) -> FilingRow<'s> {
-    let at = row as usize;
-    let day = |number: i32| NaiveDate::from_num_days_from_ce_opt(number);
+    let index = row as usize;
+    let date = |days: i32| NaiveDate::from_num_days_from_ce_opt(days);
+
     FilingRow {
         id: columns.ids.get(row),
-        cvm_dataset: columns.sets[at],
-        company_id: texts.company_ids[columns.companies[at] as usize],
-        company_name: texts.names.get(columns.names[at]),
-        category: texts.categories.get(columns.categories[at]),
-        doc_type: texts.doc_types.get(columns.doc_types[at]),
-        kind: texts.kinds.get(columns.kinds[at]),
+        cvm_dataset: columns.sets[index],
+        company_id: texts.company_ids[columns.companies[index] as usize],
+        company_name: texts.names.get(columns.names[index]),
+        category: texts.categories.get(columns.categories[index]),
+        doc_type: texts.doc_types.get(columns.doc_types[index]),
+        kind: texts.kinds.get(columns.kinds[index]),
         subject: columns.subjects.get(row),
-        delivered_on: day(columns.delivered_on[at]).unwrap_or_default(),
-        reference_date: Some(columns.reference_dates[at]).filter(|number| *number != NO_REFERENCE_DATE).and_then(day),
-        version: columns.versions[at],
+        delivered_on: date(columns.delivered_on[index]).unwrap_or_default(),
+        reference_date: Some(columns.reference_dates[index]).filter(|days| *days != NO_REFERENCE_DATE).and_then(date),
+        version: columns.versions[index],
         protocol: columns.protocols.get(row),
         url: columns.urls.get(row),
-        provenance: RowProvenance { known_at_seconds: columns.known_at[at], fetch_id: columns.fetches[at] },
+        provenance: RowProvenance { known_at_seconds: columns.known_at[index], fetch_id: columns.fetches[index] },
     }
 }
 
 fn build_document_key(columns: &FilingColumns, texts: &SharedTexts, row: u32) -> DocumentKey {
     let filing = build_filing_row(columns, texts, row);
-    let of_ipe = |text: &str| if filing.cvm_dataset == CvmDataset::Ipe { text.to_owned() } else { String::new() };
+    let if_ipe = |text: &str| if filing.cvm_dataset == CvmDataset::Ipe { text.to_owned() } else { String::new() };
+
     DocumentKey {
         set: filing.cvm_dataset,
         company: filing.company_id,
         category: filing.category.to_owned(),
         reference_date: columns.reference_dates[row as usize],
-        doc_type: of_ipe(filing.doc_type),
-        kind: of_ipe(filing.kind),
-        subject: of_ipe(filing.subject),
+        doc_type: if_ipe(filing.doc_type),
+        kind: if_ipe(filing.kind),
+        subject: if_ipe(filing.subject),
     }
 }
 
-/// The first eight bytes of a text as a number, in the same order: most comparisons need no more.
+/// The first eight bytes of a text as a number that sorts alike: most comparisons need no more.
 fn prefix_sort_key(text: &str) -> u64 {
     let mut bytes = [0; 8];
     let length = text.len().min(8);
@@ -543,7 +557,7 @@ fn prefix_sort_key(text: &str) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// By date, then id, both descending.
+/// Rows sorted by date, then id, both descending.
 fn sorted_by_date_and_id(columns: &FilingColumns) -> Vec<u32> {
     let mut keys: Vec<(Reverse<i32>, Reverse<u64>, u32)> = (0..columns.len() as u32)
         .map(|row| (Reverse(columns.delivered_on[row as usize]), Reverse(prefix_sort_key(columns.ids.get(row))), row))
@@ -551,47 +565,52 @@ fn sorted_by_date_and_id(columns: &FilingColumns) -> Vec<u32> {
     keys.sort_unstable_by(|one, other| {
         (one.0, one.1).cmp(&(other.0, other.1)).then_with(|| columns.ids.get(other.2).cmp(columns.ids.get(one.2)))
     });
+
     keys.into_iter().map(|(_, _, row)| row).collect()
 }
 
-fn sorted_by_id(ids: &TextColumn, rows: usize) -> Vec<u32> {
-    let mut keys: Vec<(u64, u32)> = (0..rows as u32).map(|row| (prefix_sort_key(ids.get(row)), row)).collect();
+fn sorted_by_id(ids: &TextColumn, row_count: usize) -> Vec<u32> {
+    let mut keys: Vec<(u64, u32)> = (0..row_count as u32).map(|row| (prefix_sort_key(ids.get(row)), row)).collect();
     keys.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| ids.get(one.1).cmp(ids.get(other.1))));
     keys.into_iter().map(|(_, row)| row).collect()
 }
 
 fn sorted_by_company_and_category(
-    rows: usize,
-    company: impl Fn(u32) -> u32,
-    category: impl Fn(u32) -> u32,
+    row_count: usize,
+    company_of: impl Fn(u32) -> u32,
+    category_of: impl Fn(u32) -> u32,
 ) -> Vec<u32> {
-    let mut keys: Vec<(u64, u32)> =
-        (0..rows as u32).map(|row| (u64::from(company(row)) << 32 | u64::from(category(row)), row)).collect();
+    let mut keys: Vec<(u64, u32)> = (0..row_count as u32)
+        .map(|row| (u64::from(company_of(row)) << 32 | u64::from(category_of(row)), row))
+        .collect();
     keys.sort_unstable();
     keys.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Of the versions of one document the highest, the newest of equals.
+/// Marks the highest version of each document; of equal versions the newest.
 fn mark_latest_versions(columns: &FilingColumns) -> Vec<bool> {
-    let document = |row: u32| {
-        let at = row as usize;
+    let document_hash = |row: u32| {
+        let index = row as usize;
         let mut hasher = DefaultHasher::new();
-        (columns.sets[at], columns.companies[at], columns.categories[at], columns.reference_dates[at])
+        (columns.sets[index], columns.companies[index], columns.categories[index], columns.reference_dates[index])
             .hash(&mut hasher);
-        if columns.sets[at] == CvmDataset::Ipe {
-            (columns.doc_types[at], columns.kinds[at]).hash(&mut hasher);
+        if columns.sets[index] == CvmDataset::Ipe {
+            (columns.doc_types[index], columns.kinds[index]).hash(&mut hasher);
             columns.subjects.get(row).hash(&mut hasher);
         }
         hasher.finish()
     };
-    let key = |row: u32| (columns.versions[row as usize], columns.delivered_on[row as usize], columns.ids.get(row));
+    let sort_key =
+        |row: u32| (columns.versions[row as usize], columns.delivered_on[row as usize], columns.ids.get(row));
+
     let mut best: HashMap<u64, u32> = HashMap::with_capacity(columns.len());
     for row in 0..columns.len() as u32 {
-        let leader = best.entry(document(row)).or_insert(row);
-        if key(row) > key(*leader) {
-            *leader = row;
+        let best_row = best.entry(document_hash(row)).or_insert(row);
+        if sort_key(row) > sort_key(*best_row) {
+            *best_row = row;
         }
     }
+
     let mut latest = vec![false; columns.len()];
     for row in best.into_values() {
         latest[row as usize] = true;
@@ -600,20 +619,23 @@ fn mark_latest_versions(columns: &FilingColumns) -> Vec<bool> {
 }
 
 fn build_search_index(columns: &FilingColumns, texts: &SharedTexts, threads: usize) -> Result<SearchIndex> {
-    // What many filings share is analysed once.
-    let analysed =
+    // Shared texts are tokenized once.
+    let tokenize_all =
         |texts: &Interner| -> Vec<String> { texts.texts().iter().map(|text| tokenize(text).join(" ")).collect() };
-    let (categories, doc_types, kinds, names) =
-        (analysed(&texts.categories), analysed(&texts.doc_types), analysed(&texts.kinds), analysed(&texts.names));
+    let categories = tokenize_all(&texts.categories);
+    let doc_types = tokenize_all(&texts.doc_types);
+    let kinds = tokenize_all(&texts.kinds);
+    let names = tokenize_all(&texts.names);
+
     build_index(columns.len(), threads, |row, writer| {
-        let at = row as usize;
-        let said = [
-            categories[columns.categories[at] as usize].as_str(),
-            &doc_types[columns.doc_types[at] as usize],
-            &kinds[columns.kinds[at] as usize],
-            &names[columns.names[at] as usize],
+        let index = row as usize;
+        let shared_texts = [
+            categories[columns.categories[index] as usize].as_str(),
+            &doc_types[columns.doc_types[index] as usize],
+            &kinds[columns.kinds[index] as usize],
+            &names[columns.names[index] as usize],
         ];
         let title = tokenize(columns.subjects.get(row)).join(" ");
-        writer.add(IndexEntry { title, text: said.join(" "), ..IndexEntry::default() })
+        writer.add(IndexEntry { title, text: shared_texts.join(" "), ..IndexEntry::default() })
     })
 }

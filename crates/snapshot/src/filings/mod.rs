@@ -1,7 +1,8 @@
-//! Filings: layers, of which each was built once and the last ones are small, so that a load costs what it brings.
+//! Filings, in layers that never change once built. The last layers are small, so the cost of a load depends on its
+//! size alone.
 //!
-//! A row that was changed or taken away later is hidden in the layer that has it. All that is read goes over the layers
-//! at once: what comes out is as if there were one.
+//! A row that was changed or removed later is hidden in its layer. Every read goes over all layers, as if they were
+//! one.
 
 mod layer;
 mod paging;
@@ -30,16 +31,16 @@ pub use layer::FilingLayerBuilder;
 
 #[derive(Debug, Clone)]
 pub struct FilingFilter {
-    /// Equality, blind to case and accents.
+    /// Compared by equality, ignoring case and accents.
     pub category: Option<String>,
     pub company: Option<CompanyId>,
     pub days: DateRange,
-    /// Only what we know since this second or later.
+    /// Only rows known since this second or later.
     pub known_since: Option<u32>,
 }
 
 impl FilingFilter {
-    /// All of these days.
+    /// All filings of these days.
     pub fn for_days(days: DateRange) -> Self {
         Self { category: None, company: None, days, known_since: None }
     }
@@ -54,35 +55,36 @@ pub struct FilingView<'s> {
 }
 
 impl<'s> FilingView<'s> {
-    /// The subject; where there is none, what kind of document it is.
+    /// The subject, or the kind of document if it has none.
     pub fn description(&self) -> Cow<'s, str> {
         let filing = &self.filing;
         if !filing.subject.is_empty() {
             return filing.subject.into();
         }
-        let said: Vec<&str> = [filing.doc_type, filing.kind].into_iter().filter(|text| !text.is_empty()).collect();
-        if said.is_empty() { filing.category.into() } else { said.join(" - ").into() }
+
+        let parts: Vec<&str> = [filing.doc_type, filing.kind].into_iter().filter(|text| !text.is_empty()).collect();
+        if parts.is_empty() { filing.category.into() } else { parts.join(" - ").into() }
     }
 }
 
-/// Rows are numbered through all layers.
+/// All filings. Row numbers run through all layers.
 #[derive(Debug, Clone, Default)]
 pub struct Filings {
     layers: Vec<LayerView>,
 }
 
-/// A layer in its place, with what happened to its rows since it was built.
+/// A layer at its position, with the changes to its rows since it was built.
 #[derive(Debug, Clone)]
 struct LayerView {
     layer: Arc<FilingLayer>,
-    /// The number of its first row.
+    /// Number of its first row.
     first_row: u32,
     hidden: Arc<HiddenRows>,
-    /// Rows that became the latest version of their document, or ceased to be.
+    /// Rows that became, or ceased to be, the latest version of their document.
     latest_overrides: Arc<HashMap<u32, bool>>,
 }
 
-/// Rows of a layer that are no more, sorted, also by each group that they were in.
+/// Rows of a layer that no longer exist, sorted, also by each of their groups.
 #[derive(Debug, Default)]
 struct HiddenRows {
     all: Arc<[u32]>,
@@ -104,32 +106,34 @@ impl Filings {
     }
 
     pub fn find_by_id(&self, id: &str) -> Option<u32> {
-        let found = |view: &LayerView| {
+        let find_in_layer = |view: &LayerView| {
             view.layer.find_by_id(id).filter(|row| !view.hidden.contains(*row)).map(|row| view.first_row + row)
         };
-        self.layers.iter().rev().find_map(found)
+        self.layers.iter().rev().find_map(find_in_layer)
     }
 
-    /// Every version of the document that a row is one of, the highest first.
+    /// All versions of a row's document, the highest first.
     pub fn document_versions(&self, row: u32) -> Vec<u32> {
         let (view, row) = self.locate_row(row);
         let document = view.layer.document_key(row);
+
         let mut versions: Vec<(u16, ListSortKey<'_>, u32)> = Vec::new();
         for view in &self.layers {
             let rows = view.layer.rows_of_document(&document).filter(|row| !view.hidden.contains(*row));
             versions.extend(rows.map(|row| (view.layer.version(row), view.layer.sort_key(row), view.first_row + row)));
         }
+
         versions.sort_unstable_by(|one, other| other.cmp(one));
         versions.into_iter().map(|(_, _, row)| row).collect()
     }
 
-    /// Whether a row is the latest version of its document of those delivered until a day.
+    /// Whether a row is the latest version of its document among those delivered until a day.
     pub fn is_latest_as_of(&self, row: u32, until: NaiveDate) -> bool {
-        let delivered = |row: &u32| self.get(*row).filing.delivered_on <= until;
-        self.document_versions(row).into_iter().find(delivered) == Some(row)
+        let is_delivered = |row: &u32| self.get(*row).filing.delivered_on <= until;
+        self.document_versions(row).into_iter().find(is_delivered) == Some(row)
     }
 
-    /// A page of what a filter leaves, newest first, and how many there are.
+    /// A page of the filings that match a filter, newest first, and their total number.
     pub fn list(&self, filter: &FilingFilter, offset: usize, limit: usize) -> RowPage {
         let category = filter.category.as_deref().map(normalize_text);
         let filtered_layers: Vec<FilteredLayer<'_>> = self
@@ -147,13 +151,14 @@ impl Filings {
                 ))
             })
             .collect();
+
         match filter.known_since {
             Some(second) => paging::merge_page_known_since(&filtered_layers, second, offset, limit),
             None => paging::merge_page(&filtered_layers, offset, limit),
         }
     }
 
-    /// How many filings there are until a day, by category and by year of delivery.
+    /// Number of filings delivered until today, by category and by year of delivery.
     pub fn facet_counts(&self, today: NaiveDate) -> [ValueCounts; 2] {
         let mut counts = FacetCounter::default();
         for view in &self.layers {
@@ -162,9 +167,12 @@ impl Filings {
                 let rows = view.layer.rows_in_group(group).within(days);
                 FilteredLayer::new(&view.layer, view.first_row, rows, view.hidden.in_group(group)).len()
             };
-            for (number, folded) in (0u32..).zip(view.layer.folded_categories()) {
-                counts.add_category(view, number, folded, count_rows(FilingGroup::Category(number), delivered.clone()));
+
+            for (id, folded) in (0u32..).zip(view.layer.folded_categories()) {
+                counts.add_category(view, id, folded, count_rows(FilingGroup::Category(id), delivered.clone()));
             }
+
+            // Rows are sorted by date, so each year is a range.
             let mut start = delivered.start;
             while start < delivered.end {
                 let [_, year] = view.layer.facet_ids(start);
@@ -182,6 +190,7 @@ impl Filings {
         let SearchOptions { offset, limit, .. } = options;
         let is_delivered = |row: &u32| self.get(*row).filing.delivered_on <= today;
         let identified: Vec<u32> = self.find_by_id(query.trim()).into_iter().filter(is_delivered).collect();
+
         let excluded_rows: Vec<Vec<u32>> = self.layers.iter().map(|view| view.rows_in_layer(&identified)).collect();
         let scopes: Vec<SearchScope<'_>> = self
             .layers
@@ -198,48 +207,55 @@ impl Filings {
                     .then(|| -> FacetLookup<'_> { Box::new(|row| view.layer.facet_ids(row)) }),
             })
             .collect();
+
         let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
-        let (offset, limit) = (offset.saturating_sub(identified.len()), limit - rows.len());
-        // A filing has no name.
+        let offset = offset.saturating_sub(identified.len());
+        let limit = limit - rows.len();
+
+        // Filings have no name.
         let mut hits =
             search(&scopes, &SearchQuery::parse(query), |_| NameTokens::default(), offset.saturating_add(limit))?;
         if self.layers.len() > 1 {
-            // Scores are never negative, so their bits are in order.
-            let order = |scope: usize, row: u32| -> ListSortKey<'_> { self.layers[scope].layer.sort_key(row) };
-            hits.best.sort_by_key(|hit| Reverse((hit.score.to_bits(), order(hit.scope_index, hit.row))));
+            // Scores are never negative, so their bits sort like the scores.
+            let sort_key = |scope: usize, row: u32| -> ListSortKey<'_> { self.layers[scope].layer.sort_key(row) };
+            hits.best.sort_by_key(|hit| Reverse((hit.score.to_bits(), sort_key(hit.scope_index, hit.row))));
         }
         rows.extend(
             hits.best.iter().skip(offset).take(limit).map(|hit| self.layers[hit.scope_index].first_row + hit.row),
         );
+
         let mut counts = FacetCounter::default();
         for (view, [categories, years]) in self.layers.iter().zip(&hits.facet_counts) {
-            for (number, count) in categories {
-                counts.add_category(view, *number, &view.layer.folded_categories()[*number as usize], *count);
+            for (id, count) in categories {
+                counts.add_category(view, *id, &view.layer.folded_categories()[*id as usize], *count);
             }
             years.iter().for_each(|(year, count)| counts.add_year(*year, *count));
         }
         for row in identified.iter().filter(|_| options.count_facets) {
             let (view, row) = self.locate_row(*row);
-            let [number, year] = view.layer.facet_ids(row);
-            counts.add_category(view, number, &view.layer.folded_categories()[number as usize], 1);
+            let [category, year] = view.layer.facet_ids(row);
+            counts.add_category(view, category, &view.layer.folded_categories()[category as usize], 1);
             counts.add_year(year, 1);
         }
-        let found = RowPage { total: identified.len() + hits.total, rows };
-        Ok(SearchResults { page: found, facet_counts: counts.into_sorted_counts(), matched_words: hits.matched_words })
+
+        let page = RowPage { total: identified.len() + hits.total, rows };
+        Ok(SearchResults { page, facet_counts: counts.into_sorted_counts(), matched_words: hits.matched_words })
     }
 
-    /// Every issuer with the name that its newest filing until a day gives it, and since when we know that one.
+    /// Every issuer with the name in its newest filing until a day, and since when we know that filing.
     pub fn issuer_names(&self, until: NaiveDate) -> BTreeMap<CompanyId, (&str, RowProvenance)> {
         let mut newest: BTreeMap<CompanyId, (ListSortKey<'_>, FilingRow<'_>)> = BTreeMap::new();
         for view in &self.layers {
             for (id, rows) in view.layer.rows_by_issuer() {
                 let first = view.layer.first_row_on_or_before(until);
-                let is_there = |row: &&u32| **row >= first && !view.hidden.contains(**row);
-                let Some(row) = rows.iter().find(is_there) else { continue };
-                let (key, filing) = (view.layer.sort_key(*row), view.layer.get(*row));
-                let held = newest.entry(id).or_insert((key, filing));
-                if key > held.0 {
-                    *held = (key, filing);
+                let is_visible = |row: &&u32| **row >= first && !view.hidden.contains(**row);
+                let Some(row) = rows.iter().find(is_visible) else { continue };
+
+                let key = view.layer.sort_key(*row);
+                let filing = view.layer.get(*row);
+                let entry = newest.entry(id).or_insert((key, filing));
+                if key > entry.0 {
+                    *entry = (key, filing);
                 }
             }
         }
@@ -247,31 +263,32 @@ impl Filings {
     }
 
     fn locate_row(&self, row: u32) -> (&LayerView, u32) {
-        let at = self.layers.partition_point(|view| view.first_row <= row) - 1;
-        let view = &self.layers[at];
+        let index = self.layers.partition_point(|view| view.first_row <= row) - 1;
+        let view = &self.layers[index];
         (view, row - view.first_row)
     }
 }
 
-/// Counts that add up over layers. Categories that differ in case and accents alone are one, as in the filter.
+/// Adds up counts over layers. Categories that differ only in case and accents count as one, as in the filter.
 #[derive(Default)]
 struct FacetCounter {
-    /// By folded category: how it is spelled, and how often it occurs.
+    /// By folded category: its spelling and its count.
     categories: HashMap<String, (String, usize)>,
     years: HashMap<String, usize>,
 }
 
 impl FacetCounter {
-    fn add_category(&mut self, view: &LayerView, number: u32, folded: &str, count: usize) {
+    fn add_category(&mut self, view: &LayerView, category: u32, folded: &str, count: usize) {
         if count == 0 {
             return;
         }
-        // As its newest filing spells it.
-        let spelled = || {
-            let rows = view.layer.rows_in_group(FilingGroup::Category(number));
+
+        // Spelled as in its newest filing.
+        let spelling = || {
+            let rows = view.layer.rows_in_group(FilingGroup::Category(category));
             view.layer.get(rows.get(0)).category.to_owned()
         };
-        self.categories.entry(folded.to_owned()).or_insert_with(|| (spelled(), 0)).1 += count;
+        self.categories.entry(folded.to_owned()).or_insert_with(|| (spelling(), 0)).1 += count;
     }
 
     fn add_year(&mut self, year: u32, count: usize) {
@@ -284,7 +301,7 @@ impl FacetCounter {
 }
 
 impl LayerView {
-    /// Those that are not hidden.
+    /// Number of visible rows.
     fn len(&self) -> usize {
         self.layer.len() - self.hidden.all.len()
     }
@@ -297,10 +314,10 @@ impl LayerView {
         (0..self.layer.len() as u32).filter(|row| !self.hidden.contains(*row))
     }
 
-    /// Of rows numbered through all layers those of this one.
+    /// Those of the given rows that lie in this layer, by their number within it.
     fn rows_in_layer(&self, rows: &[u32]) -> Vec<u32> {
-        let of_layer = rows.iter().filter_map(|row| row.checked_sub(self.first_row));
-        of_layer.filter(|row| (*row as usize) < self.layer.len()).collect()
+        let relative_rows = rows.iter().filter_map(|row| row.checked_sub(self.first_row));
+        relative_rows.filter(|row| (*row as usize) < self.layer.len()).collect()
     }
 }
 
@@ -308,6 +325,7 @@ impl HiddenRows {
     fn new(layer: &FilingLayer, mut rows: Vec<u32>) -> Self {
         rows.sort_unstable();
         rows.dedup();
+
         let mut by_group: HashMap<FilingGroup, Vec<u32>> = HashMap::new();
         for row in &rows {
             for group in layer.groups_of_row(*row) {

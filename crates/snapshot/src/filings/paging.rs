@@ -1,23 +1,24 @@
-//! Pages of a list that lies in several layers: each layer's rows are a run, and a page is found without walking there.
+//! Pages of a list that spans several layers. Each layer's rows are sorted, and a page at any depth is found without
+//! walking there.
 
 use std::cmp::Reverse;
 
 use super::layer::{FilingLayer, ListSortKey, SortedRows};
 use crate::RowPage;
 
-/// The rows of one layer that a filter leaves, in the order of the list.
+/// The rows of one layer that match a filter, in list order.
 #[derive(Debug)]
 pub struct FilteredLayer<'s> {
     layer: &'s FilingLayer,
-    /// The number of the layer's first row.
+    /// Number of the layer's first row.
     first_row: u32,
     rows: SortedRows<'s>,
-    /// Those among `rows` that are no more, sorted.
+    /// Those of `rows` that no longer exist, sorted.
     hidden: &'s [u32],
 }
 
 impl<'s> FilteredLayer<'s> {
-    /// `hidden` may hold rows around `rows` too.
+    /// `hidden` may also contain rows before and after `rows`.
     pub fn new(layer: &'s FilingLayer, first_row: u32, rows: SortedRows<'s>, hidden: &'s [u32]) -> Self {
         let hidden = match rows.len() {
             0 => &[],
@@ -34,10 +35,11 @@ impl<'s> FilteredLayer<'s> {
         self.rows.len() - self.hidden.len()
     }
 
-    /// The row at a place among those that are not hidden.
+    /// The row at a position among the visible rows.
     fn row_at(&self, position: usize) -> u32 {
-        // As many hidden ones come before it as leave fewer others before them.
-        let (mut low, mut high) = (0, self.hidden.len());
+        // Binary search for the number of hidden rows that come before this position.
+        let mut low = 0;
+        let mut high = self.hidden.len();
         while low < high {
             let middle = low + (high - low) / 2;
             if self.rows.count_before(self.hidden[middle]) - middle <= position {
@@ -49,9 +51,9 @@ impl<'s> FilteredLayer<'s> {
         self.rows.get(position + low)
     }
 
-    /// Those that we know since this second or later, in order.
+    /// Visible rows known since this second or later, in order.
     pub fn rows_known_since(&self, second: u32) -> impl Iterator<Item = (ListSortKey<'s>, u32)> {
-        let rows = (0..self.rows.len()).map(|at| self.rows.get(at));
+        let rows = (0..self.rows.len()).map(|index| self.rows.get(index));
         let is_known = move |row: &u32| self.layer.known_at(*row) >= second && self.hidden.binary_search(row).is_err();
         rows.filter(is_known).map(|row| (self.layer.sort_key(row), self.first_row + row))
     }
@@ -60,15 +62,16 @@ impl<'s> FilteredLayer<'s> {
         self.layer.sort_key(self.row_at(position))
     }
 
-    /// How many of its rows come before a key in the list.
+    /// Number of its rows that come before a key in the list.
     fn count_before(&self, key: ListSortKey<'_>) -> usize {
-        partition_point(self.len(), |place| self.sort_key_at(place) <= key)
+        partition_point(self.len(), |position| self.sort_key_at(position) <= key)
     }
 }
 
-/// The first place at which a condition holds that then holds on.
+/// The first position at which the predicate holds; it must hold for all later ones too.
 fn partition_point(len: usize, predicate: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, len);
+    let mut low = 0;
+    let mut high = len;
     while low < high {
         let middle = low + (high - low) / 2;
         if predicate(middle) {
@@ -86,23 +89,28 @@ pub fn merge_page(layers: &[FilteredLayer<'_>], offset: usize, limit: usize) -> 
     if offset >= total {
         return RowPage { total, rows: Vec::new() };
     }
-    let mut places: Vec<usize> = (0..layers.len()).map(|at| count_before_offset(&layers, at, offset)).collect();
+
+    let mut positions: Vec<usize> =
+        (0..layers.len()).map(|index| count_before_offset(&layers, index, offset)).collect();
     let count = limit.min(total - offset);
     let mut rows = Vec::with_capacity(count);
     if let [layer] = layers[..] {
-        rows.extend((offset..offset + count).map(|place| layer.first_row + layer.row_at(place)));
+        rows.extend((offset..offset + count).map(|position| layer.first_row + layer.row_at(position)));
         return RowPage { total, rows };
     }
+
     while rows.len() < count {
-        let heads = (0..layers.len()).filter(|at| places[*at] < layers[*at].len());
-        let Some(at) = heads.min_by_key(|at| Reverse(layers[*at].sort_key_at(places[*at]))) else { break };
-        rows.push(layers[at].first_row + layers[at].row_at(places[at]));
-        places[at] += 1;
+        let unfinished = (0..layers.len()).filter(|index| positions[*index] < layers[*index].len());
+        let next = unfinished.min_by_key(|index| Reverse(layers[*index].sort_key_at(positions[*index])));
+        let Some(index) = next else { break };
+        rows.push(layers[index].first_row + layers[index].row_at(positions[index]));
+        positions[index] += 1;
     }
+
     RowPage { total, rows }
 }
 
-/// The same of those rows alone that we know since a second or later. Every row is looked at.
+/// Like `merge_page`, but only for rows known since a second or later. Scans every row.
 pub fn merge_page_known_since(layers: &[FilteredLayer<'_>], second: u32, offset: usize, limit: usize) -> RowPage {
     let mut known: Vec<(ListSortKey<'_>, u32)> =
         layers.iter().flat_map(|layer| layer.rows_known_since(second)).collect();
@@ -112,21 +120,23 @@ pub fn merge_page_known_since(layers: &[FilteredLayer<'_>], second: u32, offset:
     RowPage { total: known.len(), rows: known.into_iter().skip(offset).take(limit).map(|(_, row)| row).collect() }
 }
 
-/// How many rows of a run are among the first `offset` of all runs together.
-fn count_before_offset(layers: &[&FilteredLayer<'_>], at: usize, offset: usize) -> usize {
+/// Number of rows of one layer among the first `offset` rows of all layers together.
+fn count_before_offset(layers: &[&FilteredLayer<'_>], layer_index: usize, offset: usize) -> usize {
     if layers.len() == 1 || offset == 0 {
         return offset;
     }
-    let layer = layers[at];
-    let others = || layers.iter().enumerate().filter(move |(other, _)| *other != at);
-    // No more than `offset` of it, and all but what the others can fill up.
-    let filled: usize = others().map(|(_, other)| other.len()).sum();
-    let min_count = offset.saturating_sub(filled).min(layer.len());
+
+    let layer = layers[layer_index];
+    let others = || layers.iter().enumerate().filter(move |(other, _)| *other != layer_index);
+    // At most `offset` of its rows, and at least those that the other layers cannot fill up.
+    let other_rows: usize = others().map(|(_, other)| other.len()).sum();
+    let min_count = offset.saturating_sub(other_rows).min(layer.len());
     let max_count = offset.min(layer.len());
+
     min_count
-        + partition_point(max_count - min_count, |place| {
-            let key = layer.sort_key_at(min_count + place);
-            let rank = min_count + place + others().map(|(_, other)| other.count_before(key)).sum::<usize>();
+        + partition_point(max_count - min_count, |position| {
+            let key = layer.sort_key_at(min_count + position);
+            let rank = min_count + position + others().map(|(_, other)| other.count_before(key)).sum::<usize>();
             rank >= offset
         })
 }

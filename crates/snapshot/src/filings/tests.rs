@@ -1,4 +1,4 @@
-//! Layers are held to a model that has none: a plain list that is searched from end to end.
+//! Compares layered filings with a model without layers: a plain list that is scanned from end to end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,19 +56,19 @@ impl ModelFiling {
         }
     }
 
-    /// Any second that not all have.
+    /// Any time that differs between some of the rows.
     fn known_at(&self) -> u32 {
         100 * u32::from(self.version) + self.company
     }
 
-    /// What it is a version of.
+    /// Identifies the document that this filing is a version of.
     fn document_key(&self) -> impl PartialEq + use<> {
         let subject = (self.set == CvmDataset::Ipe).then_some(self.subject);
         (self.set, self.company, self.category, self.reference, subject)
     }
 }
 
-/// A load: rows that are new or changed, and the ids of some that are gone; then perhaps layers become one.
+/// A load of new or changed rows and removed ids, possibly with a compaction.
 #[derive(Debug, Clone)]
 struct LoadStep {
     changed: Vec<ModelFiling>,
@@ -80,7 +80,7 @@ struct LoadStep {
 enum CompactionTiming {
     Never,
     AfterLoad,
-    /// Begun before this load and ended after it.
+    /// Starts before this load and ends after it.
     DuringLoad,
 }
 
@@ -103,13 +103,18 @@ fn any_model_filing() -> impl Strategy<Value = ModelFiling> {
 }
 
 fn any_load_step() -> impl Strategy<Value = LoadStep> {
-    let compacts = prop_oneof![3 => Just(CompactionTiming::Never), 1 => Just(CompactionTiming::AfterLoad), 1 => Just(CompactionTiming::DuringLoad)];
-    (proptest::collection::vec(any_model_filing(), 0..12), proptest::collection::vec(0u32..60, 0..4), compacts)
-        .prop_map(|(changed, gone, compacts)| LoadStep {
-            changed,
-            removed_ids: gone.iter().map(u32::to_string).collect(),
-            compaction: compacts,
-        })
+    let changed = proptest::collection::vec(any_model_filing(), 0..12);
+    let removed = proptest::collection::vec(0u32..60, 0..4);
+    let compaction = prop_oneof![
+        3 => Just(CompactionTiming::Never),
+        1 => Just(CompactionTiming::AfterLoad),
+        1 => Just(CompactionTiming::DuringLoad),
+    ];
+    (changed, removed, compaction).prop_map(|(changed, removed, compaction)| LoadStep {
+        changed,
+        removed_ids: removed.iter().map(u32::to_string).collect(),
+        compaction,
+    })
 }
 
 fn layer_builder_of<'m>(rows: impl Iterator<Item = &'m ModelFiling>) -> FilingLayerBuilder {
@@ -120,7 +125,7 @@ fn layer_builder_of<'m>(rows: impl Iterator<Item = &'m ModelFiling>) -> FilingLa
     builder
 }
 
-/// Each layer by itself, then all of them made one.
+/// Compacts all layers into one, if there are several.
 fn compact_all_layers(filings: &Filings) -> Option<CompactedLayer> {
     (filings.layers.len() > 1).then(|| filings.plan_full_compaction().run().unwrap())
 }
@@ -131,16 +136,24 @@ fn apply_load_step(
     step: &LoadStep,
 ) -> Filings {
     let compaction = if step.compaction == CompactionTiming::DuringLoad { compact_all_layers(filings) } else { None };
-    // Of two rows with one id the later counts, and a row that is both is there.
+
+    // Of two rows with the same id the later one counts. A row that is both changed and removed exists.
     let changed: BTreeMap<&str, &ModelFiling> = step.changed.iter().map(|row| (row.id.as_str(), row)).collect();
-    let gone: Vec<String> = step.removed_ids.iter().filter(|id| !changed.contains_key(id.as_str())).cloned().collect();
-    let kept = compaction.as_ref().map_or(0, |_| filings.layers.len());
-    // Layers of their own, so that there are many although they are small.
+    let removed_ids: Vec<String> =
+        step.removed_ids.iter().filter(|id| !changed.contains_key(id.as_str())).cloned().collect();
+    let pinned_layers = compaction.as_ref().map_or(0, |_| filings.layers.len());
+
+    // Pins all layers, so that there are many although they are small.
     let mut next = filings
-        .with_changes(layer_builder_of(changed.values().copied()), &gone, kept.max(filings.layers.len()))
+        .with_changes(
+            layer_builder_of(changed.values().copied()),
+            &removed_ids,
+            pinned_layers.max(filings.layers.len()),
+        )
         .unwrap();
-    expected_filings.retain(|id, _| !gone.contains(id));
+    expected_filings.retain(|id, _| !removed_ids.contains(id));
     expected_filings.extend(changed.into_iter().map(|(id, row)| (id.to_owned(), row.clone())));
+
     if let Some(compacted) = compaction {
         assert!(next.has_source_layers_of(&compacted));
         next = next.with_compacted_layer(&compacted);
@@ -153,7 +166,7 @@ fn apply_load_step(
     }
 }
 
-/// The list that a filter leaves, from end to end.
+/// The filings that match a filter, in list order.
 fn expected_list<'m>(
     expected_filings: &'m BTreeMap<String, ModelFiling>,
     filter: &FilingFilter,
@@ -166,6 +179,7 @@ fn expected_list<'m>(
         .filter(|row| (filter.days.from..=filter.days.to).contains(&day(row.day)))
         .filter(|row| filter.known_since.is_none_or(|second| row.known_at() >= second))
         .collect();
+
     rows.sort_by(|one, other| (other.day, &other.id).cmp(&(one.day, &one.id)));
     rows
 }
@@ -174,7 +188,7 @@ fn page_ids<'f>(filings: &'f Filings, page: &RowPage) -> Vec<&'f str> {
     page.rows.iter().map(|row| filings.get(*row).filing.id).collect()
 }
 
-/// By category and by year, whatever their order and spelling.
+/// Counts by category and by year, regardless of order and spelling.
 fn fold_facet_values(facets: &[ValueCounts; 2]) -> [BTreeMap<String, usize>; 2] {
     facets.each_ref().map(|counts| counts.iter().map(|(value, count)| (normalize_text(value), *count)).collect())
 }
@@ -204,7 +218,7 @@ fn all_filters() -> Vec<FilingFilter> {
     filters
 }
 
-/// Every list, filter and page, every row, and who is who.
+/// Compares every filter and page, every row, searches, facets and issuer names.
 fn assert_matches_model(filings: &Filings, expected_filings: &BTreeMap<String, ModelFiling>) {
     assert_eq!(filings.len(), expected_filings.len());
     for filter in all_filters() {
@@ -215,6 +229,7 @@ fn assert_matches_model(filings: &Filings, expected_filings: &BTreeMap<String, M
             assert_eq!((found.total, page_ids(filings, &found)), (expected.len(), page), "{filter:?} {offset} {limit}");
         }
     }
+
     for number in 0..60u32 {
         for id in [number.to_string(), format!("long-common-beginning-{number}")] {
             let found = filings.find_by_id(&id).map(|row| filings.get(row));
@@ -227,28 +242,30 @@ fn assert_matches_model(filings: &Filings, expected_filings: &BTreeMap<String, M
             assert_eq!(found.map(|view| view.is_latest), is_latest, "{id}");
         }
     }
+
     for (query, subjects) in [("dividendos", &[0, 2][..]), ("reuniao", &[1, 2]), ("dividendos reuniões", &[2])] {
         let expected = expected_filings.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5).count();
         let search =
             |offset, limit| filings.search(query, day(5), SearchOptions { offset, limit, count_facets: true }).unwrap();
-        let SearchResults { page: found, facet_counts: facets, .. } = search(0, 100);
+        let SearchResults { page: found, facet_counts, .. } = search(0, 100);
         assert_eq!((found.total, found.rows.len()), (expected, expected), "{query}");
         let pages: Vec<u32> = (0..60).step_by(7).flat_map(|offset| search(offset, 7).page.rows).collect();
         assert_eq!(pages, found.rows, "{query}");
         let rows = expected_filings.values().filter(|row| subjects.contains(&row.subject) && row.day <= 5);
-        assert_eq!(fold_facet_values(&facets), expected_facet_counts(rows), "{query}");
+        assert_eq!(fold_facet_values(&facet_counts), expected_facet_counts(rows), "{query}");
     }
     assert_eq!(
         fold_facet_values(&filings.facet_counts(day(5))),
         expected_facet_counts(expected_filings.values().filter(|row| row.day <= 5))
     );
+
     let issuers: Vec<(u32, &str)> =
         filings.issuer_names(day(1_000)).into_iter().map(|(id, (name, _))| (id, name)).collect();
     let mut newest: BTreeMap<u32, &ModelFiling> = BTreeMap::new();
     for row in expected_filings.values() {
-        let holder = newest.entry(row.company).or_insert(row);
-        if (row.day, &row.id) > (holder.day, &holder.id) {
-            *holder = row;
+        let newest_row = newest.entry(row.company).or_insert(row);
+        if (row.day, &row.id) > (newest_row.day, &newest_row.id) {
+            *newest_row = row;
         }
     }
     assert_eq!(issuers, newest.into_iter().map(|(company, row)| (company, NAMES[row.name])).collect::<Vec<_>>());
@@ -262,17 +279,18 @@ proptest! {
         first in proptest::collection::vec(any_model_filing(), 0..60),
         steps in proptest::collection::vec(any_load_step(), 0..6),
     ) {
-        let mut held: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
-        let mut filings = Filings::build_single_layer(layer_builder_of(held.values()), 1).unwrap();
-        assert_matches_model(&filings, &held);
+        let mut expected: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
+        let mut filings = Filings::build_single_layer(layer_builder_of(expected.values()), 1).unwrap();
+        assert_matches_model(&filings, &expected);
+
         for step in &steps {
-            filings = apply_load_step(&filings, &mut held, step);
-            assert_matches_model(&filings, &held);
+            filings = apply_load_step(&filings, &mut expected, step);
+            assert_matches_model(&filings, &expected);
         }
     }
 }
 
-/// A directory that is gone afterwards.
+/// A directory that is deleted on drop.
 struct TempDirectory(PathBuf);
 
 impl TempDirectory {
@@ -284,7 +302,7 @@ impl TempDirectory {
         Self(path)
     }
 
-    /// By name.
+    /// File contents by name.
     fn read_files(&self) -> BTreeMap<String, Vec<u8>> {
         let entries = fs::read_dir(&self.0).unwrap().map(Result::unwrap);
         entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
@@ -315,22 +333,30 @@ proptest! {
         steps in proptest::collection::vec(any_load_step(), 0..4),
     ) {
         let directory = TempDirectory::new();
-        let mut held: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
-        let mut filings = Filings::build_single_layer(layer_builder_of(held.values()), 1).unwrap();
+        let mut expected: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
+        let mut filings = Filings::build_single_layer(layer_builder_of(expected.values()), 1).unwrap();
         filings.save(&dataset_state(1), &directory.0).unwrap();
+
         for (step, generation) in steps.iter().zip(2..) {
-            filings = apply_load_step(&filings, &mut held, step);
+            filings = apply_load_step(&filings, &mut expected, step);
             filings.save(&dataset_state(generation), &directory.0).unwrap();
+
             let (loaded_state, loaded) = Filings::load(&directory.0).unwrap();
             assert_eq!(loaded_state, dataset_state(generation));
-            assert_matches_model(&loaded, &held);
-            // What it goes on to is the same too.
-            let next = LoadStep { changed: vec![simple_filing(7, 9)], removed_ids: vec!["8".to_owned()], compaction: CompactionTiming::AfterLoad };
-            let mut held = held.clone();
-            let next = apply_load_step(&loaded, &mut held, &next);
-            assert_matches_model(&next, &held);
+            assert_matches_model(&loaded, &expected);
+
+            // Loaded filings accept further loads as well.
+            let next_step = LoadStep {
+                changed: vec![simple_filing(7, 9)],
+                removed_ids: vec!["8".to_owned()],
+                compaction: CompactionTiming::AfterLoad,
+            };
+            let mut expected = expected.clone();
+            let next = apply_load_step(&loaded, &mut expected, &next_step);
+            assert_matches_model(&next, &expected);
         }
-        // Layers and the file that names them; nothing else stays.
+
+        // Only the layers and the manifest remain.
         assert_eq!(directory.read_files().len(), filings.layers.len() + 1);
     }
 }
@@ -342,9 +368,11 @@ fn a_layer_file_is_written_only_once() {
         Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
     filings.save(&dataset_state(1), &directory.0).unwrap();
     let before = directory.read_files();
+
     let next = filings.with_changes(layer_builder_of([simple_filing(3, 1)].iter()), &[], 1).unwrap();
     next.save(&dataset_state(2), &directory.0).unwrap();
     let after = directory.read_files();
+
     let layers = |files: &BTreeMap<String, Vec<u8>>| -> Vec<String> {
         files.keys().filter(|name| name.starts_with("filings-")).cloned().collect()
     };
@@ -358,15 +386,16 @@ fn a_damaged_file_is_rejected_wherever_the_damage_is() {
     let filings =
         Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
     filings.save(&dataset_state(1), &directory.0).unwrap();
+
     for (name, content) in directory.read_files() {
         let path = directory.0.join(&name);
-        for at in (0..content.len()).step_by(content.len().div_ceil(200)).chain([content.len() - 1]) {
+        for position in (0..content.len()).step_by(content.len().div_ceil(200)).chain([content.len() - 1]) {
             let mut damaged = content.clone();
-            damaged[at] ^= 0x40;
+            damaged[position] ^= 0x40;
             fs::write(&path, &damaged).unwrap();
-            assert!(Filings::load(&directory.0).is_err(), "byte {at} of {name}");
-            fs::write(&path, &content[..at]).unwrap();
-            assert!(Filings::load(&directory.0).is_err(), "{name} cut at {at}");
+            assert!(Filings::load(&directory.0).is_err(), "byte {position} of {name}");
+            fs::write(&path, &content[..position]).unwrap();
+            assert!(Filings::load(&directory.0).is_err(), "{name} cut at {position}");
         }
         fs::remove_file(&path).unwrap();
         assert!(Filings::load(&directory.0).is_err(), "without {name}");
@@ -396,6 +425,7 @@ fn small_loads_are_merged_into_one_layer_beside_a_large_one() {
     for id in 2_000..2_050 {
         filings = filings.with_changes(layer_builder_of([simple_filing(id, 1)].iter()), &[], 0).unwrap();
     }
+
     assert_eq!(filings.len(), 2_050);
     assert!(filings.layers.len() <= 3, "{} layers", filings.layers.len());
     assert!(filings.plan_compaction().is_none());
@@ -406,8 +436,10 @@ fn the_latest_version_follows_newer_layers_and_removals() {
     let filings = Filings::build_single_layer(layer_builder_of([simple_filing(1, 1)].iter()), 1).unwrap();
     let is_latest = |filings: &Filings, id| filings.find_by_id(id).map(|row| filings.get(row).is_latest);
     assert_eq!(is_latest(&filings, "1"), Some(true));
+
     let next = filings.with_changes(layer_builder_of([simple_filing(2, 2)].iter()), &[], 1).unwrap();
     assert_eq!((is_latest(&next, "1"), is_latest(&next, "2")), (Some(false), Some(true)));
-    let without = next.with_changes(FilingLayerBuilder::default(), &["2".to_owned()], 2).unwrap();
-    assert_eq!((is_latest(&without, "1"), is_latest(&without, "2")), (Some(true), None));
+
+    let after_removal = next.with_changes(FilingLayerBuilder::default(), &["2".to_owned()], 2).unwrap();
+    assert_eq!((is_latest(&after_removal, "1"), is_latest(&after_removal, "2")), (Some(true), None));
 }

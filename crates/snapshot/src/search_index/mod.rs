@@ -1,5 +1,5 @@
-//! Full-text search over rows 0, 1, 2, …. Tantivy keeps which rows hold a word, and where; what follows from that is
-//! decided in `search`. Document number = row number, so that nothing needs to be stored in the index.
+//! Full-text search over rows 0, 1, 2, …. Tantivy stores which rows hold a word, and where; `search` does the matching
+//! and ranking. Document numbers are row numbers, so the index stores nothing else.
 
 mod row_set;
 mod search;
@@ -19,13 +19,13 @@ use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use row_set::RowSet;
 pub use search::{FacetIdCounts, FacetLookup, NameTokens, SearchScope, name_match_confidence, search};
 
-/// What the writer sizes its tables by.
+/// Memory budget by which the writer sizes its tables.
 const WRITER_MEMORY_BYTES: usize = 64 << 20;
-/// Fewer rows are one part, however many threads there are: each part is searched by itself.
+/// Fewer rows form one part, whatever the number of threads: each part is searched separately.
 const MIN_PART_ROWS: usize = 1 << 16;
 const WORD_TOKENIZER_NAME: &str = "words";
-/// A word is common if it is in so many rows, and in one of so many: as many as that a bit for each row takes no more
-/// than the numbers of its own rows would.
+/// A word is common if at least this many rows hold it, and at least one row in every `COMMON_WORD_DIVISOR`. At that
+/// frequency a bit for each row takes no more memory than a list of row numbers.
 const MIN_COMMON_WORD_ROWS: u32 = 1 << 11;
 const COMMON_WORD_DIVISOR: u32 = u32::BITS;
 
@@ -36,23 +36,23 @@ pub struct SearchIndex {
 }
 
 struct IndexPart {
-    /// Its document 0 is this row.
+    /// The row of its document 0.
     first_row: u32,
     searcher: Searcher,
-    /// Where its files are.
+    /// Holds its files.
     directory: RamDirectory,
-    /// The rows of common words, as they are asked for most and would take longest to read.
+    /// The rows of common words, which are searched most often and take longest to read.
     common_word_rows: HashMap<Term, RowSet>,
 }
 
-/// What Tantivy keeps beside the files that it manages.
+/// Files that Tantivy keeps besides those that it manages.
 const UNMANAGED_INDEX_FILES: [&str; 2] = ["meta.json", ".managed.json"];
 
 impl IndexPart {
     fn open(first_row: u32, directory: RamDirectory, index: &Index) -> Result<Self> {
         let searcher = index.reader()?.searcher();
-        let common = build_common_word_rows(&searcher)?;
-        Ok(Self { first_row, searcher, directory, common_word_rows: common })
+        let common_word_rows = build_common_word_rows(&searcher)?;
+        Ok(Self { first_row, searcher, directory, common_word_rows })
     }
 
     fn write_to(&self, writer: &mut DiskCacheWriter) -> Result<()> {
@@ -61,6 +61,7 @@ impl IndexPart {
         files.sort();
         files.dedup();
         files.retain(|file| Directory::exists(&self.directory, file).unwrap_or(false));
+
         writer.write_u64(u64::from(self.first_row))?;
         writer.write_u64(files.len() as u64)?;
         for file in files {
@@ -74,11 +75,14 @@ impl IndexPart {
     fn read_from(reader: &mut DiskCacheReader) -> Result<Self> {
         let first_row =
             u32::try_from(reader.read_u64()?).map_err(|_| DiskCacheError::Damaged("a row has no number"))?;
+
         let directory = RamDirectory::create();
         for _ in 0..reader.read_u64()? {
-            let (file, content) = (reader.read_string()?, reader.read_bytes()?);
+            let file = reader.read_string()?;
+            let content = reader.read_bytes()?;
             Directory::atomic_write(&directory, Path::new(&file), &content).map_err(DiskCacheError::from)?;
         }
+
         let index = Index::open(directory.clone())?;
         Self::open(first_row, directory, &index)
     }
@@ -96,13 +100,14 @@ impl std::fmt::Debug for IndexPart {
 fn build_common_word_rows(searcher: &Searcher) -> Result<HashMap<Term, RowSet>> {
     let mut common = HashMap::new();
     let Some(segment) = searcher.segment_readers().first() else { return Ok(common) };
-    let least = MIN_COMMON_WORD_ROWS.max(segment.max_doc() / COMMON_WORD_DIVISOR);
+
+    let min_rows = MIN_COMMON_WORD_ROWS.max(segment.max_doc() / COMMON_WORD_DIVISOR);
     let fields = build_schema().1;
     for field in [fields.title, fields.text] {
         let index = segment.inverted_index(field)?;
         let mut words = index.terms().stream().map_err(DiskCacheError::from)?;
         while words.advance() {
-            if words.value().doc_freq >= least {
+            if words.value().doc_freq >= min_rows {
                 let mut term = Term::from_field_text(field, "");
                 term.append_bytes(words.key());
                 let mut rows = RowSet::empty(segment.max_doc());
@@ -114,7 +119,7 @@ fn build_common_word_rows(searcher: &Searcher) -> Result<HashMap<Term, RowSet>> 
     Ok(common)
 }
 
-/// Visits the rows that hold a word, many at a time.
+/// Calls `visit` with the rows that hold a word, many at a time.
 fn for_each_row_block(index: &InvertedIndexReader, term: &Term, mut visit: impl FnMut(&[u32])) -> Result<()> {
     let postings = index.read_block_postings(term, IndexRecordOption::Basic).map_err(DiskCacheError::from)?;
     let Some(mut postings) = postings else { return Ok(()) };
@@ -134,7 +139,7 @@ struct IndexFields {
     name_prefix: Field,
 }
 
-/// A row as it is searched. Texts are words already, with spaces between.
+/// A row as it is indexed. Texts are already words, separated by spaces.
 #[derive(Debug, Default)]
 pub struct IndexEntry {
     pub title: String,
@@ -142,12 +147,12 @@ pub struct IndexEntry {
     pub names: IndexedNames,
 }
 
-/// What a row is called, each name as one piece.
+/// The names of a row, each as one token.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct IndexedNames {
     pub current: Vec<String>,
     pub former: Vec<String>,
-    /// With what any of them begins.
+    /// The beginnings of all names.
     pub prefixes: Vec<String>,
 }
 
@@ -158,11 +163,11 @@ pub struct IndexPartWriter {
     fields: IndexFields,
 }
 
-/// The same for every index, and so is which field has which number.
+/// Every index has the same schema, so field numbers are the same too.
 fn build_schema() -> (Schema, IndexFields) {
-    // Texts come as words already, so white space is all that separates them.
+    // Texts are already words, so white space separates them.
     let options = |option| {
-        // How long a text is, and how often it says a word, changes nothing.
+        // The length of a text and the number of occurrences of a word do not affect the score.
         let indexing = TextFieldIndexing::default()
             .set_tokenizer(WORD_TOKENIZER_NAME)
             .set_index_option(option)
@@ -170,14 +175,15 @@ fn build_schema() -> (Schema, IndexFields) {
         TextOptions::default().set_indexing_options(indexing)
     };
     let words = options(IndexRecordOption::WithFreqsAndPositions);
-    let pieces = options(IndexRecordOption::Basic);
+    let whole_names = options(IndexRecordOption::Basic);
+
     let mut schema = Schema::builder();
     let fields = IndexFields {
         title: schema.add_text_field("title", words.clone()),
         text: schema.add_text_field("text", words),
-        current_name: schema.add_text_field("whole", pieces.clone()),
-        former_name: schema.add_text_field("former", pieces.clone()),
-        name_prefix: schema.add_text_field("beginning", pieces),
+        current_name: schema.add_text_field("whole", whole_names.clone()),
+        former_name: schema.add_text_field("former", whole_names.clone()),
+        name_prefix: schema.add_text_field("beginning", whole_names),
     };
     (schema.build(), fields)
 }
@@ -188,7 +194,8 @@ impl IndexPartWriter {
         let tokenizers = TokenizerManager::new();
         tokenizers.register(WORD_TOKENIZER_NAME, TextAnalyzer::from(WhitespaceTokenizer::default()));
         let directory = RamDirectory::create();
-        // One segment: that alone makes document numbers row numbers.
+
+        // Only with a single segment are document numbers row numbers.
         let writer = Index::builder()
             .schema(schema)
             .tokenizers(tokenizers)
@@ -200,16 +207,18 @@ impl IndexPartWriter {
         let mut document = TantivyDocument::default();
         document.add_text(self.fields.title, entry.title);
         document.add_text(self.fields.text, entry.text);
-        let IndexedNames { current: whole, former, prefixes: beginnings } = entry.names;
+
+        let IndexedNames { current, former, prefixes } = entry.names;
         for (field, names) in [
-            (self.fields.current_name, whole),
+            (self.fields.current_name, current),
             (self.fields.former_name, former),
-            (self.fields.name_prefix, beginnings),
+            (self.fields.name_prefix, prefixes),
         ] {
             for name in names {
                 document.add_text(field, name);
             }
         }
+
         self.writer.add_document(document)?;
         Ok(())
     }
@@ -220,7 +229,7 @@ impl IndexPartWriter {
     }
 }
 
-/// An index over so many rows, each added by `add`, in as many parts as threads build it.
+/// Builds an index over `row_count` rows, each added by `add_row`, in parallel with one part for each thread.
 pub fn build_index(
     row_count: usize,
     thread_count: usize,
@@ -234,6 +243,7 @@ pub fn build_index(
         }
         writer.finish(rows.start as u32)
     };
+
     let parts = std::thread::scope(|scope| {
         let parts = (0..row_count).step_by(part_rows).map(|start| start..(start + part_rows).min(row_count));
         let threads: Vec<_> = parts.map(|rows| scope.spawn(|| build(rows))).collect();

@@ -1,6 +1,6 @@
-//! Sets of rows, a bit each: what is asked of many rows at once costs next to nothing a row.
+//! Sets of rows with one bit for each row, so that operations on many rows cost next to nothing per row.
 
-/// Rows of a part, by their number within it.
+/// Rows of an index part, by their number within it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSet(Vec<u64>);
 
@@ -24,9 +24,9 @@ impl RowSet {
     }
 
     pub fn remove_before(&mut self, row: u32) {
-        let whole = ((row / BLOCK_BITS) as usize).min(self.0.len());
-        self.0[..whole].fill(0);
-        if let Some(block) = self.0.get_mut(whole) {
+        let full_blocks = ((row / BLOCK_BITS) as usize).min(self.0.len());
+        self.0[..full_blocks].fill(0);
+        if let Some(block) = self.0.get_mut(full_blocks) {
             *block &= u64::MAX << (row % BLOCK_BITS);
         }
     }
@@ -43,18 +43,18 @@ impl RowSet {
         self.0.iter().map(|block| block.count_ones() as usize).sum()
     }
 
-    /// The blocks that hold any row: the place of each, and its rows.
+    /// The non-empty blocks, each with its index and the bits of its rows.
     pub fn non_empty_blocks(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.0.iter().copied().enumerate().filter(|(_, rows)| *rows != 0)
+        self.0.iter().copied().enumerate().filter(|(_, bits)| *bits != 0)
     }
 
-    /// The rows at this place.
+    /// The bits of the rows in a block.
     pub fn block_bits(&self, block_index: usize) -> u64 {
         self.0[block_index]
     }
 }
 
-/// The numbers of the rows of a block, in order.
+/// The row numbers of a block, in ascending order.
 pub fn rows_in_block(block_index: usize, mut block_bits: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let lowest = (block_bits != 0).then(|| block_bits.trailing_zeros())?;
@@ -67,28 +67,32 @@ pub fn rows_in_block(block_index: usize, mut block_bits: u64) -> impl Iterator<I
 mod tests {
     use super::*;
 
-    fn collect_rows(bits: &RowSet) -> Vec<u32> {
-        bits.non_empty_blocks().flat_map(|(at, rows)| rows_in_block(at, rows)).collect()
+    fn collect_rows(set: &RowSet) -> Vec<u32> {
+        set.non_empty_blocks().flat_map(|(block_index, bits)| rows_in_block(block_index, bits)).collect()
     }
 
     #[test]
     fn row_sets_support_union_intersection_and_removal() {
-        let mut bits = RowSet::empty(200);
-        bits.insert_all(&[0, 5, 63, 64, 130, 199]);
-        assert_eq!((bits.count(), collect_rows(&bits)), (6, vec![0, 5, 63, 64, 130, 199]));
+        let mut set = RowSet::empty(200);
+        set.insert_all(&[0, 5, 63, 64, 130, 199]);
+        assert_eq!((set.count(), collect_rows(&set)), (6, vec![0, 5, 63, 64, 130, 199]));
+
         let mut other = RowSet::empty(200);
         other.insert_all(&[5, 64, 100]);
-        let (mut both, mut either) = (bits.clone(), bits.clone());
-        both.intersect_with(&other);
-        either.union_with(&other);
-        assert_eq!((collect_rows(&both), either.count()), (vec![5, 64], 7));
-        bits.remove(63);
-        bits.remove(1_000);
-        assert_eq!(collect_rows(&bits), [0, 5, 64, 130, 199]);
-        for (from, left) in [(0, 5), (5, 4), (6, 3), (64, 3), (65, 2), (131, 1), (200, 0), (5_000, 0)] {
-            let mut later = bits.clone();
-            later.remove_before(from);
-            assert_eq!(later.count(), left, "{from}");
+        let mut intersection = set.clone();
+        intersection.intersect_with(&other);
+        let mut union = set.clone();
+        union.union_with(&other);
+        assert_eq!((collect_rows(&intersection), union.count()), (vec![5, 64], 7));
+
+        set.remove(63);
+        set.remove(1_000);
+        assert_eq!(collect_rows(&set), [0, 5, 64, 130, 199]);
+
+        for (from, expected_count) in [(0, 5), (5, 4), (6, 3), (64, 3), (65, 2), (131, 1), (200, 0), (5_000, 0)] {
+            let mut remaining = set.clone();
+            remaining.remove_before(from);
+            assert_eq!(remaining.count(), expected_count, "{from}");
         }
     }
 }
