@@ -1,4 +1,4 @@
-//! From a problem to its answer, once: a handler returns it, the front layer writes it in the caller's language.
+//! Turns problems into responses. A handler returns the problem; the front layer writes it in the caller's language.
 
 use std::any::Any;
 
@@ -10,11 +10,11 @@ use vintem_domain::{Lang, Problem};
 use vintem_snapshot::SnapshotError;
 use vintem_store::StoreError;
 
-/// What a handler answers when it does not answer what was asked.
+/// The error type of all handlers.
 #[derive(Debug, Clone)]
 pub struct ApiError(pub Problem);
 
-/// A response without a body; [`write`] gives it one.
+/// The response has no body yet: the front layer replaces it with [`problem_response`].
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
@@ -49,11 +49,11 @@ impl From<SnapshotError> for ApiError {
     }
 }
 
-/// For the layer that catches panics: 500 is a bug, told to the log and not to the caller.
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
+/// For the layer that catches panics. A 500 is a bug: the details go to the log, not to the caller.
+#[expect(clippy::needless_pass_by_value, reason = "CatchPanicLayer passes the panic by value")]
 pub fn panic_response(panic: Box<dyn Any + Send>) -> Response {
-    let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    tracing::error!(panic = said.unwrap_or("without a message"), "a handler panicked");
+    let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = message.unwrap_or("without a message"), "a handler panicked");
     ApiError(Problem::Internal).into_response()
 }
 
@@ -75,7 +75,7 @@ struct UpgradeBody {
     upgrade_url: String,
 }
 
-/// The whole answer to a problem, but for the headers that every answer has.
+/// The JSON response for a problem, without the headers that every response has.
 pub fn problem_response(problem: &Problem, lang: Lang, request_id: &str, public_url: &str) -> Response {
     let upgrade = match problem {
         Problem::UpgradeRequired { current, required, .. } => Some(UpgradeBody {
@@ -92,22 +92,25 @@ pub fn problem_response(problem: &Problem, lang: Lang, request_id: &str, public_
         retry_after: problem.retry_after_seconds(),
         upgrade,
     };
+
     let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));
     *response.status_mut() = status_code(problem);
+
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(seconds) = problem.retry_after_seconds() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if let Problem::RangeNotSatisfiable { file_size: bytes } = problem
-        && let Ok(range) = HeaderValue::from_str(&format!("bytes */{bytes}"))
+    if let Problem::RangeNotSatisfiable { file_size } = problem
+        && let Ok(range) = HeaderValue::from_str(&format!("bytes */{file_size}"))
     {
         response.headers_mut().insert(header::CONTENT_RANGE, range);
     }
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+
     response
 }
 

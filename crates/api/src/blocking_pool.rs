@@ -1,5 +1,5 @@
-//! Turns for what computes for long: as many at once as there are cores, since more would only make all of them slower.
-//! Who would wait too long for a turn is told at once that there is none.
+//! Limits CPU-heavy work to one task per core, because more would only slow all of them down. Callers that would wait
+//! too long for a slot are rejected at once.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -10,12 +10,14 @@ use vintem_domain::Problem;
 use crate::api_error::ApiError;
 use crate::load_limiter::{LoadLimiter, LoadPermit};
 
-/// What the last in the queue waits for its turn by what they usually take; and in any case, should they take longer.
-/// With what it then takes itself, PostgreSQL's own limits included, all is said within 600 ms.
+/// The expected wait of the last task in the queue, given how long tasks usually take. Including the task's own work
+/// and PostgreSQL's timeouts, every request is answered within 600 ms.
 const TARGET_WAIT: Duration = Duration::from_millis(40);
+/// The hard limit, for when tasks take longer than usual.
 const MAX_WAIT: Duration = Duration::from_millis(80);
-/// The longest queue, and one that is always granted: a machine that stands still for a moment finds as many when it goes on.
+/// The queue never grows beyond this.
 const MAX_QUEUE: usize = 128;
+/// The queue may always be this long: after a machine stalls for a moment, about this many requests arrive at once.
 const MIN_QUEUE: usize = 32;
 
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub struct BlockingPool {
     slots: Semaphore,
 }
 
-/// One of the cores, until it is dropped.
+/// The right to use one core, until dropped.
 #[derive(Debug)]
 pub struct PoolSlot<'a> {
     load_permit: LoadPermit<'a>,
@@ -39,9 +41,9 @@ impl BlockingPool {
     }
 
     pub async fn acquire(&self) -> Result<PoolSlot<'_>, ApiError> {
-        let place = self.limiter.try_acquire().ok_or(ApiError(Problem::Overloaded))?;
+        let load_permit = self.limiter.try_acquire().ok_or(ApiError(Problem::Overloaded))?;
         match tokio::time::timeout(MAX_WAIT, self.slots.acquire()).await {
-            Ok(Ok(permit)) => Ok(PoolSlot { load_permit: place, started_at: Instant::now(), _permit: permit }),
+            Ok(Ok(permit)) => Ok(PoolSlot { load_permit, started_at: Instant::now(), _permit: permit }),
             _ => Err(ApiError(Problem::Overloaded)),
         }
     }
@@ -59,28 +61,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_too_long_fails_and_takes_no_slot() {
-        let aside = BlockingPool::new();
-        let cores = aside.slots.available_permits();
-        let mut held = Vec::new();
+        let pool = BlockingPool::new();
+        let cores = pool.slots.available_permits();
+        let mut slots = Vec::new();
         for _ in 0..cores {
-            held.push(aside.acquire().await.unwrap());
+            slots.push(pool.acquire().await.unwrap());
         }
-        let asked = tokio::time::Instant::now();
-        assert_eq!(aside.acquire().await.unwrap_err().0, Problem::Overloaded);
-        assert_eq!(asked.elapsed().as_millis(), MAX_WAIT.as_millis());
-        drop(held.pop());
-        assert!(aside.acquire().await.is_ok());
+
+        let started = tokio::time::Instant::now();
+        assert_eq!(pool.acquire().await.unwrap_err().0, Problem::Overloaded);
+        assert_eq!(started.elapsed().as_millis(), MAX_WAIT.as_millis());
+
+        drop(slots.pop());
+        assert!(pool.acquire().await.is_ok());
     }
 
     #[tokio::test]
     async fn slow_work_shortens_the_queue() {
-        let aside = BlockingPool::new();
+        let pool = BlockingPool::new();
         for _ in 0..200 {
-            aside.limiter.acquire_unlimited().record_busy_time(Duration::from_secs(1));
+            pool.limiter.acquire_unlimited().record_busy_time(Duration::from_secs(1));
         }
-        let waiting: Vec<_> = (0..MIN_QUEUE).map(|_| aside.limiter.acquire_unlimited()).collect();
-        assert_eq!(aside.acquire().await.unwrap_err().0, Problem::Overloaded);
-        drop(waiting);
-        assert!(aside.acquire().await.is_ok());
+
+        let permits: Vec<_> = (0..MIN_QUEUE).map(|_| pool.limiter.acquire_unlimited()).collect();
+        assert_eq!(pool.acquire().await.unwrap_err().0, Problem::Overloaded);
+
+        drop(permits);
+        assert!(pool.acquire().await.is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Who calls: in the signature of every handler.
+//! The caller of a request, an extractor that every handler has in its signature.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub struct CallerDetails {
     pub key: Option<KeyId>,
     pub lang: Lang,
     pub address: IpAddr,
-    /// Redis' clock at admission.
+    /// Time of admission by Redis' clock, in microseconds.
     pub admitted_at_us: u64,
     pub uri: Uri,
     pub if_none_match: Option<HeaderValue>,
-    /// Whether `Accept` puts CSV before JSON.
+    /// Whether `Accept` ranks CSV above JSON.
     pub prefers_csv: bool,
 }
 
@@ -47,7 +47,7 @@ impl CallerDetails {
 }
 
 impl Caller {
-    /// The key, where a route makes no sense without one.
+    /// The key's ID, for routes that make no sense without a key.
     pub fn require_key(&self) -> Result<KeyId, ApiError> {
         self.key.ok_or(ApiError(Problem::KeyRequired))
     }
@@ -57,7 +57,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // Only the front layer lets requests through, and it leaves the caller here.
+        // Every request passes the front layer, which inserts the caller, so a missing one is a bug.
         parts.extensions.get::<Caller>().cloned().ok_or(ApiError(Problem::Internal))
     }
 }

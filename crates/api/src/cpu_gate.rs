@@ -1,8 +1,8 @@
-//! Turns at the cores for what handlers compute, one for each core.
+//! Limits the CPU work of handlers to one at a time per core.
 //!
-//! The runtime's own queue has one end for all. If every admitted request stood in it with its work, so would those that
-//! are only to be told that there is no room, and `/health`: they would wait for all of the work before them. Who waits for
-//! a turn stands beside that queue, so what is quick is quick however much waits.
+//! All tasks wait in the runtime's run queue in order. If every admitted request put its work there, `/health` and
+//! requests that are about to be shed would wait behind all of it. Handlers wait for a permit instead, outside the run
+//! queue, so cheap requests stay fast under load.
 
 use std::future::poll_fn;
 use std::num::NonZero;
@@ -23,17 +23,20 @@ impl CpuGate {
         Self(Semaphore::new(cores))
     }
 
-    /// The work, its first step in turn: there handlers compute. Those that wait for something do so after it, and then
-    /// have little left to do.
+    /// Runs the future and holds a permit during its first poll, where handlers do their computing. Handlers that wait
+    /// for I/O do so after the first poll and have little left to compute.
     pub async fn run<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
-        let turn = self.0.acquire().await;
-        // What is quick goes first. The turn is taken meanwhile, so that all others wait for theirs and not in that queue.
+        let permit = self.0.acquire().await;
+
+        // Let cheap tasks run first. We hold the permit meanwhile, so that other handlers wait for it and not in the
+        // run queue.
         tokio::task::yield_now().await;
-        let first_step = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-        drop(turn);
-        match first_step {
-            Poll::Ready(done) => done,
+        let first_poll = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+        drop(permit);
+
+        match first_poll {
+            Poll::Ready(output) => output,
             Poll::Pending => work.await,
         }
     }
@@ -48,19 +51,21 @@ mod tests {
 
     #[tokio::test]
     async fn work_starts_with_a_permit_and_releases_it_while_waiting() {
-        let turns = CpuGate::with_cores(1);
-        let held = turns.0.acquire().await.unwrap();
-        let has_begun = Cell::new(false);
-        let mut work = pin!(turns.run(async { has_begun.set(true) }));
+        let gate = CpuGate::with_cores(1);
+        let permit = gate.0.acquire().await.unwrap();
+        let has_started = Cell::new(false);
+
+        let mut work = pin!(gate.run(async { has_started.set(true) }));
         assert!(poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await.is_pending());
-        assert!(!has_begun.get());
-        drop(held);
+        assert!(!has_started.get());
+
+        drop(permit);
         work.await;
-        assert!(has_begun.get());
+        assert!(has_started.get());
 
         tokio::select! {
-            () = turns.run(pending()) => unreachable!("it waits for ever"),
-            seven = turns.run(async { 7 }) => assert_eq!(seven, 7),
+            () = gate.run(pending()) => unreachable!("it waits for ever"),
+            seven = gate.run(async { 7 }) => assert_eq!(seven, 7),
         }
     }
 }

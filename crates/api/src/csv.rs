@@ -1,5 +1,5 @@
-//! Lists as CSV: who asks for it, and how it is sent. Rows are written while they are sent, so a list takes the same memory
-//! however long it is.
+//! Lists as CSV: format negotiation and streaming. Rows are written while they are sent, so memory use does not depend
+//! on the length of the list.
 
 use std::convert::Infallible;
 
@@ -16,10 +16,10 @@ use vintem_domain::{LocalizedText, Problem};
 use crate::caller::Caller;
 use crate::params::{QueryParams, invalid_param};
 
-/// The parameter by which CSV is asked for, as the table of options has it.
+/// The query parameter that selects CSV, in the form that the route table's options use.
 pub const CSV_FORMAT_PARAM: (&str, Option<&str>) = ("format", Some("csv"));
 
-/// As what a list is asked for.
+/// The format in which a list is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ListFormat {
     Json,
@@ -28,8 +28,8 @@ pub enum ListFormat {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CsvOptions {
-    cell_style: csv::CsvDialect,
-    /// Whether a browser is to save it as a file.
+    dialect: csv::CsvDialect,
+    /// Whether a browser should save the response as a file.
     is_download: bool,
 }
 
@@ -41,20 +41,23 @@ impl ListFormat {
             Some("csv") => true,
             Some(_) => return invalid_param("format", LocalizedText::new("be `json` or `csv`", "ser `json` ou `csv`")),
         };
-        let cell_style = match query.single_value("locale")? {
+
+        let dialect = match query.single_value("locale")? {
             None | Some("en") => csv::CsvDialect::Plain,
             Some("pt-BR") => csv::CsvDialect::Brazilian,
             Some(_) => return invalid_param("locale", LocalizedText::new("be `en` or `pt-BR`", "ser `en` ou `pt-BR`")),
         };
+
         let is_download = match query.single_value("download")? {
             None | Some("0") => false,
             Some("1") => true,
             Some(_) => return invalid_param("download", LocalizedText::new("be `0` or `1`", "ser `0` ou `1`")),
         };
-        Ok(if is_csv { Self::Csv(CsvOptions { cell_style, is_download }) } else { Self::Json })
+
+        Ok(if is_csv { Self::Csv(CsvOptions { dialect, is_download }) } else { Self::Json })
     }
 
-    /// The most rows of a page, which may be far more where they are written while they are sent.
+    /// The maximum page size. CSV allows far more rows, because it is streamed.
     pub fn max_rows(self, as_json: usize, as_csv: usize) -> usize {
         match self {
             Self::Json => as_json,
@@ -89,23 +92,24 @@ pub fn prefers_csv(headers: &HeaderMap) -> bool {
     csv_quality > json_quality
 }
 
-/// The table, written while it is sent.
-pub fn csv_response(table: OutputTable, style: CsvOptions, today: NaiveDate) -> Response {
-    let file = format!("attachment; filename=\"vintem-{}-{today}.csv\"", table.name);
-    let chunks = stream::unfold(CsvChunks::new(table, style.cell_style), async |mut chunks| {
-        // Each in turn with what others ask for meanwhile.
+/// Streams the table as CSV.
+pub fn csv_response(table: OutputTable, options: CsvOptions, today: NaiveDate) -> Response {
+    let disposition = format!("attachment; filename=\"vintem-{}-{today}.csv\"", table.name);
+    let chunks = stream::unfold(CsvChunks::new(table, options.dialect), async |mut chunks| {
+        // Yield between chunks, so that a long list does not hold up other requests.
         tokio::task::yield_now().await;
         Some((Ok::<_, Infallible>(chunks.next()?), chunks))
     });
-    // Who compresses it asks once more after its end.
+    // The compression layer polls once more after the end.
     let chunks = chunks.fuse();
+
     let mut response = Response::new(Body::from_stream(chunks));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8; header=present"));
-    if style.is_download
-        && let Ok(file) = HeaderValue::from_str(&file)
+    if options.is_download
+        && let Ok(disposition) = HeaderValue::from_str(&disposition)
     {
-        headers.insert(header::CONTENT_DISPOSITION, file);
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
     }
     response
 }

@@ -1,4 +1,4 @@
-//! What an event says: the resource that it tells of, as the API itself shows it.
+//! Event bodies: the resource that an event is about, in the same shape as in the API.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ struct EventBody<'e> {
     data: Box<RawValue>,
 }
 
-/// What a load noted of it.
+/// The subject of an event, as the load recorded it.
 #[derive(Deserialize)]
 struct EventSubject {
     filing: Option<String>,
@@ -37,7 +37,7 @@ struct EventSubject {
     new: Option<RevisedValue>,
 }
 
-/// A value, or the two of an exchange rate.
+/// A single value, or the two values of an exchange rate.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RevisedValue {
@@ -78,27 +78,29 @@ impl RevisedValue {
     }
 }
 
-/// The event as callers get it, from a snapshot that has what it tells of.
+/// Renders the event as callers get it, from a snapshot that contains its subject.
 pub fn build_publication(snapshot: &Snapshot, event: &UnpublishedEvent) -> EventPublication {
     let subject: Option<EventSubject> = serde_json::from_str(&event.subject_json).ok();
-    let topic = subject.as_ref().map(|subject| event_topic(snapshot, subject)).unwrap_or_default();
-    let told = subject.and_then(|subject| event_data(snapshot, event, subject));
-    // What is gone again since is told of as it was noted.
-    let noted = || RawValue::from_string(event.subject_json.clone()).ok();
+    let attributes = subject.as_ref().map(|subject| event_attributes(snapshot, subject)).unwrap_or_default();
+    let data = subject.and_then(|subject| event_data(snapshot, event, subject));
+    // If the resource has been removed since, send the recorded subject instead.
+    let recorded_subject = || RawValue::from_string(event.subject_json.clone()).ok();
+
     let body = EventBody {
         id: &event.id,
         r#type: &event.kind,
         timestamp: format_instant(event.occurred_at),
-        data: told.or_else(noted).unwrap_or_default(),
+        data: data.or_else(recorded_subject).unwrap_or_default(),
     };
     let body = serde_json::to_string(&body).expect("bodies have text keys only");
-    EventPublication { sequence: event.sequence, body, attributes: topic }
+    EventPublication { sequence: event.sequence, body, attributes }
 }
 
-fn event_topic(snapshot: &Snapshot, subject: &EventSubject) -> EventAttributes {
+fn event_attributes(snapshot: &Snapshot, subject: &EventSubject) -> EventAttributes {
     let filings = snapshot.filings().zip(subject.filing.as_deref());
     let filing = filings.and_then(|(filings, id)| Some(filings.get(filings.find_by_id(id)?).filing));
     let company = subject.company.or_else(|| filing.as_ref().map(|filing| filing.company_id));
+
     EventAttributes {
         company: company.map(|company| company.to_string()),
         category: filing.map(|filing| filing.category.to_owned()),
@@ -107,13 +109,13 @@ fn event_topic(snapshot: &Snapshot, subject: &EventSubject) -> EventAttributes {
     }
 }
 
-/// What a webhook is sent when its owner tries it.
-pub fn render_test_event(event: &str, webhook: &str, now: DateTime<Utc>) -> String {
+/// The event that a webhook receives when its owner sends a test.
+pub fn render_test_event(event_id: &str, webhook_id: &str, now: DateTime<Utc>) -> String {
     let body = EventBody {
-        id: event,
+        id: event_id,
         r#type: WEBHOOK_TEST_EVENT,
         timestamp: format_instant(now),
-        data: to_raw_json(&TestEventData { webhook_id: webhook }).unwrap_or_default(),
+        data: to_raw_json(&TestEventData { webhook_id }).unwrap_or_default(),
     };
     serde_json::to_string(&body).expect("bodies have text keys only")
 }

@@ -1,6 +1,6 @@
-//! The feed of events: the newest of them in memory, where those who wait for the next one are told of it.
+//! The event feed: keeps the newest events in memory and wakes the requests that wait for the next one.
 //!
-//! With Postgres away whoever is up to date reads on; nothing new is published meanwhile.
+//! While Postgres is unavailable, callers that are up to date can keep reading; nothing new is published meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
@@ -9,19 +9,19 @@ use tokio::sync::watch;
 use vintem_store::events::PublishedEvent;
 use vintem_store::{Result, Store};
 
-/// So many are held in memory; who is further behind is answered from Postgres.
+/// Events kept in memory. Callers that are further behind are answered from Postgres.
 const MAX_BUFFERED_EVENTS: usize = 5_000;
-/// So many are read at once.
+/// Events read per query.
 const READ_BATCH_SIZE: i64 = 1_000;
 
-/// How far the feed is known here.
+/// How much of the feed this process has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeedState {
-    /// None before Postgres has told for the first time.
+    /// `None` until Postgres has been read for the first time.
     pub last_position: Option<i64>,
-    /// All up to this position are gone.
+    /// All events up to and including this position have been deleted.
     pub deleted_through: i64,
-    /// Whether the process is ending: nobody is to wait any longer.
+    /// Whether the process is shutting down, so that requests stop waiting.
     pub is_shutting_down: bool,
 }
 
@@ -29,80 +29,86 @@ pub struct FeedState {
 pub struct EventFeed {
     state: watch::Sender<FeedState>,
     buffer: RwLock<EventBuffer>,
-    /// One at a time reads on, so that nothing is held twice.
+    /// Allows one refresh at a time, so that no event is buffered twice.
     refresh_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct EventBuffer {
     events: VecDeque<Arc<PublishedEvent>>,
-    /// All that were published after this position, up to the last one known, are held.
+    /// The buffer has every event after this position, up to the last one read.
     starts_after: i64,
 }
 
 impl EventFeed {
-    /// To wait on: it changes when there are further events, or when the process ends.
+    /// A receiver that changes when there are new events or the process shuts down.
     pub fn subscribe(&self) -> watch::Receiver<FeedState> {
         self.state.subscribe()
     }
 
-    /// Whoever waits answers at once.
+    /// Makes waiting requests answer at once.
     pub fn shut_down(&self) {
-        self.state.send_modify(|reach| reach.is_shutting_down = true);
+        self.state.send_modify(|state| state.is_shutting_down = true);
     }
 
-    /// Reads what was published since it was last called.
+    /// Reads the events published since the last call.
     pub async fn refresh(&self, store: &Store) -> Result<()> {
-        let _reading = self.refresh_lock.lock().await;
-        let ends = store.feed_bounds().await?;
-        let known = self.state.borrow().last_position.filter(|known| *known <= ends.last_position);
-        // At the start, or where the database is another one, the newest are enough.
+        let _guard = self.refresh_lock.lock().await;
+        let bounds = store.feed_bounds().await?;
+        let last_read = self.state.borrow().last_position.filter(|position| *position <= bounds.last_position);
+
+        // At startup, or when the database was replaced, the newest events are enough.
         let mut after =
-            known.unwrap_or_else(|| ends.pruned_position.max(ends.last_position - MAX_BUFFERED_EVENTS as i64));
-        if known.is_none() {
+            last_read.unwrap_or_else(|| bounds.pruned_position.max(bounds.last_position - MAX_BUFFERED_EVENTS as i64));
+        if last_read.is_none() {
             *self.buffer.write().expect("never held across a panic") =
                 EventBuffer { events: VecDeque::new(), starts_after: after };
         }
-        while after < ends.last_position {
+
+        while after < bounds.last_position {
             let events = store.published_events(after, None, READ_BATCH_SIZE).await?;
-            // Some may have been forgotten since.
+            // Events may have been deleted since we read the bounds.
             let Some(last) = events.last() else { break };
             after = last.position;
             self.push_events(events);
         }
-        let (last, forgotten) = (Some(after.max(ends.last_position)), ends.pruned_position);
-        self.state.send_if_modified(|reach| {
-            let is_further = reach.last_position != last;
-            (reach.last_position, reach.deleted_through) = (last, forgotten);
-            is_further
+
+        let last_position = Some(after.max(bounds.last_position));
+        self.state.send_if_modified(|state| {
+            let has_new_events = state.last_position != last_position;
+            state.last_position = last_position;
+            state.deleted_through = bounds.pruned_position;
+            has_new_events
         });
         Ok(())
     }
 
     fn push_events(&self, events: Vec<PublishedEvent>) {
-        let mut held = self.buffer.write().expect("never held across a panic");
-        held.events.extend(events.into_iter().map(Arc::new));
-        while held.events.len() > MAX_BUFFERED_EVENTS {
-            if let Some(gone) = held.events.pop_front() {
-                held.starts_after = gone.position;
+        let mut buffer = self.buffer.write().expect("never held across a panic");
+        buffer.events.extend(events.into_iter().map(Arc::new));
+        while buffer.events.len() > MAX_BUFFERED_EVENTS {
+            if let Some(removed) = buffer.events.pop_front() {
+                buffer.starts_after = removed.position;
             }
         }
     }
 
-    /// Those after a position, of these kinds or of all; none where they are not all in memory.
+    /// The events after a position, of these kinds or of all kinds. `None` if some of them are no longer in memory.
     pub fn buffered_events(
         &self,
         after: i64,
         kinds: Option<&[&str]>,
         limit: usize,
     ) -> Option<Vec<Arc<PublishedEvent>>> {
-        let held = self.buffer.read().expect("never held across a panic");
-        if after < held.starts_after {
+        let buffer = self.buffer.read().expect("never held across a panic");
+        if after < buffer.starts_after {
             return None;
         }
-        let first = held.events.partition_point(|event| event.position <= after);
-        let is_wanted = |event: &&Arc<PublishedEvent>| kinds.is_none_or(|kinds| kinds.contains(&event.kind.as_str()));
-        Some(held.events.range(first..).filter(is_wanted).take(limit).cloned().collect())
+
+        let first = buffer.events.partition_point(|event| event.position <= after);
+        let matches_kind =
+            |event: &&Arc<PublishedEvent>| kinds.is_none_or(|kinds| kinds.contains(&event.kind.as_str()));
+        Some(buffer.events.range(first..).filter(matches_kind).take(limit).cloned().collect())
     }
 }
 
@@ -120,13 +126,15 @@ mod tests {
     fn only_the_newest_events_are_buffered() {
         let feed = EventFeed::default();
         feed.push_events(make_events(1..=4));
+
         let bodies = |after, kinds: Option<&[&str]>, limit| {
-            let held = feed.buffered_events(after, kinds, limit)?;
-            Some(held.iter().map(|event| event.body.clone()).collect::<Vec<_>>().join(" "))
+            let events = feed.buffered_events(after, kinds, limit)?;
+            Some(events.iter().map(|event| event.body.clone()).collect::<Vec<_>>().join(" "))
         };
         assert_eq!(bodies(0, None, 3).as_deref(), Some("1 2 3"));
         assert_eq!(bodies(1, Some(&["even"]), 9).as_deref(), Some("2 4"));
         assert_eq!(bodies(4, None, 9).as_deref(), Some(""));
+
         feed.push_events(make_events(5..=MAX_BUFFERED_EVENTS as i64 + 2));
         assert_eq!(bodies(1, None, 9), None, "the second is not in memory any more");
         assert_eq!(bodies(2, None, 2).as_deref(), Some("3 4"));

@@ -1,6 +1,6 @@
-//! The outermost layer, in the order in which a request is judged: who calls → limit → key → route → plan → handler.
-//! It puts the headers on every answer, whoever gave it, and notes the outcome. Before all of that it is asked whether
-//! there is room for one more (`shed.rs`).
+//! The outermost layer of the API. It checks a request in this order: caller → rate limit → key → route → plan →
+//! handler. It also sets the headers that every response has, and records the outcome. Before all of that,
+//! `load_shedding.rs` rejects requests when the process is overloaded.
 
 mod load_shedding;
 mod response_cache;
@@ -34,38 +34,39 @@ use crate::{App, ProblemPageRenderer};
 pub use response_cache::Cacheable;
 use response_cache::{CacheValidity, ResponseCache};
 
-/// What an address may read of pages, documents and preflights in one window.
+/// Pages, documents and preflights that one address may request per window.
 const PAGE_LIMIT_PER_WINDOW: u32 = 600;
-/// What it may search for on the pages: each costs more than a page, and the API has its own.
+/// Page searches per address and window. A search costs more than a page; the API's search counts against its own
+/// quota.
 const PAGE_SEARCH_LIMIT_PER_WINDOW: u32 = 60;
-/// What is longer is no request that anyone needs.
+/// No legitimate request needs a longer URL, in bytes of path and query.
 const MAX_URL_LENGTH: usize = 8192;
 
-/// The service and its routes as the front layer looks them up.
+/// Wraps the handlers and looks up routes by itself.
 pub struct FrontLayer {
     app: Arc<App>,
-    /// The methods of each path, found as axum finds them.
+    /// The routes of each path, matched with the same library that axum uses.
     route_matcher: matchit::Router<Vec<RouteEntry>>,
-    /// The handlers, and the same for who takes compressed answers.
     router: Router,
+    /// The same handlers with compression, for clients that accept it.
     compressed_router: Router,
-    /// By rank of the plan.
+    /// Indexed by the plan's rank.
     plan_headers: [PlanHeaders; 4],
     load_limiter: LoadLimiter,
     cpu_gate: CpuGate,
     problem_page: ProblemPageRenderer,
-    /// Of requests that no route takes.
+    /// For requests that match no route.
     unmatched_metrics: &'static RouteMetrics,
 }
 
-/// A route, the answers of it that were made already, and what is recorded of it.
+/// A route with its response cache and metrics.
 struct RouteEntry {
     route: &'static Route,
     cache: ResponseCache,
     metrics: &'static RouteMetrics,
 }
 
-/// What the headers of a plan say of every request.
+/// Header values that depend only on the plan.
 struct PlanHeaders {
     plan: HeaderValue,
     limit: HeaderValue,
@@ -76,13 +77,15 @@ impl FrontLayer {
     pub fn new(app: Arc<App>, router: Router, compressed_router: Router, problem_page: ProblemPageRenderer) -> Self {
         let mut by_path: HashMap<&'static str, Vec<RouteEntry>> = HashMap::new();
         for route in ROUTES {
-            let (kept, metrics) = (ResponseCache::default(), RouteMetrics::for_operation(route.operation));
-            by_path.entry(route.path).or_default().push(RouteEntry { route, cache: kept, metrics });
+            let cache = ResponseCache::default();
+            let metrics = RouteMetrics::for_operation(route.operation);
+            by_path.entry(route.path).or_default().push(RouteEntry { route, cache, metrics });
         }
         let mut route_matcher = matchit::Router::new();
         for (path, routes) in by_path {
             route_matcher.insert(path, routes).expect("axum has taken the same paths");
         }
+
         let limits = &app.settings.offer.limits;
         let policy = |plan: Plan| format!("\"{}\";q={};w={}", plan.id(), limits.for_plan(plan), limits.window_seconds);
         let plan_headers = Plan::ALL.map(|plan| PlanHeaders {
@@ -90,7 +93,9 @@ impl FrontLayer {
             limit: leak_header_value(limits.for_plan(plan).to_string()),
             policy: leak_header_value(policy(plan)),
         });
-        let (load_limiter, cpu_gate) = (load_shedding::build_load_limiter(app.settings.max_in_flight), CpuGate::new());
+
+        let load_limiter = load_shedding::build_load_limiter(app.settings.max_in_flight);
+        let cpu_gate = CpuGate::new();
         let unmatched_metrics = RouteMetrics::for_operation(UNMATCHED_OPERATION);
         Self {
             app,
@@ -105,38 +110,41 @@ impl FrontLayer {
         }
     }
 
-    /// The handler's own answer. Pages cost next to nothing, and of them `/health` must not wait for others.
+    /// Runs the handler. Pages bypass the CPU gate: they cost next to nothing, and `/health`, which is one of them,
+    /// must not wait behind other requests.
     async fn run_handler(&self, request: Request, is_page: bool) -> Response {
-        let routes = if request.headers().contains_key(header::ACCEPT_ENCODING) {
+        let router = if request.headers().contains_key(header::ACCEPT_ENCODING) {
             &self.compressed_router
         } else {
             &self.router
         };
-        let handled = routes.clone().oneshot(request);
-        match if is_page { handled.await } else { self.cpu_gate.run(handled).await } {
+
+        let handler = router.clone().oneshot(request);
+        let result = if is_page { handler.await } else { self.cpu_gate.run(handler).await };
+        match result {
             Ok(response) => response,
             Err(never) => match never {},
         }
     }
 
     fn find_routes(&self, path: &str) -> &[RouteEntry] {
-        self.route_matcher.at(path).map_or(&[], |found| found.value.as_slice())
+        self.route_matcher.at(path).map_or(&[], |matched| matched.value.as_slice())
     }
 }
 
-/// Who calls, as far as the request itself says.
+/// The caller, as identified by the request's key.
 struct CallerIdentity {
     plan: Plan,
     key: Option<KeyId>,
-    /// Why the key it shows is not taken.
+    /// Why the request's key was rejected.
     key_problem: Option<Problem>,
 }
 
-/// How the caller stands with its quota.
+/// The state of the caller's quota.
 struct QuotaStatus {
     remaining: u32,
     reset_at_seconds: u64,
-    /// `t` of the `RateLimit` header: to the reset, on 429 until one will pass.
+    /// `t` of the `RateLimit` header: seconds until the reset, or on 429 until the next request is admitted.
     reset_after_seconds: u64,
 }
 
@@ -147,33 +155,37 @@ impl FrontLayer {
         let headers = request.headers();
         let client = client_address(peer, headers, &app.settings.trusted_proxies);
         let lang = accepted_language(headers);
-        let (method, path) = (request.method().clone(), request.uri().path());
+        let method = request.method().clone();
+        let path = request.uri().path();
         let preflight = is_preflight(&method, headers);
         let routes = self.find_routes(path);
-        let served = routes.iter().find(|served| accepts_method(served.route, &method));
-        let route = served.map(|served| served.route);
-        let reader = BrowserRequest::from_request(&request);
+        let route_entry = routes.iter().find(|entry| accepts_method(entry.route, &method));
+        let route = route_entry.map(|entry| entry.route);
+        let browser = BrowserRequest::from_request(&request);
 
         let identity = identify_caller(app, headers).await;
-        let visit = build_admission_request(app, &identity, client, preflight, route, path);
-        let verdict = app.meter.admit(&visit).await;
-        let is_page = visit.charge != vintem_meter::AdmissionCharge::OwnQuota;
-        let request_id = RequestId::new(verdict.now_us, rand::random());
+        let admission = build_admission_request(app, &identity, client, preflight, route, path);
+        let decision = app.meter.admit(&admission).await;
+        let is_page = admission.charge != vintem_meter::AdmissionCharge::OwnQuota;
+        let request_id = RequestId::new(decision.now_us, rand::random());
+        let mut quota = quota_status(&decision);
 
-        let judged = if verdict.admitted {
+        let access = if decision.admitted {
             check_access(&identity, preflight, &request, routes, route)
         } else {
-            Err(rate_limit_problem(micros_to_seconds_ceil(verdict.wait_us), is_page))
+            Err(rate_limit_problem(micros_to_seconds_ceil(decision.wait_us), is_page))
         };
-        let place = served.and_then(|served| served.cache.slot_for(served.route, &request, &identity, lang));
-        let (mut standing, mut handled_in) = (quota_status(&verdict), None);
-        let kept = place.filter(|_| judged.is_ok()).and_then(|place| place.get(&app.live_snapshot, app.clock.now()));
-        let response = if let Some(mut response) = kept {
-            self.write_quota_headers(response.headers_mut(), identity.plan, &standing, &request_id);
+
+        let cache_slot = route_entry.and_then(|entry| entry.cache.slot_for(entry.route, &request, &identity, lang));
+        let cached =
+            cache_slot.filter(|_| access.is_ok()).and_then(|slot| slot.get(&app.live_snapshot, app.clock.now()));
+        let response = if let Some(mut response) = cached {
+            self.write_quota_headers(response.headers_mut(), identity.plan, &quota, &request_id);
             response
         } else {
-            let validity = place.and_then(|_| CacheValidity::current(&app.live_snapshot, app.clock.now()));
-            let mut response = match judged {
+            let validity = cache_slot.and_then(|_| CacheValidity::current(&app.live_snapshot, app.clock.now()));
+            let mut handler_time = None;
+            let mut response = match access {
                 Err(problem) => ApiError(problem).into_response(),
                 Ok(()) if preflight => preflight_response(),
                 Ok(()) => {
@@ -182,42 +194,46 @@ impl FrontLayer {
                         key: identity.key,
                         lang,
                         address: client,
-                        admitted_at_us: verdict.now_us,
+                        admitted_at_us: decision.now_us,
                         if_none_match: request.headers().get(header::IF_NONE_MATCH).cloned(),
                         uri: request.uri().clone(),
                         prefers_csv: prefers_csv(request.headers()),
                     };
                     request.extensions_mut().insert(Caller(Arc::new(caller)));
-                    let began = Instant::now();
-                    let handled = self.run_handler(request, is_page).await;
-                    handled_in = Some(began.elapsed());
-                    handled
+
+                    let handler_started = Instant::now();
+                    let response = self.run_handler(request, is_page).await;
+                    handler_time = Some(handler_started.elapsed());
+                    response
                 }
             };
+
             if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-                response = self.render_problem(&problem, reader.as_ref(), lang, &request_id);
+                response = self.render_problem(&problem, browser.as_ref(), lang, &request_id);
                 if problem == Problem::MethodNotAllowed {
                     response.headers_mut().insert(header::ALLOW, allow_header(routes));
                 }
                 if let (ErrorCode::RateLimited, Some(wait)) = (problem.code(), problem.retry_after_seconds()) {
-                    standing.reset_after_seconds = wait;
+                    quota.reset_after_seconds = wait;
                 }
             }
-            self.write_common_headers(response.headers_mut(), &identity, &standing, &request_id);
-            if let Some(handled_in) = handled_in.filter(|_| is_page) {
-                write_server_timing(response.headers_mut(), handled_in, started.elapsed());
+
+            self.write_common_headers(response.headers_mut(), &identity, &quota, &request_id);
+            if let Some(handler_time) = handler_time.filter(|_| is_page) {
+                write_server_timing(response.headers_mut(), handler_time, started.elapsed());
             }
-            if let (Some(place), Some(made_of)) = (place, validity) {
-                place.store_if_cacheable(made_of, &app.live_snapshot, app.clock.now(), &mut response);
+            if let (Some(slot), Some(validity)) = (cache_slot, validity) {
+                slot.store_if_cacheable(validity, &app.live_snapshot, app.clock.now(), &mut response);
             }
             response
         };
 
         let status = response.status();
-        if let (Some(key), Some(group)) = (identity.key, visit.usage_group) {
-            app.meter.record_outcome(key, group, verdict.now_us, RequestOutcome::from_status(status.as_u16()));
+        if let (Some(key), Some(group)) = (identity.key, admission.usage_group) {
+            app.meter.record_outcome(key, group, decision.now_us, RequestOutcome::from_status(status.as_u16()));
         }
-        served.map_or(self.unmatched_metrics, |served| served.metrics).record_request(identity.plan, status, started);
+        let route_metrics = route_entry.map_or(self.unmatched_metrics, |entry| entry.metrics);
+        route_metrics.record_request(identity.plan, status, started);
         tracing::info!(
             request_id = request_id.as_str(),
             method = method.as_str(),
@@ -233,7 +249,7 @@ impl FrontLayer {
     }
 }
 
-/// A person at a browser who asked for something outside of the API, and is told of problems by a page.
+/// A browser's request outside `/api/`: its problems are rendered as HTML pages.
 struct BrowserRequest {
     headers: HeaderMap,
     uri: Uri,
@@ -244,37 +260,39 @@ impl BrowserRequest {
         let accepted = request.headers().get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let is_browser = !request.uri().path().starts_with("/api/")
             && accepted.flat_map(|list| list.split(',')).any(is_html_media_type);
+
         is_browser.then(|| Self { headers: request.headers().clone(), uri: request.uri().clone() })
     }
 }
 
 fn is_html_media_type(range: &str) -> bool {
-    range.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
+    range.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case("text/html"))
 }
 
 impl FrontLayer {
     fn render_problem(
         &self,
         problem: &Problem,
-        reader: Option<&BrowserRequest>,
+        browser: Option<&BrowserRequest>,
         lang: Lang,
         request_id: &RequestId,
     ) -> Response {
-        match reader {
-            Some(reader) => (self.problem_page)(problem, &reader.headers, &reader.uri, request_id.as_str()),
+        match browser {
+            Some(browser) => (self.problem_page)(problem, &browser.headers, &browser.uri, request_id.as_str()),
             None => api_error::problem_response(problem, lang, request_id.as_str(), &self.app.settings.public_url),
         }
     }
 }
 
 fn accepted_language(headers: &HeaderMap) -> Lang {
-    let said = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-    said.map_or(Lang::En, Lang::from_accept_language)
+    let accept_language = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    accept_language.map_or(Lang::En, Lang::from_accept_language)
 }
 
-/// A bad or contradictory key counts as its address, on the Free plan.
+/// A request with an invalid key, or with two keys that conflict, is limited by its address, on the Free plan.
 async fn identify_caller(app: &App, headers: &HeaderMap) -> CallerIdentity {
     let as_address = |key_problem| CallerIdentity { plan: Plan::Free, key: None, key_problem };
+
     match parse_credential(headers) {
         Credential::None => as_address(None),
         Credential::Malformed => as_address(Some(Problem::InvalidKey)),
@@ -298,6 +316,7 @@ fn build_admission_request(
     let address = AddressBucket::from_ip(client);
     let charge =
         if preflight { RateLimitKind::Page } else { route.map_or(RateLimitKind::Quota, |route| route.rate_limit) };
+
     AdmissionRequest {
         quota_owner: identity.key.map_or(QuotaOwner::Address(address), QuotaOwner::Key),
         limit: app.settings.offer.limits.for_plan(identity.plan),
@@ -320,7 +339,7 @@ fn rate_limit_problem(retry_after_seconds: u64, is_page: bool) -> Problem {
     }
 }
 
-/// What is wrong with an admitted request before its handler sees it, in the decided order.
+/// Checks an admitted request before its handler runs. The order of the checks decides which problem is reported.
 fn check_access(
     identity: &CallerIdentity,
     preflight: bool,
@@ -334,32 +353,35 @@ fn check_access(
     if preflight {
         return Ok(());
     }
+
     let Some(route) = route else {
         return Err(if routes.is_empty() { Problem::NoSuchPath } else { Problem::MethodNotAllowed });
     };
     let required = required_plan(route, request);
     if identity.plan < required {
-        let with_key = identity.key.is_some();
-        return Err(Problem::UpgradeRequired { current: identity.plan, required, has_key: with_key });
+        let has_key = identity.key.is_some();
+        return Err(Problem::UpgradeRequired { current: identity.plan, required, has_key });
     }
-    if request.uri().path_and_query().is_some_and(|address| address.as_str().len() > MAX_URL_LENGTH) {
+
+    if request.uri().path_and_query().is_some_and(|url| url.as_str().len() > MAX_URL_LENGTH) {
         return Err(Problem::UrlTooLong);
     }
     Ok(())
 }
 
-/// What the route takes with the options that are asked for.
+/// The plan that the route requires with the requested options.
 fn required_plan(route: &Route, request: &Request) -> Plan {
     let prefers_csv = prefers_csv(request.headers());
     let Some(query) = request.uri().query() else {
         return if prefers_csv { route.required_plan([CSV_FORMAT_PARAM].into_iter()) } else { route.plan };
     };
+
     let query = QueryParams::parse(query);
-    let by_accept = prefers_csv && !query.pairs().any(|(name, _)| name == CSV_FORMAT_PARAM.0);
-    route.required_plan(query.pairs().chain(by_accept.then_some(CSV_FORMAT_PARAM)))
+    let is_csv_by_accept = prefers_csv && !query.pairs().any(|(name, _)| name == CSV_FORMAT_PARAM.0);
+    route.required_plan(query.pairs().chain(is_csv_by_accept.then_some(CSV_FORMAT_PARAM)))
 }
 
-/// HEAD wherever GET.
+/// Routes that accept GET also accept HEAD.
 fn accepts_method(route: &Route, method: &Method) -> bool {
     match route.method {
         route::HttpMethod::Get => *method == Method::GET || *method == Method::HEAD,
@@ -370,7 +392,7 @@ fn accepts_method(route: &Route, method: &Method) -> bool {
 fn allow_header(routes: &[RouteEntry]) -> HeaderValue {
     let methods: Vec<&str> = routes
         .iter()
-        .map(|served| match served.route.method {
+        .map(|entry| match entry.route.method {
             route::HttpMethod::Get => "GET, HEAD",
             other => other.as_str(),
         })
@@ -396,12 +418,11 @@ fn preflight_response() -> Response {
     response
 }
 
-fn quota_status(verdict: &AdmissionDecision) -> QuotaStatus {
-    let seconds = micros_to_seconds_ceil(verdict.reset_at_us.saturating_sub(verdict.now_us));
+fn quota_status(decision: &AdmissionDecision) -> QuotaStatus {
     QuotaStatus {
-        remaining: verdict.remaining,
-        reset_at_seconds: micros_to_seconds_ceil(verdict.reset_at_us),
-        reset_after_seconds: seconds,
+        remaining: decision.remaining,
+        reset_at_seconds: micros_to_seconds_ceil(decision.reset_at_us),
+        reset_after_seconds: micros_to_seconds_ceil(decision.reset_at_us.saturating_sub(decision.now_us)),
     }
 }
 
@@ -418,61 +439,63 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_DATA_SOURCE: HeaderName = HeaderName::from_static("x-data-source");
 const VARY: HeaderValue =
     HeaderValue::from_static("Accept-Encoding, Accept, Accept-Language, X-API-Key, Authorization");
-/// A page is also in the language that its reader chose.
+/// Pages also depend on the cookie with the language the reader chose.
 const PAGE_VARY: HeaderValue =
     HeaderValue::from_static("Accept-Encoding, Accept, Accept-Language, X-API-Key, Authorization, Cookie");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const DEFAULT_CSP: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 impl FrontLayer {
-    /// What every answer carries, whoever gave it.
+    /// Writes the headers that every response has.
     fn write_common_headers(
         &self,
         headers: &mut HeaderMap,
         identity: &CallerIdentity,
-        standing: &QuotaStatus,
+        quota: &QuotaStatus,
         request_id: &RequestId,
     ) {
-        let of_plan = &self.plan_headers[identity.plan as usize];
+        let plan_headers = &self.plan_headers[identity.plan as usize];
         headers.reserve(20);
-        headers.insert(X_RATELIMIT_LIMIT, of_plan.limit.clone());
-        headers.insert(RATELIMIT_POLICY, of_plan.policy.clone());
-        headers.insert(X_PLAN, of_plan.plan.clone());
+        headers.insert(X_RATELIMIT_LIMIT, plan_headers.limit.clone());
+        headers.insert(RATELIMIT_POLICY, plan_headers.policy.clone());
+        headers.insert(X_PLAN, plan_headers.plan.clone());
+
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
-        let by_cookie = headers.get_all(header::VARY).iter().any(|value| value == "Cookie");
-        headers.insert(header::VARY, if by_cookie { PAGE_VARY } else { VARY });
+        let varies_by_cookie = headers.get_all(header::VARY).iter().any(|value| value == "Cookie");
+        headers.insert(header::VARY, if varies_by_cookie { PAGE_VARY } else { VARY });
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(DEFAULT_CSP);
+
         if self.app.live_snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic()) {
             headers.insert(X_DATA_SOURCE, HeaderValue::from_static("synthetic"));
         }
-        self.write_quota_headers(headers, identity.plan, standing, request_id);
+        self.write_quota_headers(headers, identity.plan, quota, request_id);
     }
 
-    /// What of it differs from one answer to the next.
-    fn write_quota_headers(&self, headers: &mut HeaderMap, plan: Plan, standing: &QuotaStatus, request_id: &RequestId) {
-        let (remaining, seconds) = (
-            DecimalDigits::from_number(standing.remaining.into()),
-            DecimalDigits::from_number(standing.reset_after_seconds),
-        );
-        let mut draft = [0; 64];
-        let parts = [b"\"", plan.id().as_bytes(), b"\";r=", remaining.as_bytes(), b";t=", seconds.as_bytes()];
+    /// Writes the headers that differ from one response to the next, so a cached response needs them again.
+    fn write_quota_headers(&self, headers: &mut HeaderMap, plan: Plan, quota: &QuotaStatus, request_id: &RequestId) {
+        let remaining = DecimalDigits::from_number(quota.remaining.into());
+        let reset_after = DecimalDigits::from_number(quota.reset_after_seconds);
+
+        let mut buffer = [0; 64];
+        let parts = [b"\"", plan.id().as_bytes(), b"\";r=", remaining.as_bytes(), b";t=", reset_after.as_bytes()];
         let mut length = 0;
         for part in parts {
-            draft[length..length + part.len()].copy_from_slice(part);
+            buffer[length..length + part.len()].copy_from_slice(part);
             length += part.len();
         }
+
         let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).expect("digits and plan names");
         headers.insert(X_RATELIMIT_REMAINING, value(remaining.as_bytes()));
-        headers.insert(X_RATELIMIT_RESET, value(DecimalDigits::from_number(standing.reset_at_seconds).as_bytes()));
-        headers.insert(RATELIMIT, value(&draft[..length]));
+        headers.insert(X_RATELIMIT_RESET, value(DecimalDigits::from_number(quota.reset_at_seconds).as_bytes()));
+        headers.insert(RATELIMIT, value(&buffer[..length]));
         headers.insert(X_REQUEST_ID, value(&request_id.0));
     }
 }
 
-/// How long a page took: its handler, and all of it with admission.
+/// Reports how long a page took: the handler alone, and the whole request including admission.
 fn write_server_timing(headers: &mut HeaderMap, handler: Duration, total: Duration) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     if let Ok(value) = HeaderValue::from_str(&format!("handler;dur={:.3}, total;dur={:.3}", ms(handler), ms(total))) {
@@ -480,12 +503,12 @@ fn write_server_timing(headers: &mut HeaderMap, handler: Duration, total: Durati
     }
 }
 
-/// A value that is copied into every answer: of what is never freed a copy costs nothing.
+/// A value that is cloned into every response. Cloning a static `HeaderValue` costs nothing, so the text is leaked.
 fn leak_header_value(text: String) -> HeaderValue {
     HeaderValue::from_static(text.leak())
 }
 
-/// A number as text, without a place in memory of its own: every answer has several.
+/// A number as decimal text on the stack: every response has several, and none should allocate.
 struct DecimalDigits {
     text: [u8; 20],
     start: usize,
@@ -493,7 +516,8 @@ struct DecimalDigits {
 
 impl DecimalDigits {
     fn from_number(mut number: u64) -> Self {
-        let (mut text, mut start) = ([b'0'; 20], 20);
+        let mut text = [b'0'; 20];
+        let mut start = 20;
         loop {
             start -= 1;
             text[start] += (number % 10) as u8;
@@ -509,7 +533,7 @@ impl DecimalDigits {
     }
 }
 
-/// The instant of admission, so that ids sort by time, and what tells apart those of one instant; both in hexadecimal.
+/// The time of admission, so that IDs sort by time, then a random number that makes them unique; both in hexadecimal.
 struct RequestId([u8; 25]);
 
 impl RequestId {
@@ -517,11 +541,12 @@ impl RequestId {
         const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut id = [b'-'; 25];
         let mut write = |range: std::ops::Range<usize>, mut rest: u64| {
-            for place in id[range].iter_mut().rev() {
-                *place = HEX_DIGITS[(rest % 16) as usize];
+            for digit in id[range].iter_mut().rev() {
+                *digit = HEX_DIGITS[(rest % 16) as usize];
                 rest /= 16;
             }
         };
+
         write(0..14, now_us);
         write(15..25, random);
         Self(id)

@@ -1,4 +1,4 @@
-//! Decimals on the wire: exact JSON numbers, or the same characters as a string.
+//! Decimals in JSON: exact numbers, or the same digits as a string.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use vintem_domain::Decimal;
 
-/// What is shown as the digits of a number.
+/// A number that serializes with exactly the digits of its `Display`.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonNumber<T = Decimal> {
     pub value: T,
@@ -15,12 +15,12 @@ pub struct JsonNumber<T = Decimal> {
 
 impl<T: Display> Serialize for JsonNumber<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let characters = self.value.to_string();
+        let digits = self.value.to_string();
         if self.as_text {
-            return serializer.serialize_str(&characters);
+            return serializer.serialize_str(&digits);
         }
-        // A decimal's own text is a JSON number: written as it is, it passes through no float.
-        RawValue::from_string(characters).map_err(serde::ser::Error::custom)?.serialize(serializer)
+        // The text of a decimal is a valid JSON number. Writing it raw avoids a detour through floats.
+        RawValue::from_string(digits).map_err(serde::ser::Error::custom)?.serialize(serializer)
     }
 }
 

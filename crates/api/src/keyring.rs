@@ -1,6 +1,7 @@
-//! The whole key table in memory: under 100 bytes a key, following the store by notification and by poll.
+//! Verifies API keys. The whole key table is in memory, at under 100 bytes per key, and follows the store by
+//! notifications and polling.
 //!
-//! A key that was used before costs two hashes and two look-ups in memory, under locks that readers share.
+//! Verifying a key that was used before costs two hashes and two lookups in memory, under shared read locks.
 
 mod fingerprint_cache;
 mod key_table;
@@ -20,19 +21,19 @@ use vintem_store::{Store, StoreError};
 use fingerprint_cache::FingerprintCache;
 use key_table::{KeyEntry, KeyFingerprint, KeyTable};
 
-/// What turns keys into what is stored of them. It is in the environment and nowhere else.
+/// The secret with which keys are hashed before they are stored. It exists only in the environment.
 #[derive(Clone)]
 pub struct Pepper {
     id: String,
-    /// Has taken the secret in already, which is half of the work.
+    /// Already initialized with the secret, which saves half of the work per key.
     keyed_hmac: Hmac<Sha256>,
 }
 
 impl Pepper {
-    /// Shorter ones could be guessed.
+    /// Shorter peppers could be guessed.
     pub const MIN_LENGTH: usize = 32;
 
-    /// `None` for one that is too short.
+    /// `None` if the secret is too short.
     pub fn new(secret: &str) -> Option<Self> {
         if secret.len() < Self::MIN_LENGTH {
             return None;
@@ -49,7 +50,7 @@ impl Pepper {
         hmac.finalize().into_bytes().into()
     }
 
-    /// Tells peppers apart without telling them.
+    /// Identifies the pepper without revealing it.
     pub fn id(&self) -> String {
         self.id.clone()
     }
@@ -73,18 +74,18 @@ pub enum KeyVerdict {
         plan: Plan,
     },
     Invalid,
-    /// Not in memory, and Postgres cannot be asked.
+    /// Not in memory, and Postgres did not answer.
     LookupFailed,
 }
 
-/// An absent key is not asked for again for so long.
+/// How long an absent key is not looked up again.
 const ABSENT_KEY_TTL: Duration = Duration::from_secs(10);
 const MAX_ABSENT_KEYS: u64 = 100_000;
-/// Concurrent look-ups of keys that are not in memory.
+/// Concurrent Postgres lookups of keys that are not in memory.
 const MAX_CONCURRENT_LOOKUPS: usize = 4;
-/// Keys that are read in one go.
+/// Keys read per query.
 const REFRESH_PAGE_SIZE: i64 = 10_000;
-/// Keys that are taken in before other tasks have their turn.
+/// Keys applied before yielding to other tasks.
 const REFRESH_CHUNK_SIZE: usize = 500;
 
 #[derive(Debug)]
@@ -95,7 +96,7 @@ pub struct Keyring {
     table: KeyTable,
     fingerprint_cache: FingerprintCache,
     absent_keys: moka::sync::Cache<KeyFingerprint, ()>,
-    /// Up to which all changes are in the table.
+    /// All changes up to this revision are in the table.
     revision: AtomicI64,
     lookup_permits: Semaphore,
 }
@@ -104,6 +105,7 @@ impl Keyring {
     pub fn new(store: Store, pepper: Pepper, clock: Arc<dyn Clock>) -> Self {
         let absent_keys =
             moka::sync::Cache::builder().max_capacity(MAX_ABSENT_KEYS).time_to_live(ABSENT_KEY_TTL).build();
+
         Self {
             store,
             pepper,
@@ -120,22 +122,24 @@ impl Keyring {
         &self.pepper
     }
 
-    /// Brings the memory up to what the store holds now.
+    /// Applies all changes that the store has made since the last call.
     pub async fn refresh(&self) -> Result<(), StoreError> {
         loop {
             let changed =
                 self.store.keys_changed_after(self.revision.load(Ordering::Acquire), REFRESH_PAGE_SIZE).await?;
             let Some(last) = changed.iter().map(|row| row.revision).max() else { return Ok(()) };
-            for portion in changed.chunks(REFRESH_CHUNK_SIZE) {
-                self.apply_rows(portion);
+
+            for chunk in changed.chunks(REFRESH_CHUNK_SIZE) {
+                self.apply_rows(chunk);
                 tokio::task::yield_now().await;
             }
+
             self.revision.fetch_max(last, Ordering::AcqRel);
             metrics::gauge!("vintem_keys_in_memory").set(self.table.len() as f64);
         }
     }
 
-    /// Rows of the store, in whatever order they were read: what is newer stays.
+    /// Applies rows of the store in any order: the newer revision of a key wins.
     pub fn apply_rows(&self, rows: &[KeySecretRow]) {
         let now = self.clock.now().timestamp_millis();
         for row in rows {
@@ -143,7 +147,8 @@ impl Keyring {
         }
     }
 
-    /// From memory; a key that is not there costs one look-up, as it may have been made elsewhere a moment ago.
+    /// Verifies a key from memory. A key that is not in memory costs one lookup, because another process may just have
+    /// created it.
     pub async fn verify(&self, key: &ApiKey) -> KeyVerdict {
         let hmac = match self.find_entry(key) {
             Ok(entry) => return self.check_expiry(&entry),
@@ -153,14 +158,14 @@ impl Keyring {
         if self.absent_keys.contains_key(&fingerprint) {
             return KeyVerdict::Invalid;
         }
-        // A bounded number at once: keys that are guessed must not take the connections from all else.
-        // Waiting for a permit takes its time from the same budget.
-        let looked_up = tokio::time::timeout(self.store.query_timeout(), async {
-            let _place = self.lookup_permits.acquire().await;
+
+        // Lookups are limited, so that guessed keys cannot use up the connection pool. The wait for a permit counts.
+        let lookup = tokio::time::timeout(self.store.query_timeout(), async {
+            let _permit = self.lookup_permits.acquire().await;
             self.store.find_key_by_hmac(&hmac).await
         });
-        let Ok(found) = looked_up.await else { return KeyVerdict::LookupFailed };
-        match found {
+        let Ok(result) = lookup.await else { return KeyVerdict::LookupFailed };
+        match result {
             Ok(Some(row)) => {
                 self.apply_rows(&[row]);
                 self.table.find(&fingerprint).map_or(KeyVerdict::Invalid, |entry| self.check_expiry(&entry))
@@ -176,7 +181,7 @@ impl Keyring {
         }
     }
 
-    /// A key that memory knows to be good; the store is not asked.
+    /// Verifies a key from memory only, without a lookup in the store.
     pub fn verify_cached(&self, key: &ApiKey) -> Option<(KeyId, Plan)> {
         match self.check_expiry(&self.find_entry(key).ok()?) {
             KeyVerdict::Valid { id, plan } => Some((id, plan)),
@@ -184,21 +189,23 @@ impl Keyring {
         }
     }
 
-    /// What memory holds of a key, or else what the store would find it by.
+    /// The key's entry in memory, or else the HMAC with which to look it up in the store.
     fn find_entry(&self, key: &ApiKey) -> Result<KeyEntry, [u8; 32]> {
-        // A note leads to the entry and is no copy of it: what befalls the key is in force at once.
-        let note = self.fingerprint_cache.hash_key(key);
-        if let Some(entry) = self.fingerprint_cache.get(note).and_then(|fingerprint| self.table.find(&fingerprint)) {
+        // The cache holds the fingerprint and not the entry, so changes to a key take effect at once.
+        let key_hash = self.fingerprint_cache.hash_key(key);
+        let cached_fingerprint = self.fingerprint_cache.get(key_hash);
+        if let Some(entry) = cached_fingerprint.and_then(|fingerprint| self.table.find(&fingerprint)) {
             return Ok(entry);
         }
+
         let hmac = self.pepper.hmac(key.reveal());
         let fingerprint = fingerprint_from_hmac(&hmac);
         let entry = self.table.find(&fingerprint).ok_or(hmac)?;
-        self.fingerprint_cache.insert(note, fingerprint);
+        self.fingerprint_cache.insert(key_hash, fingerprint);
         Ok(entry)
     }
 
-    /// By the clock of this moment: a grace and an expiry end without anybody's doing.
+    /// Checked on every request: grace periods and expiry dates end without a change in the store.
     fn check_expiry(&self, entry: &KeyEntry) -> KeyVerdict {
         if entry.valid_until != NEVER_EXPIRES && entry.valid_until <= self.clock.now().timestamp_millis() {
             return KeyVerdict::Invalid;
@@ -216,6 +223,7 @@ fn entry_from_row(row: &KeySecretRow) -> KeyEntry {
         Some(at) => at.timestamp_millis(),
         None => NEVER_EXPIRES,
     };
+
     KeyEntry {
         fingerprint: fingerprint_from_hmac(&row.hmac),
         id: row.id,

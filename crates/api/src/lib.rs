@@ -1,7 +1,8 @@
-//! JSON over HTTP: routes, parameters, bodies, problems, headers.
+//! The HTTP API: routes, query parameters, JSON bodies, problems and headers.
 //!
-//! It knows no SQL and no Redis key. With Postgres away all reads go on from the snapshot, known keys keep their plan,
-//! and what needs Postgres answers 503. With Redis away all goes on: the meter limits and counts by itself.
+//! This crate contains no SQL and no Redis keys. While Postgres is unavailable, all reads are served from the snapshot,
+//! cached keys keep their plan, and requests that need Postgres get 503. While Redis is unavailable, everything keeps
+//! working: the meter limits and counts locally.
 
 mod api_error;
 mod blocking_pool;
@@ -53,29 +54,29 @@ pub use keyring::{Keyring, Pepper, generate_key};
 use responses::SkipCompression;
 pub use routes::search::search_all;
 
-/// What an operator may set of the API.
+/// The API settings an operator can change.
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
     pub offer: PlanConfig,
-    /// Where the service is reached from outside, without a slash at the end.
+    /// The base URL that clients use, without a trailing slash.
     pub public_url: String,
-    /// Proxies whose word on the client's address is taken.
+    /// Proxies whose `X-Forwarded-For` and `Forwarded` headers we trust.
     pub trusted_proxies: Vec<IpNet>,
-    /// New keys a day for an address, and for an e-mail.
+    /// New keys per day, for one address and for one e-mail.
     pub registrations_per_day: u32,
-    /// Requests under way at once, beyond which further ones are shed.
+    /// Maximum concurrent requests; above this, new requests are shed.
     pub max_in_flight: usize,
-    /// Where the files of the bulk export are, if anywhere.
+    /// Directory of the bulk export files. `None` disables the export.
     pub export_directory: Option<PathBuf>,
-    /// How the highest plan reaches its support, if there is any.
+    /// Support contact for the highest plan, if there is one.
     pub support_contact: Option<String>,
-    /// Where webhooks may lead.
+    /// Decides which addresses webhooks may call.
     pub webhook_guard: AddressGuard,
-    /// What their secrets are sealed with.
+    /// Encrypts webhook secrets.
     pub webhook_secrets: SecretBox,
 }
 
-/// Everything that answering needs.
+/// The state that handlers share.
 pub struct App {
     pub settings: ApiSettings,
     pub store: Store,
@@ -85,7 +86,7 @@ pub struct App {
     pub exports: Option<Arc<ExportDirectory>>,
     pub event_feed: EventFeed,
     pub clock: Arc<dyn Clock>,
-    /// Whether Postgres answered when it was last asked.
+    /// Whether Postgres answered the last refresh of the keys.
     is_store_up: AtomicBool,
 }
 
@@ -100,6 +101,7 @@ impl App {
     ) -> Self {
         let keyring = Keyring::new(store.clone(), pepper, clock.clone());
         let exports = settings.export_directory.clone().map(|path| Arc::new(ExportDirectory::new(path)));
+
         let event_feed = EventFeed::default();
         Self {
             settings,
@@ -118,21 +120,21 @@ impl App {
         self.is_store_up.store(is_up, Ordering::Relaxed);
     }
 
-    /// Whether Postgres and every Redis answered when they were last asked.
+    /// Whether Postgres and every Redis answered when they were last used.
     pub fn are_dependencies_up(&self) -> bool {
-        self.is_store_up.load(Ordering::Relaxed) && self.meter.redis_availability().all(|is_shared| is_shared)
+        self.is_store_up.load(Ordering::Relaxed) && self.meter.redis_availability().all(|is_up| is_up)
     }
 
-    /// What is served now. Before the first snapshot stands there is nothing true to say.
+    /// The snapshot that requests are served from. Fails until the first snapshot is loaded.
     fn current_snapshot(&self) -> Result<Arc<Snapshot>, api_error::ApiError> {
         self.live_snapshot.get().ok_or(api_error::ApiError(Problem::DependencyUnavailable))
     }
 }
 
-/// A problem as a page, for who asks as a browser does: of the problem, the request's headers and address, and its number.
+/// Renders a problem as an HTML page for browsers, from the problem, the request's headers and URI, and the request ID.
 pub type ProblemPageRenderer = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
 
-/// The whole service. `pages` are the handlers of the HTML pages.
+/// Builds the whole service. `pages` are the handlers of the HTML pages.
 pub fn build_service(
     app: Arc<App>,
     pages: Vec<(&'static str, MethodRouter)>,
@@ -144,20 +146,23 @@ pub fn build_service(
     for (operation, handler) in handlers.chain(pages) {
         router = router.route(route_by_operation(operation).path, handler);
     }
-    let routes = router.clone().layer(CatchPanicLayer::custom(api_error::panic_response));
-    let is_to_change =
-        |_: StatusCode, _: Version, _: &HeaderMap, said: &Extensions| said.get::<SkipCompression>().is_none();
-    let compression = CompressionLayer::new().compress_when(DefaultPredicate::new().and(is_to_change));
-    let compressed = router.layer(compression).layer(CatchPanicLayer::custom(api_error::panic_response));
-    ApiService(Arc::new(FrontLayer::new(app, routes, compressed, problem_page)))
+
+    let uncompressed_router = router.clone().layer(CatchPanicLayer::custom(api_error::panic_response));
+    let may_compress = |_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions| {
+        extensions.get::<SkipCompression>().is_none()
+    };
+    let compression = CompressionLayer::new().compress_when(DefaultPredicate::new().and(may_compress));
+    let compressed_router = router.layer(compression).layer(CatchPanicLayer::custom(api_error::panic_response));
+
+    ApiService(Arc::new(FrontLayer::new(app, uncompressed_router, compressed_router, problem_page)))
 }
 
-/// Answers requests: judged by the front, then by the handlers of their routes.
+/// Answers requests: the front layer admits them, then the handler of the route runs.
 #[derive(Clone)]
 pub struct ApiService(Arc<FrontLayer>);
 
 impl ApiService {
-    /// The answer to a request that came from this address.
+    /// Answers a request from `peer`, the address at the other end of the connection.
     pub async fn respond(self, request: Request, peer: IpAddr) -> Response {
         self.0.handle_or_shed(request, peer).await
     }

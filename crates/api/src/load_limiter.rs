@@ -1,9 +1,9 @@
-//! How much may be under way at once. What is beyond is told so at once, in place of waiting in a queue that grows: who
-//! waits long is not answered in time, and by then asks again.
+//! Limits concurrent work. Requests above the limit are rejected at once instead of waiting in a growing queue: a
+//! client that waits too long gives up and retries, which only adds load.
 //!
-//! How long the last one would wait follows from what each takes of the processor, so that is watched: hundreds of small
-//! requests may be under way where only dozens of large ones may. Waiting for an engine takes nothing of the processor
-//! and is bounded by the number alone.
+//! The wait of the last request depends on the CPU time of each, so the limiter measures it: hundreds of cheap requests
+//! may run concurrently, but only dozens of expensive ones. Waiting for Postgres or Redis takes no CPU time, so only
+//! the maximum number bounds it.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,31 +12,33 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 pub struct LoadLimiter {
-    /// Never more than these at once, however small, and never fewer than those, however large.
+    /// Never more at once, however cheap they are.
     max_in_flight: usize,
+    /// This many are always allowed, however expensive they are.
     min_in_flight: usize,
-    /// What the cores together may have before them: beyond it the last would wait too long.
+    /// CPU time that may be queued for all cores together; with more, the last request would wait too long.
     max_queued_work: Duration,
     in_flight: AtomicUsize,
-    /// What one took lately of a core, in nanoseconds.
+    /// Moving average of the CPU time per request, in nanoseconds.
     average_nanos: AtomicU64,
 }
 
-/// One that is under way; it makes room when it is dropped.
+/// One admitted request; dropping it frees its permit.
 #[derive(Debug)]
 pub struct LoadPermit<'d> {
     limiter: &'d LoadLimiter,
     busy_time: Duration,
 }
 
-/// One of so many weighs in what is usual: a burst of large ones is noticed within dozens, a single one is not.
+/// Each sample counts for 1/32 of the average: a burst of expensive requests shows within dozens, a single one hardly.
 const AVERAGE_WEIGHT: u64 = 32;
-/// What took longer did not work all the time: its thread, or the machine, stood still meanwhile.
+/// A sample counts as at most this multiple of the average: a longer one was not CPU time, its thread or the machine
+/// was paused.
 const MAX_SAMPLE_RATIO: u64 = 16;
 const MIN_AVERAGE_NANOS: u64 = 50_000;
 
 impl LoadLimiter {
-    /// For at most `most` at once, of which the last is to wait no longer than this for the cores.
+    /// Allows at most `max_in_flight` requests; the last of them should wait at most `max_wait` for a core.
     pub fn new(max_in_flight: usize, min_in_flight: usize, max_wait: Duration) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let max_queued_work = max_wait * u32::try_from(cores).unwrap_or(u32::MAX);
@@ -49,50 +51,51 @@ impl LoadLimiter {
         }
     }
 
-    /// `None` where there is no room.
+    /// `None` if the limit is reached.
     pub fn try_acquire(&self) -> Option<LoadPermit<'_>> {
-        let (place, before) = self.issue_permit();
-        (before < self.current_limit()).then_some(place)
+        let (permit, in_flight_before) = self.issue_permit();
+        (in_flight_before < self.current_limit()).then_some(permit)
     }
 
-    /// For what is never turned away.
+    /// For requests that must never be rejected.
     pub fn acquire_unlimited(&self) -> LoadPermit<'_> {
         self.issue_permit().0
     }
 
-    /// A place, and how many had one before.
+    /// A permit, and the number of permits issued before it.
     fn issue_permit(&self) -> (LoadPermit<'_>, usize) {
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        (LoadPermit { limiter: self, busy_time: Duration::ZERO }, before)
+        let in_flight_before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        (LoadPermit { limiter: self, busy_time: Duration::ZERO }, in_flight_before)
     }
 
-    /// How many may be under way by what they usually take.
+    /// The concurrency limit for the current average CPU time.
     fn current_limit(&self) -> usize {
-        let usual = self.average_nanos.load(Ordering::Relaxed).max(1);
-        let in_time = saturating_nanos(self.max_queued_work) / usual;
-        usize::try_from(in_time).unwrap_or(usize::MAX).clamp(self.min_in_flight, self.max_in_flight)
+        let average = self.average_nanos.load(Ordering::Relaxed).max(1);
+        let limit = saturating_nanos(self.max_queued_work) / average;
+        usize::try_from(limit).unwrap_or(usize::MAX).clamp(self.min_in_flight, self.max_in_flight)
     }
 }
 
 impl LoadPermit<'_> {
-    /// Does a step of the work and takes its time; the last one makes it known.
-    pub fn poll_timed<T>(&mut self, step: impl FnOnce() -> Poll<T>) -> Poll<T> {
-        let began = Instant::now();
-        let worked = step();
-        self.busy_time += began.elapsed();
-        if worked.is_ready() {
+    /// Polls the work once and adds up the time. When the work is done, the sum is recorded.
+    pub fn poll_timed<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        let started = Instant::now();
+        let result = poll();
+        self.busy_time += started.elapsed();
+
+        if result.is_ready() {
             self.record_busy_time(self.busy_time);
         }
-        worked
+        result
     }
 
-    /// Makes known what one took of a core.
+    /// Adds the CPU time of one request to the average.
     pub fn record_busy_time(&self, busy_time: Duration) {
-        // Of two that end at once one may be forgotten: it is an estimate either way.
-        let usual = self.limiter.average_nanos.load(Ordering::Relaxed);
-        let believed = saturating_nanos(busy_time).min(MAX_SAMPLE_RATIO * usual.max(MIN_AVERAGE_NANOS));
-        let moved = (usual * (AVERAGE_WEIGHT - 1) + believed) / AVERAGE_WEIGHT;
-        self.limiter.average_nanos.store(moved, Ordering::Relaxed);
+        // If two requests finish at once, one sample may be lost. That is fine for an estimate.
+        let average = self.limiter.average_nanos.load(Ordering::Relaxed);
+        let sample = saturating_nanos(busy_time).min(MAX_SAMPLE_RATIO * average.max(MIN_AVERAGE_NANOS));
+        let new_average = (average * (AVERAGE_WEIGHT - 1) + sample) / AVERAGE_WEIGHT;
+        self.limiter.average_nanos.store(new_average, Ordering::Relaxed);
     }
 }
 
@@ -113,71 +116,78 @@ mod tests {
     const MAX_WAIT: Duration = Duration::from_millis(60);
 
     fn two_core_limiter(max_in_flight: usize, min_in_flight: usize) -> LoadLimiter {
-        // As on two cores, whatever the machine has.
+        // As if there were two cores, whatever the machine has.
         LoadLimiter { max_queued_work: MAX_WAIT * 2, ..LoadLimiter::new(max_in_flight, min_in_flight, MAX_WAIT) }
     }
 
-    /// How many get in at once.
-    fn count_available_permits(doorway: &LoadLimiter) -> usize {
-        let mut places = Vec::new();
-        while let Some(place) = doorway.try_acquire() {
-            places.push(place);
+    /// How many permits can be acquired at once.
+    fn count_available_permits(limiter: &LoadLimiter) -> usize {
+        let mut permits = Vec::new();
+        while let Some(permit) = limiter.try_acquire() {
+            permits.push(permit);
         }
-        places.len()
+        permits.len()
     }
 
-    fn record_requests(doorway: &LoadLimiter, times: usize, each: Duration) {
-        for _ in 0..times {
-            doorway.acquire_unlimited().record_busy_time(each);
+    fn record_requests(limiter: &LoadLimiter, count: usize, busy_time: Duration) {
+        for _ in 0..count {
+            limiter.acquire_unlimited().record_busy_time(busy_time);
         }
     }
 
     #[test]
     fn dropped_permits_free_room_and_rejected_requests_take_none() {
-        let doorway = two_core_limiter(3, 1);
+        let limiter = two_core_limiter(3, 1);
         for _ in 0..3 {
-            assert_eq!(count_available_permits(&doorway), 3);
+            assert_eq!(count_available_permits(&limiter), 3);
         }
-        let held = doorway.try_acquire();
-        assert_eq!(count_available_permits(&doorway), 2);
-        drop(held);
-        assert_eq!(count_available_permits(&doorway), 3);
+
+        let permit = limiter.try_acquire();
+        assert_eq!(count_available_permits(&limiter), 2);
+
+        drop(permit);
+        assert_eq!(count_available_permits(&limiter), 3);
     }
 
     #[test]
     fn expensive_requests_lower_the_limit_down_to_its_minimum() {
-        let doorway = two_core_limiter(512, 64);
-        assert_eq!(count_available_permits(&doorway), 512);
-        record_requests(&doorway, 500, Duration::from_micros(50));
-        assert_eq!(count_available_permits(&doorway), 512, "2400 small ones would be done in time");
-        record_requests(&doorway, 500, Duration::from_millis(1));
+        let limiter = two_core_limiter(512, 64);
+        assert_eq!(count_available_permits(&limiter), 512);
+
+        record_requests(&limiter, 500, Duration::from_micros(50));
+        assert_eq!(count_available_permits(&limiter), 512, "2400 small ones would be done in time");
+
+        record_requests(&limiter, 500, Duration::from_millis(1));
         assert!(
-            (115..=120).contains(&count_available_permits(&doorway)),
+            (115..=120).contains(&count_available_permits(&limiter)),
             "{} of a millisecond each",
-            count_available_permits(&doorway)
+            count_available_permits(&limiter)
         );
-        record_requests(&doorway, 500, Duration::from_millis(50));
-        assert_eq!(count_available_permits(&doorway), 64);
-        record_requests(&doorway, 1_000, Duration::from_micros(50));
-        assert_eq!(count_available_permits(&doorway), 512, "what was large once is forgotten");
+
+        record_requests(&limiter, 500, Duration::from_millis(50));
+        assert_eq!(count_available_permits(&limiter), 64);
+
+        record_requests(&limiter, 1_000, Duration::from_micros(50));
+        assert_eq!(count_available_permits(&limiter), 512, "what was large once is forgotten");
     }
 
     #[test]
     fn one_expensive_request_does_not_change_the_limit() {
-        let doorway = two_core_limiter(512, 64);
-        record_requests(&doorway, 500, Duration::from_micros(50));
-        record_requests(&doorway, 1, Duration::from_millis(5));
-        assert_eq!(count_available_permits(&doorway), 512);
+        let limiter = two_core_limiter(512, 64);
+        record_requests(&limiter, 500, Duration::from_micros(50));
+        record_requests(&limiter, 1, Duration::from_millis(5));
+        assert_eq!(count_available_permits(&limiter), 512);
     }
 
     #[test]
     fn pending_time_does_not_count_as_work() {
-        let doorway = two_core_limiter(512, 64);
-        record_requests(&doorway, 100, Duration::from_micros(50));
-        let mut place = doorway.acquire_unlimited();
-        assert!(place.poll_timed(|| Poll::<()>::Pending).is_pending());
+        let limiter = two_core_limiter(512, 64);
+        record_requests(&limiter, 100, Duration::from_micros(50));
+
+        let mut permit = limiter.acquire_unlimited();
+        assert!(permit.poll_timed(|| Poll::<()>::Pending).is_pending());
         std::thread::sleep(Duration::from_millis(200));
-        assert!(place.poll_timed(|| Poll::Ready(())).is_ready());
-        assert!(place.busy_time < Duration::from_millis(200));
+        assert!(permit.poll_timed(|| Poll::Ready(())).is_ready());
+        assert!(permit.busy_time < Duration::from_millis(200));
     }
 }

@@ -1,4 +1,4 @@
-//! Query parameters, read one by one and refused by name.
+//! Query parameters: parsing and validation. Errors name the parameter.
 
 use axum::extract::FromRequestParts;
 use chrono::{DateTime, NaiveTime};
@@ -11,26 +11,27 @@ use vintem_store::reader::RowProvenance;
 
 use crate::api_error::ApiError;
 
-/// The most results of a page of companies, filings or hits.
+/// Maximum page size for companies, filings and search hits.
 pub const MAX_PAGE_ROWS: usize = 100;
-/// The same as CSV, which is written while it is sent.
+/// Maximum page sizes for CSV, which is streamed.
 pub const MAX_CSV_COMPANIES: usize = 100_000;
 pub const MAX_CSV_FILINGS: usize = 1_000_000;
-/// A whole daily series in one call.
+/// Enough for a whole daily series in one request.
 pub const MAX_OBSERVATIONS: usize = 20_000;
-/// The most hits of each kind in the global search: it finds, it does not list.
+/// Maximum hits of each kind in the global search, which is for finding and not for listing.
 pub const MAX_SEARCH_HITS: usize = 20;
-/// The most events of a call, and how long it may wait for the next one.
+/// Maximum events per request.
 pub const MAX_EVENTS: usize = 1_000;
+/// How long a request for events may wait for the next one.
 const MAX_WAIT_SECONDS: u64 = 30;
 const DEFAULT_LIMIT: usize = 20;
 const MAX_SEARCH_CHARS: usize = 200;
-/// Of a filter; the longest category is far shorter.
+/// The longest category is far shorter.
 const MAX_FILTER_CHARS: usize = 200;
 
 type ParamResult<T> = Result<T, Problem>;
 
-/// The parameters of a request. Unknown ones are ignored; a known one must be given once.
+/// The parameters of a request. Unknown parameters are ignored; known ones must not be repeated.
 #[derive(Debug, Default)]
 pub struct QueryParams(Vec<(String, Option<String>)>);
 
@@ -42,7 +43,7 @@ impl<S: Sync> FromRequestParts<S> for QueryParams {
     }
 }
 
-/// Which page: at most `limit` results from `offset` on.
+/// One page of a list: at most `limit` rows, starting at `offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pagination {
     pub limit: usize,
@@ -55,13 +56,13 @@ pub enum SortOrder {
     Descending,
 }
 
-/// What a decimal must be.
+/// The accepted values of a decimal parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct DecimalBounds {
     pub min: i64,
     pub max: i64,
     pub max_decimals: u32,
-    /// The same in words.
+    /// The same rule in words, for the error message.
     pub must: LocalizedText,
 }
 
@@ -74,18 +75,19 @@ impl QueryParams {
         Self(pairs.collect())
     }
 
-    /// Names and values as they are read, whatever their spelling.
+    /// Decoded names and values. A value is `None` if it is not valid UTF-8.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_deref()))
     }
 
-    /// The value of a parameter, if it is given, once and as text.
+    /// The value of a parameter, if present. Fails if it is repeated or not valid UTF-8.
     pub fn single_value(&self, name: &'static str) -> ParamResult<Option<&str>> {
-        let mut given = self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value);
-        let Some(value) = given.next() else { return Ok(None) };
-        if given.next().is_some() {
+        let mut values = self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value);
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
             return invalid_param(name, LocalizedText::new("be given once", "ser informado uma só vez"));
         }
+
         match value {
             Some(value) => Ok(Some(value)),
             None => invalid_param(
@@ -99,7 +101,7 @@ impl QueryParams {
         Ok(Pagination { limit: self.limit(max_limit)?, offset: self.offset()? })
     }
 
-    /// Above the most: clamped.
+    /// Larger values are clamped to `max_limit`.
     pub fn limit(&self, max_limit: usize) -> ParamResult<usize> {
         let must = LocalizedText::new("be a whole number of at least 1", "ser um número inteiro de pelo menos 1");
         match self.whole_number("limit", must)? {
@@ -109,7 +111,7 @@ impl QueryParams {
         }
     }
 
-    /// Seconds; above the most: cut.
+    /// How long to wait for events. Longer waits are clamped to [`MAX_WAIT_SECONDS`].
     pub fn wait_seconds(&self) -> ParamResult<u64> {
         let must = LocalizedText::new("be a whole number of seconds", "ser um número inteiro de segundos");
         let seconds = self.whole_number("wait", must)?.unwrap_or(0);
@@ -126,7 +128,7 @@ impl QueryParams {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return invalid_param(name, must);
         }
-        // All digits and yet no number of the machine: larger than everything that exists.
+        // All digits but too large for a `usize`: larger than any list, so any large number will do.
         Ok(Some(text.parse().unwrap_or(usize::MAX >> 1)))
     }
 
@@ -145,28 +147,29 @@ impl QueryParams {
         parse_date(text).map_or_else(|| invalid_param(name, must), |day| Ok(Some(day)))
     }
 
-    /// A day without which nothing can be answered.
+    /// A date that the route cannot do without.
     pub fn required_date(&self, name: &'static str) -> ParamResult<chrono::NaiveDate> {
         let must = LocalizedText::new("be given: a date as YYYY-MM-DD", "ser informado: uma data como AAAA-MM-DD");
         self.date(name)?.map_or_else(|| invalid_param(name, must), Ok)
     }
 
-    /// A plain decimal between two bounds, both included, with so many decimals at most.
+    /// A plain decimal within `bounds`, both ends included.
     pub fn decimal(&self, name: &'static str, bounds: DecimalBounds) -> ParamResult<Option<Decimal>> {
         let Some(text) = self.single_value(name)? else { return Ok(None) };
-        let holds = |value: &Decimal| {
+        let is_in_bounds = |value: &Decimal| {
             (bounds.min.into()..=bounds.max.into()).contains(value) && value.scale() <= bounds.max_decimals
         };
         parse_exact_decimal(text)
-            .filter(holds)
+            .filter(is_in_bounds)
             .map_or_else(|| invalid_param(name, bounds.must), |value| Ok(Some(value)))
     }
 
-    /// From which second on what we learned is wanted.
+    /// Unix seconds: only rows that we learned of at or after this time are wanted.
     pub fn updated_since(&self) -> ParamResult<Option<u32>> {
         let Some(text) = self.single_value("updated_since")? else { return Ok(None) };
-        let of_day = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
-        let instant = of_day.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|instant| instant.to_utc()));
+        let midnight = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
+        let instant = midnight.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|instant| instant.to_utc()));
+
         let must = LocalizedText::new(
             "be a date as YYYY-MM-DD, from midnight UTC, or an instant as 2026-11-13T18:00:00Z",
             "ser uma data como AAAA-MM-DD, desde a meia-noite UTC, ou um instante como 2026-11-13T18:00:00Z",
@@ -185,7 +188,7 @@ impl QueryParams {
         }
     }
 
-    /// Whether decimals are asked for as strings.
+    /// Whether decimals are requested as strings.
     pub fn numbers_as_text(&self) -> ParamResult<bool> {
         match self.single_value("numbers")? {
             None | Some("number") => Ok(false),
@@ -196,7 +199,7 @@ impl QueryParams {
         }
     }
 
-    /// Whether something is asked for that is not given otherwise.
+    /// A boolean parameter, `false` by default.
     pub fn flag(&self, name: &'static str) -> ParamResult<bool> {
         match self.single_value(name)? {
             None | Some("false") => Ok(false),
@@ -211,7 +214,7 @@ impl QueryParams {
             .ok_or_else(|| Problem::UnknownPair { published_pairs: CurrencyPair::published_pair_names() })
     }
 
-    /// What is searched for.
+    /// The search query, `q`.
     pub fn search_text(&self) -> ParamResult<String> {
         let must = LocalizedText::new(
             "be given: 1 to 200 characters to search for",
@@ -246,8 +249,8 @@ pub fn invalid_param<T>(name: &'static str, must: LocalizedText) -> ParamResult<
 }
 
 fn decode_component(text: &str) -> Option<String> {
-    let spaced = text.replace('+', " ");
-    percent_decode(spaced.as_bytes()).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+    let with_spaces = text.replace('+', " ");
+    percent_decode(with_spaces.as_bytes()).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
 #[cfg(test)]

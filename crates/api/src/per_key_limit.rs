@@ -1,17 +1,17 @@
-//! A few at once for each key: of what takes long, so that one caller does not take the cores from all others.
+//! Limits concurrent long-running requests per key, so that one caller cannot take the cores from all others.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use vintem_domain::{KeyId, Problem};
 
-/// Of tables that are longer than a page a key has so many at once.
+/// Concurrent tables that are longer than a page, per key.
 const MAX_LONG_TABLES_PER_KEY: usize = 2;
 
-/// Of calls that wait for something to happen a key has so many at once.
+/// Concurrent requests that wait for new events, per key.
 const MAX_LONG_POLLS_PER_KEY: usize = 8;
 
-/// Of names that are looked up, which may take seconds, a key has so many at once.
+/// Concurrent DNS lookups per key. One may take seconds.
 const MAX_DNS_LOOKUPS_PER_KEY: usize = 4;
 
 static LONG_TABLE_LIMIT: LazyLock<PerKeyLimit> = LazyLock::new(|| PerKeyLimit::new(MAX_LONG_TABLES_PER_KEY));
@@ -26,24 +26,24 @@ struct PerKeyLimit {
     in_use_by_key: Mutex<HashMap<KeyId, usize>>,
 }
 
-/// One of a key's few, until it is dropped.
+/// Counts against the key's limit until dropped.
 #[derive(Debug)]
 pub struct KeyPermit {
     limit: &'static PerKeyLimit,
     key: KeyId,
 }
 
-/// A place for a long table; who has no key has none.
+/// A permit for a long table. Callers without a key get none.
 pub fn acquire_long_table(key: Option<KeyId>) -> Result<KeyPermit, Problem> {
     key.and_then(|key| LONG_TABLE_LIMIT.try_acquire(key)).ok_or(Problem::Overloaded)
 }
 
-/// A place to wait in, if there is one.
+/// A permit to wait for new events, if the key has one left.
 pub fn try_acquire_long_poll(key: KeyId) -> Option<KeyPermit> {
     LONG_POLL_LIMIT.try_acquire(key)
 }
 
-/// A place for looking up where a name leads to.
+/// A permit for a DNS lookup.
 pub fn acquire_dns_lookup(key: KeyId) -> Result<KeyPermit, Problem> {
     DNS_LOOKUP_LIMIT.try_acquire(key).ok_or(Problem::Overloaded)
 }
@@ -54,12 +54,12 @@ impl PerKeyLimit {
     }
 
     fn try_acquire(&'static self, key: KeyId) -> Option<KeyPermit> {
-        let mut under_way = self.lock_in_use();
-        let of_key = under_way.entry(key).or_default();
-        if *of_key >= self.max_per_key {
+        let mut in_use = self.lock_in_use();
+        let count = in_use.entry(key).or_default();
+        if *count >= self.max_per_key {
             return None;
         }
-        *of_key += 1;
+        *count += 1;
         Some(KeyPermit { limit: self, key })
     }
 
@@ -70,11 +70,11 @@ impl PerKeyLimit {
 
 impl Drop for KeyPermit {
     fn drop(&mut self) {
-        let mut under_way = self.limit.lock_in_use();
-        if let Some(of_key) = under_way.get_mut(&self.key) {
-            *of_key -= 1;
-            if *of_key == 0 {
-                under_way.remove(&self.key);
+        let mut in_use = self.limit.lock_in_use();
+        if let Some(count) = in_use.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                in_use.remove(&self.key);
             }
         }
     }
@@ -86,13 +86,15 @@ mod tests {
 
     #[test]
     fn each_key_has_its_own_limit() {
-        let few: &'static PerKeyLimit = Box::leak(Box::new(PerKeyLimit::new(2)));
-        let (first, second) = (few.try_acquire(1), few.try_acquire(1));
-        assert!(first.is_some() && second.is_some() && few.try_acquire(1).is_none());
-        assert!(few.try_acquire(2).is_some());
+        let limit: &'static PerKeyLimit = Box::leak(Box::new(PerKeyLimit::new(2)));
+        let first = limit.try_acquire(1);
+        let second = limit.try_acquire(1);
+        assert!(first.is_some() && second.is_some() && limit.try_acquire(1).is_none());
+        assert!(limit.try_acquire(2).is_some());
+
         drop(first);
-        assert!(few.try_acquire(1).is_some());
+        assert!(limit.try_acquire(1).is_some());
         drop(second);
-        assert!(few.lock_in_use().is_empty());
+        assert!(limit.lock_in_use().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests: one JSON object, small, and whole in time.
+//! Reads request bodies: one JSON object, limited in size and time.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use tokio::sync::Semaphore;
 use vintem_domain::{LocalizedText, Problem};
 
 const MAX_BODY_BYTES: usize = 8 * 1024;
-/// A body of 8 KB that takes longer is not meant to arrive.
+/// A client that needs longer for 8 KB is stalling.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bodies that are awaited at once: who sends them slowly must not take the room of all who send none.
+/// Limits the bodies read concurrently, so that slow senders cannot take the capacity of requests without a body.
 static BODY_READ_PERMITS: Semaphore = Semaphore::const_new(64);
 
-/// `expected` says what the object should have been. Fields that `T` does not name are never bound.
+/// Reads a JSON object. `expected` is the error message if the body is something else. Unknown fields are ignored.
 pub async fn read_json_object<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
     expected: LocalizedText,
 ) -> Result<T, Problem> {
-    // First, so that nothing is read of what is not meant for us.
+    // Checked first, so that a body of another type is not read at all.
     require_json_content_type(headers)?;
     parse_json_object(&read_limited_body(body).await?, expected)
 }
 
-/// The same, where no body at all is as good as an empty object.
+/// Like [`read_json_object`], but an empty body counts as an empty object.
 pub async fn read_optional_json_object<T: DeserializeOwned + Default>(
     headers: &HeaderMap,
     body: Body,
@@ -45,6 +45,7 @@ fn require_json_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let content_type = content_types.next().and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = content_type.split(';').next().unwrap_or("").trim();
     let is_json = essence.eq_ignore_ascii_case("application/json") && content_types.next().is_none();
+
     if is_json && !headers.contains_key(header::CONTENT_ENCODING) {
         return Ok(());
     }
@@ -55,7 +56,7 @@ fn require_json_content_type(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 async fn read_limited_body(body: Body) -> Result<Bytes, Problem> {
-    let _awaited = BODY_READ_PERMITS.try_acquire().map_err(|_| Problem::Overloaded)?;
+    let _permit = BODY_READ_PERMITS.try_acquire().map_err(|_| Problem::Overloaded)?;
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         _ => Err(Problem::BadBody(LocalizedText::new(
@@ -66,7 +67,7 @@ async fn read_limited_body(body: Body) -> Result<Bytes, Problem> {
 }
 
 fn parse_json_object<T: DeserializeOwned>(body: &[u8], expected: LocalizedText) -> Result<T, Problem> {
-    // An array would be taken for the fields in their order.
+    // serde would accept an array as the fields in order.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(Problem::BadBody(expected));
     }

@@ -1,6 +1,6 @@
-//! What an operator sees of requests: how many by route, plan and status, and how long they took.
+//! Request metrics: counts by route, plan and status, and durations by route.
 //!
-//! Looking a counter up by its labels costs more than the whole judgement of a request, so each is looked up once.
+//! Looking up a counter by its labels costs more than all the checks of a request, so each counter is looked up once.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -11,14 +11,15 @@ use metrics::{Counter, Histogram};
 use vintem_domain::Plan;
 use vintem_domain::route::ROUTES;
 
-/// What stands for the operation where no route takes a request, and where it was shed before anybody looked.
+/// The label for requests that match no route.
 pub const UNMATCHED_OPERATION: &str = "none";
+/// The label for requests that were shed before routing.
 pub const SHED_OPERATION: &str = "shed";
 
-/// Every status that we answer; another one is counted too, only not as fast.
+/// Every status that the API returns. Other statuses are counted too, only more slowly.
 const KNOWN_STATUSES: [u16; 15] = [200, 201, 204, 206, 304, 400, 401, 403, 404, 405, 410, 416, 429, 500, 503];
 
-/// What is recorded of one route. Made at the first request: then whoever collects is there.
+/// The metrics of one route. They are created at the first request, when the metrics recorder is installed.
 pub struct RouteMetrics {
     operation: &'static str,
     duration_seconds: OnceLock<Histogram>,
@@ -37,15 +38,15 @@ impl RouteMetrics {
         &METRICS_BY_OPERATION[operation]
     }
 
-    /// Notes a request that was answered.
     pub fn record_request(&self, plan: Plan, status: StatusCode, started: Instant) {
         let operation = self.operation;
-        let seconds =
+        let duration =
             self.duration_seconds.get_or_init(|| metrics::histogram!("vintem_request_seconds", "route" => operation));
-        seconds.record(started.elapsed().as_secs_f64());
+        duration.record(started.elapsed().as_secs_f64());
+
         match KNOWN_STATUSES.iter().position(|known| *known == status.as_u16()) {
-            Some(place) => {
-                self.requests[plan.rank()][place].get_or_init(|| request_counter(operation, plan, status)).increment(1);
+            Some(index) => {
+                self.requests[plan.rank()][index].get_or_init(|| request_counter(operation, plan, status)).increment(1);
             }
             None => request_counter(operation, plan, status).increment(1),
         }

@@ -1,8 +1,8 @@
-//! Answers that are asked for over and over, made once and sent as they are.
+//! Caches whole responses to frequent requests.
 //!
-//! What a route without parameters answers to a request without a query follows from the snapshot, the day, the language
-//! and the plan. As long as the first two are the same, so is the answer, all but the caller's standing and the id of the
-//! request. The route table bounds how many there are.
+//! For a route without path parameters and a request without a query, the response depends only on the snapshot, the
+//! day, the language and the plan. While the first two are unchanged, so is the response, except for the quota headers
+//! and the request ID. The route table bounds the number of cached responses.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -21,16 +21,16 @@ use vintem_snapshot::{LiveSnapshot, Snapshot};
 use super::CallerIdentity;
 use crate::csv::prefers_csv;
 
-/// On an answer that follows from the snapshot and the day alone: its body.
+/// Marks a response that depends only on the snapshot and the day, and carries its body.
 #[derive(Debug, Clone)]
 pub struct Cacheable(pub Bytes);
 
-/// Longer ones are made anew.
+/// Longer responses are not cached.
 const MAX_CACHED_BODY_BYTES: usize = 64 * 1024;
-/// Each plan, and who has no key.
+/// One for each plan, and one for callers without a key.
 const CALLER_CLASSES: usize = Plan::ALL.len() + 1;
 
-/// The answers of one route: by language and caller.
+/// The cached responses of one route, by language and caller class.
 #[derive(Debug, Default)]
 pub struct ResponseCache {
     english: [CacheSlot; CALLER_CLASSES],
@@ -47,16 +47,16 @@ struct CachedResponse {
     body: Bytes,
 }
 
-/// What an answer was made of; weak, so that it keeps no snapshot in memory.
+/// The snapshot and day that a response was made from. The reference is weak, so that it keeps no snapshot in memory.
 #[derive(Debug)]
 pub struct CacheValidity {
     snapshot: Weak<Snapshot>,
-    /// The instants of the day.
+    /// The start and end of the day.
     day_bounds: Range<DateTime<Utc>>,
 }
 
 impl ResponseCache {
-    /// The place of the answer to a request, if it is one that may be kept.
+    /// The slot for the response to this request, if it may be cached.
     pub fn slot_for(
         &self,
         route: &Route,
@@ -65,32 +65,34 @@ impl ResponseCache {
         lang: Lang,
     ) -> Option<&CacheSlot> {
         let headers = request.headers();
-        let may_be_kept = *request.method() == Method::GET
+        let is_cacheable = *request.method() == Method::GET
             && request.uri().query().is_none()
             && !route.path.contains('{')
             && !headers.contains_key(header::ACCEPT_ENCODING)
             && !headers.contains_key(header::IF_NONE_MATCH)
             && !prefers_csv(headers);
-        let caller = identity.key.map_or(CALLER_CLASSES - 1, |_| identity.plan.rank());
-        let places = match lang {
+
+        let caller_class = identity.key.map_or(CALLER_CLASSES - 1, |_| identity.plan.rank());
+        let slots = match lang {
             Lang::En => &self.english,
             Lang::Pt => &self.portuguese,
         };
-        may_be_kept.then(|| &places[caller])
+        is_cacheable.then(|| &slots[caller_class])
     }
 }
 
 impl CacheSlot {
-    /// The answer as it was kept, if it is still the right one.
+    /// The cached response, if it is still valid.
     pub fn get(&self, live: &LiveSnapshot, now: DateTime<Utc>) -> Option<Response> {
-        let kept = self.0.load();
-        let kept = kept.as_ref().filter(|kept| kept.validity.is_valid(live, now))?;
-        let mut response = Response::new(Body::from(kept.body.clone()));
-        *response.headers_mut() = kept.headers.clone();
+        let slot = self.0.load();
+        let cached = slot.as_ref().filter(|cached| cached.validity.is_valid(live, now))?;
+
+        let mut response = Response::new(Body::from(cached.body.clone()));
+        *response.headers_mut() = cached.headers.clone();
         Some(response)
     }
 
-    /// Keeps an answer, with all its headers, if it is lasting and was made of what is served now.
+    /// Stores a response with all its headers, if it is cacheable and `validity` still holds.
     pub fn store_if_cacheable(
         &self,
         validity: CacheValidity,
@@ -99,7 +101,7 @@ impl CacheSlot {
         response: &mut Response,
     ) {
         let Some(Cacheable(body)) = response.extensions_mut().remove() else { return };
-        // What it was made of was noted before it was made: if that still holds, nothing changed in between.
+        // `validity` was taken before the response was made: if it still holds, nothing changed in between.
         if response.status() == StatusCode::OK && body.len() <= MAX_CACHED_BODY_BYTES && validity.is_valid(live, now) {
             self.0.store(Some(Arc::new(CachedResponse { validity, headers: response.headers().clone(), body })));
         }
@@ -107,11 +109,12 @@ impl CacheSlot {
 }
 
 impl CacheValidity {
-    /// What an answer will be made of that begins to be made now.
+    /// The validity of a response whose handler starts now.
     pub fn current(live: &LiveSnapshot, now: DateTime<Utc>) -> Option<Self> {
-        let (snapshot, day) = (live.get()?, sao_paulo_date(now));
-        let begins = sao_paulo_day_end(day.pred_opt()?);
-        Some(Self { snapshot: Arc::downgrade(&snapshot), day_bounds: begins..sao_paulo_day_end(day) })
+        let snapshot = live.get()?;
+        let day = sao_paulo_date(now);
+        let day_start = sao_paulo_day_end(day.pred_opt()?);
+        Some(Self { snapshot: Arc::downgrade(&snapshot), day_bounds: day_start..sao_paulo_day_end(day) })
     }
 
     fn is_valid(&self, live: &LiveSnapshot, now: DateTime<Utc>) -> bool {

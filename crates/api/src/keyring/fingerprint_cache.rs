@@ -1,4 +1,4 @@
-//! Which fingerprint a key has, noted when it was first found by HMAC, so that the next request needs none.
+//! Caches the fingerprint of each key after its first HMAC, so that later requests need no HMAC.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -8,14 +8,14 @@ use vintem_domain::ApiKey;
 
 use super::key_table::KeyFingerprint;
 
-/// Two halves of 64 bits, each a SipHash of the key under a seed that this process alone has: who does not know the seed
-/// can neither find a second key with the same note nor learn anything from one.
+/// Two halves of 64 bits, each a SipHash of the key with a seed that only this process has. Without the seed, nobody
+/// can find a second key with the same hash or learn anything from a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SeededKeyHash(u128);
 
 const SHARD_COUNT: usize = 64;
-/// Seven eighths of 4096, as many as a table of that size takes: some 230,000 notes in all, in under 9 MB. A part that
-/// is full begins anew, and its keys are noted at their next use.
+/// Seven eighths of 4096, the most that a hash table of that size holds: some 230,000 entries in all, in under 9 MB. A
+/// full shard is cleared, and its keys are cached again at their next use.
 const MAX_SHARD_ENTRIES: usize = 3_584;
 
 type FingerprintShard = HashMap<SeededKeyHash, KeyFingerprint, BuildHasherDefault<IdentityHasher>>;
@@ -43,34 +43,34 @@ impl FingerprintCache {
         SeededKeyHash(half(0) << 64 | half(1))
     }
 
-    pub fn get(&self, note: SeededKeyHash) -> Option<KeyFingerprint> {
-        self.shard_for(note).read().expect("never held across a panic").get(&note).copied()
+    pub fn get(&self, key_hash: SeededKeyHash) -> Option<KeyFingerprint> {
+        self.shard_for(key_hash).read().expect("never held across a panic").get(&key_hash).copied()
     }
 
-    pub fn insert(&self, note: SeededKeyHash, fingerprint: KeyFingerprint) {
-        let mut shard = self.shard_for(note).write().expect("never held across a panic");
+    pub fn insert(&self, key_hash: SeededKeyHash, fingerprint: KeyFingerprint) {
+        let mut shard = self.shard_for(key_hash).write().expect("never held across a panic");
         if shard.len() >= MAX_SHARD_ENTRIES {
             shard.clear();
         }
-        shard.insert(note, fingerprint);
+        shard.insert(key_hash, fingerprint);
     }
 
-    fn shard_for(&self, note: SeededKeyHash) -> &RwLock<FingerprintShard> {
-        &self.shards[note.0 as usize % SHARD_COUNT]
+    fn shard_for(&self, key_hash: SeededKeyHash) -> &RwLock<FingerprintShard> {
+        &self.shards[key_hash.0 as usize % SHARD_COUNT]
     }
 }
 
-/// A note is a hash already.
+/// The map's keys are hashes already, so it need not hash them again.
 #[derive(Debug, Default)]
 struct IdentityHasher(u64);
 
 impl Hasher for IdentityHasher {
-    fn write_u128(&mut self, note: u128) {
-        self.0 = (note >> 64) as u64;
+    fn write_u128(&mut self, key_hash: u128) {
+        self.0 = (key_hash >> 64) as u64;
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Notes are written whole, above; anything else would still be told apart, only more slowly.
+        // Never called for `SeededKeyHash`, which is one u128. Any other input still works, only more slowly.
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
 
@@ -89,14 +89,14 @@ mod tests {
 
     #[test]
     fn cached_keys_resolve_to_their_own_fingerprint() {
-        let notes = FingerprintCache::default();
+        let cache = FingerprintCache::default();
         let keys: Vec<(ApiKey, KeyFingerprint)> = (0..10_000).map(|_| (random_key(), rand::random())).collect();
         for (key, fingerprint) in &keys {
-            assert_eq!(notes.get(notes.hash_key(key)), None);
-            notes.insert(notes.hash_key(key), *fingerprint);
+            assert_eq!(cache.get(cache.hash_key(key)), None);
+            cache.insert(cache.hash_key(key), *fingerprint);
         }
         for (key, fingerprint) in &keys {
-            assert_eq!(notes.get(notes.hash_key(key)), Some(*fingerprint));
+            assert_eq!(cache.get(cache.hash_key(key)), Some(*fingerprint));
         }
     }
 
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn cache_size_is_bounded() {
-        let notes = FingerprintCache::default();
+        let cache = FingerprintCache::default();
         for number in 0..2 * (SHARD_COUNT * MAX_SHARD_ENTRIES) as u128 {
-            notes.insert(SeededKeyHash(number.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)), [0; 16]);
+            cache.insert(SeededKeyHash(number.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)), [0; 16]);
         }
-        for shard in &notes.shards {
+        for shard in &cache.shards {
             let shard = shard.read().unwrap();
             assert!((1..=MAX_SHARD_ENTRIES).contains(&shard.len()) && shard.capacity() <= MAX_SHARD_ENTRIES);
         }

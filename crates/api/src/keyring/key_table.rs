@@ -1,29 +1,28 @@
-//! Every secret of every key by its fingerprint, in a table that is small, and that is written a secret at a time, so
-//! that nobody who reads it waits for more than that.
+//! A compact table of all key secrets by fingerprint. It is written one secret at a time, so that readers never wait
+//! for more than one write.
 
 use std::sync::RwLock;
 
 use vintem_domain::{KeyId, Plan};
 
-/// Half of the HMAC: 128 bits tell all keys apart and halve the memory. Nobody who does not hold the pepper can choose
-/// one, so it needs no further hashing.
+/// Half of the HMAC: 128 bits are enough to tell all keys apart and halve the memory. Nobody can choose a fingerprint
+/// without the pepper, so it needs no further hashing.
 pub type KeyFingerprint = [u8; 16];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyEntry {
     pub fingerprint: KeyFingerprint,
     pub id: KeyId,
-    /// Of the key when this was read: what was read later replaces what was read before, in whatever order it comes.
+    /// The key's revision when this was read. The higher revision wins, in whatever order entries arrive.
     pub revision: i64,
-    /// Milliseconds since 1970; `i64::MAX` for ever. A revoked key ended at the beginning of time.
+    /// Milliseconds since 1970. `i64::MAX` never expires; a revoked key has `i64::MIN`.
     pub valid_until: i64,
     pub plan: Plan,
-    /// Replaced by a rotation.
+    /// Whether a rotation has replaced this secret.
     pub is_former: bool,
 }
 
-/// Each is locked by itself, and grows by itself: the largest piece of work that a reader can wait for is to move the
-/// two-hundred-and-fifty-sixth part of all secrets.
+/// Each shard has its own lock and grows on its own: at worst a reader waits while 1/256 of all secrets are moved.
 const SHARD_COUNT: usize = 256;
 
 #[derive(Debug)]
@@ -42,8 +41,8 @@ impl KeyTable {
         self.shard_for(fingerprint).read().expect("never held across a panic").find(fingerprint).copied()
     }
 
-    /// Takes an entry in, unless what is there is newer. `now` in milliseconds since 1970: former secrets that have ended
-    /// make room for others.
+    /// Inserts or replaces an entry, unless the table has a newer one. `now` is in milliseconds since 1970; former
+    /// secrets that have expired by then make room for others.
     pub fn upsert(&self, entry: KeyEntry, now: i64) {
         self.shard_for(&entry.fingerprint).write().expect("never held across a panic").upsert(entry, now);
     }
@@ -57,8 +56,8 @@ impl KeyTable {
     }
 }
 
-/// Entries in pieces of one size. A list that grows as a whole leaves a gap of another size behind each time, and the
-/// allocator keeps those (`just million-keys` shows what a key takes).
+/// Entries in chunks of one size. A single list would leave a gap of a different size behind each time it grows, and
+/// the allocator keeps those gaps (`just million-keys` shows the memory per key).
 #[derive(Debug, Default)]
 struct ChunkedEntries {
     chunks: Vec<Vec<KeyEntry>>,
@@ -83,9 +82,9 @@ impl ChunkedEntries {
         match self.chunks.last_mut().filter(|last| last.len() < CHUNK_SIZE) {
             Some(last) => last.push(entry),
             None => {
-                let mut piece = Vec::with_capacity(CHUNK_SIZE);
-                piece.push(entry);
-                self.chunks.push(piece);
+                let mut chunk = Vec::with_capacity(CHUNK_SIZE);
+                chunk.push(entry);
+                self.chunks.push(chunk);
             }
         }
     }
@@ -97,13 +96,13 @@ impl ChunkedEntries {
     }
 }
 
-/// Entries in the order in which they came, and where to find them: an open table of their numbers, probed in a line.
-/// Beside each entry that costs five to eleven bytes, a third of what a map of whole entries leaves empty.
+/// Entries in insertion order, and an open-addressing table of their numbers with linear probing. The table costs five
+/// to eleven bytes per entry, a third of what a map of whole entries would leave empty.
 #[derive(Debug)]
 struct KeyTableShard {
     entries: ChunkedEntries,
-    /// The number of an entry, from 1 on; 0 where there is none. As many as a power of two, at most three quarters of
-    /// them taken.
+    /// The number of an entry, starting at 1; 0 for an empty slot. The length is a power of two, and at most three
+    /// quarters of the slots are in use.
     slots: Vec<u32>,
 }
 
@@ -122,14 +121,15 @@ impl KeyTableShard {
     }
 
     fn upsert(&mut self, entry: KeyEntry, now: i64) {
-        let place = self.find_slot(&entry.fingerprint);
-        if self.slots[place] != EMPTY_SLOT {
-            let known = self.entries.get_mut(self.slots[place] as usize - 1);
-            if let Some(known) = known.filter(|known| entry.revision > known.revision) {
-                *known = entry;
+        let slot = self.find_slot(&entry.fingerprint);
+        if self.slots[slot] != EMPTY_SLOT {
+            let existing = self.entries.get_mut(self.slots[slot] as usize - 1);
+            if let Some(existing) = existing.filter(|existing| entry.revision > existing.revision) {
+                *existing = entry;
             }
             return;
         }
+
         if 4 * (self.entries.len() + 1) > 3 * self.slots.len() {
             self.evict_expired_and_grow(now);
         }
@@ -138,13 +138,14 @@ impl KeyTableShard {
     }
 
     fn evict_expired_and_grow(&mut self, now: i64) {
-        // Nobody asks for these for long, and whoever does costs a look-up: all others stay, so that a revoked or
-        // expired key is known as such even while Postgres is away.
+        // Expired former secrets are soon no longer used, and a late use costs only a lookup. All others stay, so that
+        // a revoked or expired key is recognized even while Postgres is unavailable.
         self.entries.retain(|entry| !entry.is_former || entry.valid_until > now);
+
         let is_half_full = 2 * self.entries.len() >= self.slots.len();
-        let places = if is_half_full { 2 * self.slots.len() } else { self.slots.len() };
+        let slot_count = if is_half_full { 2 * self.slots.len() } else { self.slots.len() };
         self.slots.clear();
-        self.slots.resize(places, EMPTY_SLOT);
+        self.slots.resize(slot_count, EMPTY_SLOT);
         for number in 1..=self.entries.len() {
             if let Some(fingerprint) = self.entries.get(number - 1).map(|entry| entry.fingerprint) {
                 self.set_slot(number, &fingerprint);
@@ -153,23 +154,23 @@ impl KeyTableShard {
     }
 
     fn set_slot(&mut self, number: usize, fingerprint: &KeyFingerprint) {
-        let place = self.find_slot(fingerprint);
-        self.slots[place] = u32::try_from(number).expect("a part of all keys is fewer than four thousand million");
+        let slot = self.find_slot(fingerprint);
+        self.slots[slot] = u32::try_from(number).expect("a part of all keys is fewer than four thousand million");
     }
 
-    /// Where the entry of this fingerprint is, or the free place where it would be.
+    /// The slot of this fingerprint's entry, or the empty slot where it belongs.
     fn find_slot(&self, fingerprint: &KeyFingerprint) -> usize {
         let [_, first, second, third, fourth, ..] = *fingerprint;
-        let last = self.slots.len() - 1;
-        let mut place = u32::from_le_bytes([first, second, third, fourth]) as usize & last;
-        while self.entry_in_slot(place).is_some_and(|entry| entry.fingerprint != *fingerprint) {
-            place = (place + 1) & last;
+        let mask = self.slots.len() - 1;
+        let mut slot = u32::from_le_bytes([first, second, third, fourth]) as usize & mask;
+        while self.entry_in_slot(slot).is_some_and(|entry| entry.fingerprint != *fingerprint) {
+            slot = (slot + 1) & mask;
         }
-        place
+        slot
     }
 
-    fn entry_in_slot(&self, place: usize) -> Option<&KeyEntry> {
-        match self.slots[place] {
+    fn entry_in_slot(&self, slot: usize) -> Option<&KeyEntry> {
+        match self.slots[slot] {
             EMPTY_SLOT => None,
             number => self.entries.get(number as usize - 1),
         }
@@ -188,14 +189,16 @@ mod tests {
 
     #[test]
     fn table_matches_a_hash_map_after_many_updates() {
-        let (table, mut map) = (KeyTable::default(), HashMap::new());
+        let table = KeyTable::default();
+        let mut map = HashMap::new();
         for revision in 0..200_000 {
-            // Few of many, so that most are met several times.
+            // Only 60,000 distinct fingerprints, so that most are updated several times.
             let mut fingerprint = [0; 16];
             fingerprint[..4].copy_from_slice(&(rand::random::<u32>() % 60_000).to_le_bytes());
             table.upsert(make_entry(fingerprint, revision), 0);
             map.insert(fingerprint, revision);
         }
+
         assert_eq!(table.len(), map.len());
         for number in 0..60_000u32 {
             let mut fingerprint = [0; 16];
@@ -217,7 +220,8 @@ mod tests {
     #[test]
     fn only_expired_former_secrets_are_evicted() {
         let table = KeyTable::default();
-        let (mut ended, mut kept) = (0, Vec::new());
+        let mut ended = 0;
+        let mut retained = Vec::new();
         for number in 0..100_000i64 {
             let fingerprint: KeyFingerprint = rand::random();
             let is_former = number % 10 != 0;
@@ -225,11 +229,13 @@ mod tests {
             if is_former {
                 ended += 1;
             } else {
-                kept.push(fingerprint);
+                retained.push(fingerprint);
             }
             table.upsert(KeyEntry { valid_until, is_former, ..make_entry(fingerprint, number) }, i64::MAX);
         }
-        assert!(table.len() < kept.len() * 3, "{} entries for {} keys and {ended} ended", table.len(), kept.len());
-        assert!(kept.iter().all(|fingerprint| table.find(fingerprint).is_some()));
+
+        let current = retained.len();
+        assert!(table.len() < current * 3, "{} entries for {current} keys and {ended} ended", table.len());
+        assert!(retained.iter().all(|fingerprint| table.find(fingerprint).is_some()));
     }
 }

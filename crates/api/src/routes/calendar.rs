@@ -1,4 +1,4 @@
-//! Business days: those of a range, the so-manieth from a day, and what a single day is.
+//! Business days: list those of a range, add days to a date, and check a single date.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -17,8 +17,9 @@ use crate::csv::ListFormat;
 use crate::params::{QueryParams, invalid_param, ordered_date_range};
 use crate::responses::EtagResponder;
 
-/// The longest range of a call, and the furthest step.
+/// The longest range per request.
 const MAX_RANGE_YEARS: u32 = 40;
+/// The most business days that can be added or subtracted: 40 years of 252.
 const MAX_STEP_DAYS: i64 = 40 * 252;
 
 #[derive(Serialize)]
@@ -58,8 +59,10 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_business_days(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (from, to, calendar) = (query.required_date("from")?, query.required_date("to")?, parse_calendar(&query)?);
-    let form = ListFormat::from_query(&caller, &query)?;
+    let from = query.required_date("from")?;
+    let to = query.required_date("to")?;
+    let calendar = parse_calendar(&query)?;
+    let format = ListFormat::from_query(&caller, &query)?;
     let range = ordered_date_range(from, to)?;
     if from + Months::new(12 * MAX_RANGE_YEARS) < to {
         return Ok(invalid_param(
@@ -67,9 +70,10 @@ async fn list_business_days(caller: Caller, State(app): AppState, query: QueryPa
             LocalizedText::new("be at most 40 years after `from`", "ser no máximo 40 anos após `from`"),
         )?);
     }
+
     let data: Vec<NaiveDate> = calendar.business_days(range).collect();
     let body = |data: Vec<NaiveDate>| BusinessDaysBody { calendar: calendar.id(), from, to, total: data.len(), data };
-    Ok(calendar_responder(&caller, &app).respond_list(form, data, body, |data| {
+    Ok(calendar_responder(&caller, &app).respond_list(format, data, body, |data| {
         let columns = vec![Column::date("date"), Column::text("calendar")];
         OutputTable::from_rows("business-days", columns, data, move |date, cells| {
             cells.write_date(Some(*date));
@@ -79,7 +83,9 @@ async fn list_business_days(caller: Caller, State(app): AppState, query: QueryPa
 }
 
 async fn add_business_days(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (date, calendar) = (query.required_date("date")?, parse_calendar(&query)?);
+    let date = query.required_date("date")?;
+    let calendar = parse_calendar(&query)?;
+
     let must = LocalizedText::new(
         "be given: a whole number from -10080 to 10080 that leads to a day from 1900-01-01 to 2199-12-31",
         "ser informado: um número inteiro de -10080 a 10080 que leve a um dia de 1900-01-01 a 2199-12-31",
@@ -87,6 +93,7 @@ async fn add_business_days(caller: Caller, State(app): AppState, query: QueryPar
     let days = query.single_value("days")?.and_then(parse_whole_number).filter(|days| days.abs() <= MAX_STEP_DAYS);
     let result = days.and_then(|days| Some((days, calendar.add_business_days(date, days)?)));
     let Some((days, result)) = result else { return Ok(invalid_param("days", must)?) };
+
     Ok(calendar_responder(&caller, &app).respond_json(|| AddedBusinessDaysBody {
         calendar: calendar.id(),
         date,
@@ -96,7 +103,9 @@ async fn add_business_days(caller: Caller, State(app): AppState, query: QueryPar
 }
 
 async fn check_day(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (date, calendar) = (query.required_date("date")?, parse_calendar(&query)?);
+    let date = query.required_date("date")?;
+    let calendar = parse_calendar(&query)?;
+
     let body = CalendarDayBody {
         calendar: calendar.id(),
         date,
@@ -108,7 +117,7 @@ async fn check_day(caller: Caller, State(app): AppState, query: QueryParams) -> 
     Ok(calendar_responder(&caller, &app).respond_json(|| body))
 }
 
-/// The days of a calendar are part of the software: no dataset changes them.
+/// Calendars are compiled in and depend on no dataset.
 fn calendar_responder<'a>(caller: &'a Caller, app: &'a App) -> EtagResponder<'a> {
     EtagResponder::new(caller, app, &Snapshot::default(), &[], ())
 }
@@ -119,7 +128,7 @@ fn parse_calendar(query: &QueryParams) -> Result<Calendar, Problem> {
     Calendar::from_id(id).map_or_else(|| invalid_param("calendar", must), Ok)
 }
 
-/// Digits, after a minus or nothing.
+/// Parses digits with an optional minus sign.
 fn parse_whole_number(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

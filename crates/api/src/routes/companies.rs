@@ -1,4 +1,4 @@
-//! Companies: list, search, look-up.
+//! Companies: list, counts, search, resolve and lookup.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
     }
 }
 
-/// In the order of the cells below.
+/// In the order of [`CompanyBody::write_cells`].
 const COMPANY_COLUMNS: [Column; 19] = [
     Column::text("id"),
     Column::text("name"),
@@ -129,27 +129,33 @@ impl CompanyBody<'_> {
     }
 }
 
-/// These rows of what could be known, or else of what is served, made one by one as they are sent.
+/// A table of these rows, from `historical` or else from the snapshot. Each row is built when it is sent.
 pub fn companies_table(
     snapshot: &Arc<Snapshot>,
-    known: Option<Arc<Companies>>,
-    found: RowPage,
-    traced: TraceOptions,
+    historical: Option<Arc<Companies>>,
+    row_page: RowPage,
+    trace_options: TraceOptions,
 ) -> OutputTable {
-    let (snapshot, mut rows) = (snapshot.clone(), found.rows.into_iter());
-    OutputTable::new("companies", COMPANY_COLUMNS.into_iter().chain(traced.columns()).collect(), move |cells| {
-        let row = rows.next().zip(known.as_deref().or(snapshot.companies()));
-        row.map(|(row, companies)| traced_company_body(&traced, &snapshot, companies, row).write_cells(cells)).is_some()
+    let snapshot = snapshot.clone();
+    let columns = COMPANY_COLUMNS.into_iter().chain(trace_options.columns()).collect();
+    let mut rows = row_page.rows.into_iter();
+
+    OutputTable::new("companies", columns, move |cells| {
+        let row = rows.next().zip(historical.as_deref().or(snapshot.companies()));
+        row.map(|(row, companies)| {
+            traced_company_body(&trace_options, &snapshot, companies, row).write_cells(cells);
+        })
+        .is_some()
     })
 }
 
-/// What companies are counted by.
+/// The fields by which companies are counted.
 const COMPANY_FACETS: [&str; 2] = ["status", "sector"];
 
 #[derive(Serialize)]
 struct ResolvedCompanyBody<'s> {
     company: CompanyBody<'s>,
-    /// From 0 to 1: how sure it is that this one was meant.
+    /// Confidence that this is the right company, from 0 to 1.
     score: f32,
     matched_by: &'static str,
 }
@@ -157,9 +163,9 @@ struct ResolvedCompanyBody<'s> {
 impl CompanyBody<'_> {
     fn add_highlight(&mut self, words: &HashSet<String>) {
         let mut texts = vec![("name", self.name), ("trade_name", self.trade_name), ("sector", self.sector)];
-        // The newest of those that matched.
-        let matched = |name: &&String| highlight_matches(name, words).iter().any(|(_, matched)| *matched);
-        texts.extend(self.former_names.iter().find(matched).map(|name| ("former_names", name.as_str())));
+        // The most recent former name that matched.
+        let has_match = |name: &&String| highlight_matches(name, words).iter().any(|(_, matched)| *matched);
+        texts.extend(self.former_names.iter().find(has_match).map(|name| ("former_names", name.as_str())));
         self.highlight = Some(highlight_body(&texts, words));
     }
 }
@@ -175,117 +181,135 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_companies(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let form = ListFormat::from_query(&caller, &query)?;
-    let page = query.pagination(form.max_rows(MAX_PAGE_ROWS, MAX_CSV_COMPANIES))?;
+    let format = ListFormat::from_query(&caller, &query)?;
+    let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_COMPANIES))?;
     let filter = CompanyFilter {
         status: query.filter_text("status")?,
         sector: query.filter_text("sector")?,
         known_since: query.updated_since()?,
     };
-    let traced = TraceOptions::from_query(&query, today(&app))?;
+    let trace_options = TraceOptions::from_query(&query, today(&app))?;
+
     let snapshot = app.current_snapshot()?;
-    let served = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let known = load_companies_as_of(&app, &snapshot, &traced).await?;
-    let companies = known.as_deref().unwrap_or(served);
-    let found = companies.list(&filter, page.offset, page.limit);
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, found.total);
-    let body = |row: &u32| traced_company_body(&traced, &snapshot, companies, *row);
-    let bodies = |found: RowPage| found.rows.iter().map(body).collect::<Vec<_>>();
-    let table = |found| companies_table(&snapshot, known.clone(), found, traced);
-    Ok(page_response(tag, ListPage { form, page, total: found.total, facets: None }, found, bodies, table))
+    let current = require_loaded(snapshot.companies(), Dataset::Companies)?;
+    let historical = load_companies_as_of(&app, &snapshot, &trace_options).await?;
+    let companies = historical.as_deref().unwrap_or(current);
+    let row_page = companies.list(&filter, pagination.offset, pagination.limit);
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, row_page.total);
+    let list_page = ListPage { format, pagination, total: row_page.total, facets: None };
+    let body = |row: &u32| traced_company_body(&trace_options, &snapshot, companies, *row);
+    let bodies = |row_page: RowPage| row_page.rows.iter().map(body).collect::<Vec<_>>();
+    let table = |row_page| companies_table(&snapshot, historical.clone(), row_page, trace_options);
+    Ok(page_response(responder, list_page, row_page, bodies, table))
 }
 
 fn traced_company_body<'s>(
-    traced: &TraceOptions,
+    trace_options: &TraceOptions,
     snapshot: &Snapshot,
     companies: &'s Companies,
     row: u32,
 ) -> CompanyBody<'s> {
-    // Of an issuer that only filings name, that of a filing.
-    let known = [companies.provenance(row)];
+    // An issuer that appears only in filings has the provenance of a filing.
+    let provenances = [companies.provenance(row)];
     let trace = TraceBody {
-        provenance: traced.provenance.then(|| provenance_bodies(snapshot, Dataset::Companies.source_name(), &known)),
-        known: traced.as_of.map(|_| companies.certainty(row).id()),
+        provenance: trace_options
+            .provenance
+            .then(|| provenance_bodies(snapshot, Dataset::Companies.source_name(), &provenances)),
+        known: trace_options.as_of.map(|_| companies.certainty(row).id()),
     };
     CompanyBody { trace, ..CompanyBody::from(companies.get(row)) }
 }
 
-/// What could be known on a day, where one is asked for: from the store, which alone has every version.
+/// The companies as known on the day of `as_of`, if requested. They come from the store, because only it has every
+/// version.
 async fn load_companies_as_of(
     app: &App,
     snapshot: &Snapshot,
-    traced: &TraceOptions,
+    trace_options: &TraceOptions,
 ) -> Result<Option<Arc<Companies>>, ApiError> {
-    let Some(day) = traced.as_of else { return Ok(None) };
-    let _turn = HISTORY_POOL.acquire().await?;
+    let Some(day) = trace_options.as_of else { return Ok(None) };
+    let _slot = HISTORY_POOL.acquire().await?;
     Ok(Some(Arc::new(companies_as_of(&app.store, snapshot.shared_filings(), day).await?)))
 }
 
 async fn count_companies(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
     let snapshot = app.current_snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
-    Ok(tag.respond_json(|| facets_body(COMPANY_FACETS, companies.facet_counts())))
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    Ok(responder.respond_json(|| facets_body(COMPANY_FACETS, companies.facet_counts())))
 }
 
 async fn resolve_company(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (clue, text) = parse_company_identifier(&query)?;
+    let (kind, text) = parse_company_identifier(&query)?;
     let snapshot = app.current_snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let searched = snapshot.clone();
+
+    let search_snapshot = snapshot.clone();
     let resolved = run_search(move || {
-        let companies = require_loaded(searched.companies(), Dataset::Companies)?;
-        Ok(companies.resolve_with_confidence(clue, &text)?)
+        let companies = require_loaded(search_snapshot.companies(), Dataset::Companies)?;
+        Ok(companies.resolve_with_confidence(kind, &text)?)
     })
     .await?;
     let (row, score) = resolved.ok_or(Problem::NoSuchCompany)?;
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
-    Ok(tag.respond_json(|| ResolvedCompanyBody { company: companies.get(row).into(), score, matched_by: clue.id() }))
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    Ok(responder.respond_json(|| ResolvedCompanyBody {
+        company: companies.get(row).into(),
+        score,
+        matched_by: kind.id(),
+    }))
 }
 
-/// By what a company is to be found: exactly one of the ways.
+/// The identifier of the company to resolve. Exactly one kind must be given.
 fn parse_company_identifier(query: &QueryParams) -> Result<(CompanyIdentifierKind, String), Problem> {
-    let mut given = Vec::new();
-    for clue in CompanyIdentifierKind::ALL {
-        if let Some(text) = query.filter_text(clue.id())? {
-            given.push((clue, text));
+    let mut identifiers = Vec::new();
+    for kind in CompanyIdentifierKind::ALL {
+        if let Some(text) = query.filter_text(kind.id())? {
+            identifiers.push((kind, text));
         }
     }
+
     let must = LocalizedText::new(
         "be given, or one of `code`, `ticker` and `name`, and no two of them",
         "ser informado, ou um de `code`, `ticker` e `name`, e nunca dois deles",
     );
-    match given.pop() {
-        Some((clue, text)) if given.is_empty() && !text.trim().is_empty() => Ok((clue, text)),
+    match identifiers.pop() {
+        Some((kind, text)) if identifiers.is_empty() && !text.trim().is_empty() => Ok((kind, text)),
         _ => invalid_param("cnpj", must),
     }
 }
 
 async fn search_companies(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (q, form) = (query.search_text()?, ListFormat::from_query(&caller, &query)?);
-    let page = query.pagination(form.max_rows(MAX_PAGE_ROWS, MAX_CSV_COMPANIES))?;
-    let (with_facets, with_highlight) = (query.flag("facets")?, query.flag("highlight")?);
-    let wanted = SearchOptions { offset: page.offset, limit: page.limit, count_facets: with_facets };
+    let q = query.search_text()?;
+    let format = ListFormat::from_query(&caller, &query)?;
+    let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_COMPANIES))?;
+    let with_facets = query.flag("facets")?;
+    let with_highlight = query.flag("highlight")?;
+
+    let options = SearchOptions { offset: pagination.offset, limit: pagination.limit, count_facets: with_facets };
     let snapshot = app.current_snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let searched = snapshot.clone();
-    let found = run_search(move || {
-        let companies = require_loaded(searched.companies(), Dataset::Companies)?;
-        Ok(companies.search(&q, wanted)?)
+    let search_snapshot = snapshot.clone();
+    let results = run_search(move || {
+        let companies = require_loaded(search_snapshot.companies(), Dataset::Companies)?;
+        Ok(companies.search(&q, options)?)
     })
     .await?;
-    let SearchResults { page: found, facet_counts: counts, matched_words: words } = found;
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
-    let facets = with_facets.then(|| facets_body(COMPANY_FACETS, counts));
-    let bodies = |found: RowPage| {
-        let mut rows = company_bodies(companies, &found);
+    let SearchResults { page: row_page, facet_counts, matched_words } = results;
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    let facets = with_facets.then(|| facets_body(COMPANY_FACETS, facet_counts));
+    let list_page = ListPage { format, pagination, total: row_page.total, facets };
+    let bodies = |row_page: RowPage| {
+        let mut bodies = company_bodies(companies, &row_page);
         if with_highlight {
-            rows.iter_mut().for_each(|row| row.add_highlight(&words));
+            bodies.iter_mut().for_each(|body| body.add_highlight(&matched_words));
         }
-        rows
+        bodies
     };
-    let table = |found| companies_table(&snapshot, None, found, TraceOptions::disabled(today(&app)));
-    Ok(page_response(tag, ListPage { form, page, total: found.total, facets }, found, bodies, table))
+    let table = |row_page| companies_table(&snapshot, None, row_page, TraceOptions::disabled(today(&app)));
+    Ok(page_response(responder, list_page, row_page, bodies, table))
 }
 
 async fn get_company(
@@ -294,26 +318,28 @@ async fn get_company(
     query: QueryParams,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
 ) -> Result<Response, ApiError> {
-    let traced = TraceOptions::from_query(&query, today(&app))?;
+    let trace_options = TraceOptions::from_query(&query, today(&app))?;
     let snapshot = app.current_snapshot()?;
-    let served = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let known = load_companies_as_of(&app, &snapshot, &traced).await?;
-    let companies = known.as_deref().unwrap_or(served);
-    // What is no UTF-8 is no company's code.
+    let current = require_loaded(snapshot.companies(), Dataset::Companies)?;
+    let historical = load_companies_as_of(&app, &snapshot, &trace_options).await?;
+    let companies = historical.as_deref().unwrap_or(current);
+
+    // The path is rejected if it is not valid UTF-8; no company has such an ID.
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
-    let canonical = format!("/api/v1/companies/{}", companies.get(row).id);
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
-    let mut response = tag.respond_json(|| traced_company_body(&traced, &snapshot, companies, row));
-    if let Ok(canonical) = HeaderValue::from_str(&canonical) {
-        response.headers_mut().insert(header::CONTENT_LOCATION, canonical);
+
+    let canonical_path = format!("/api/v1/companies/{}", companies.get(row).id);
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    let mut response = responder.respond_json(|| traced_company_body(&trace_options, &snapshot, companies, row));
+    if let Ok(canonical_path) = HeaderValue::from_str(&canonical_path) {
+        response.headers_mut().insert(header::CONTENT_LOCATION, canonical_path);
     }
     Ok(response)
 }
 
-/// Filings too: an issuer that only they name is a company.
+/// Includes filings, because an issuer that appears only in filings is a company too.
 pub const COMPANY_DATASETS: [Dataset; 2] = [Dataset::Companies, Dataset::Filings];
 
-pub fn company_bodies<'s>(companies: &'s Companies, found: &RowPage) -> Vec<CompanyBody<'s>> {
-    found.rows.iter().map(|row| CompanyBody::from(companies.get(*row))).collect()
+pub fn company_bodies<'s>(companies: &'s Companies, row_page: &RowPage) -> Vec<CompanyBody<'s>> {
+    row_page.rows.iter().map(|row| CompanyBody::from(companies.get(*row))).collect()
 }

@@ -1,4 +1,4 @@
-//! What is new, in the order in which it was published: to be read on from where one was.
+//! Events: an ordered feed with a resumable cursor and optional long polling.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use crate::responses;
 #[derive(Serialize)]
 struct EventsBody {
     data: Vec<Box<RawValue>>,
-    /// From where to read on.
+    /// Where the next request should continue.
     cursor: String,
-    /// Whether there are further ones already.
+    /// Whether more events are available now.
     has_more: bool,
 }
 
@@ -39,7 +39,6 @@ pub fn handlers() -> Handlers {
     vec![("list_events", get(list_events))]
 }
 
-/// What is asked for, after which position.
 struct EventListParams {
     after_position: i64,
     kinds: Option<Vec<&'static str>>,
@@ -47,29 +46,34 @@ struct EventListParams {
 }
 
 async fn list_events(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (after, kinds) = (query.single_value("after")?, parse_event_kinds(&query)?);
-    let (limit, wait) = (query.limit(MAX_EVENTS)?, query.wait_seconds()?);
+    let after = query.single_value("after")?;
+    let kinds = parse_event_kinds(&query)?;
+    let limit = query.limit(MAX_EVENTS)?;
+    let wait = query.wait_seconds()?;
     let cursor = after.filter(|after| *after != "latest").map(parse_cursor).transpose()?;
-    let mut reach = *app.event_feed.subscribe().borrow();
-    // Another replica may have told of more than this one has heard of.
-    if reach.last_position.is_none_or(|last| cursor.is_some_and(|cursor| cursor > last)) {
+
+    let mut feed_state = *app.event_feed.subscribe().borrow();
+    // Another replica may have served events that this one has not read yet.
+    if feed_state.last_position.is_none_or(|last| cursor.is_some_and(|cursor| cursor > last)) {
         app.event_feed.refresh(&app.store).await?;
-        reach = *app.event_feed.subscribe().borrow();
+        feed_state = *app.event_feed.subscribe().borrow();
     }
-    let last = reach.last_position.ok_or(Problem::DependencyUnavailable)?;
-    if cursor.is_some_and(|cursor| cursor > last) {
+    let last_position = feed_state.last_position.ok_or(Problem::DependencyUnavailable)?;
+
+    if cursor.is_some_and(|cursor| cursor > last_position) {
         return Ok(invalid_cursor()?);
     }
-    let after = cursor.unwrap_or(if after.is_some() { last } else { reach.deleted_through });
-    if after < reach.deleted_through {
+    let after_position = cursor.unwrap_or(if after.is_some() { last_position } else { feed_state.deleted_through });
+    if after_position < feed_state.deleted_through {
         return Err(ApiError(Problem::CursorExpired));
     }
-    let asked = EventListParams { after_position: after, kinds, limit };
-    let body = load_events_page(&app, &asked, reach).await?;
-    let place = if body.data.is_empty() && wait > 0 { caller.key.and_then(try_acquire_long_poll) } else { None };
-    match place {
+
+    let params = EventListParams { after_position, kinds, limit };
+    let body = load_events_page(&app, &params, feed_state).await?;
+    let permit = if body.data.is_empty() && wait > 0 { caller.key.and_then(try_acquire_long_poll) } else { None };
+    match permit {
         None => Ok(responses::uncached_json(StatusCode::OK, &body)),
-        Some(place) => Ok(long_poll_response(app, asked, Duration::from_secs(wait), place)),
+        Some(permit) => Ok(long_poll_response(app, params, Duration::from_secs(wait), permit)),
     }
 }
 
@@ -88,7 +92,7 @@ fn parse_event_kinds(query: &QueryParams) -> Result<Option<Vec<&'static str>>, P
     }
 }
 
-/// A cursor is a position that we gave.
+/// Cursors are positions of the feed.
 fn parse_cursor(text: &str) -> Result<i64, Problem> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
@@ -104,57 +108,62 @@ fn invalid_cursor<T>() -> Result<T, Problem> {
     )
 }
 
-/// What there is now: from memory, or for who is far behind from Postgres.
-async fn load_events_page(app: &App, asked: &EventListParams, reach: FeedState) -> Result<EventsBody, ApiError> {
-    // One more than asked for tells whether there are more.
-    let (kinds, limit) = (asked.kinds.as_deref(), asked.limit + 1);
-    let events = match app.event_feed.buffered_events(asked.after_position, kinds, limit) {
+/// The events available now: from memory, or from Postgres for callers that are far behind.
+async fn load_events_page(app: &App, params: &EventListParams, feed_state: FeedState) -> Result<EventsBody, ApiError> {
+    let kinds = params.kinds.as_deref();
+    // One more than requested shows whether there are more.
+    let limit = params.limit + 1;
+    let events = match app.event_feed.buffered_events(params.after_position, kinds, limit) {
         Some(events) => events,
         None => {
-            let events = app.store.published_events(asked.after_position, kinds, limit as i64).await?;
+            let events = app.store.published_events(params.after_position, kinds, limit as i64).await?;
             events.into_iter().map(Arc::new).collect()
         }
     };
-    Ok(events_body(events, asked, reach))
+
+    Ok(events_body(events, params, feed_state))
 }
 
-fn events_body(mut events: Vec<Arc<PublishedEvent>>, asked: &EventListParams, reach: FeedState) -> EventsBody {
-    let has_more = events.len() > asked.limit;
-    events.truncate(asked.limit);
+fn events_body(mut events: Vec<Arc<PublishedEvent>>, params: &EventListParams, feed_state: FeedState) -> EventsBody {
+    let has_more = events.len() > params.limit;
+    events.truncate(params.limit);
+
     let read_until = match events.last() {
         Some(last) if has_more => last.position,
-        // Nothing else that is wanted was published until there.
-        last => {
-            last.map_or(0, |last| last.position).max(reach.last_position.unwrap_or_default()).max(asked.after_position)
-        }
+        // No other matching event exists up to the end of the feed, so the cursor can skip there.
+        last => last
+            .map_or(0, |last| last.position)
+            .max(feed_state.last_position.unwrap_or_default())
+            .max(params.after_position),
     };
     let data = events.iter().filter_map(|event| RawValue::from_string(event.body.clone()).ok()).collect();
     EventsBody { data, cursor: read_until.to_string(), has_more }
 }
 
-/// Answers at once, and says what there is as soon as there is something, or when the time is up. So it holds no place
-/// among the requests that are under way.
-fn long_poll_response(app: Arc<App>, asked: EventListParams, wait: Duration, place: KeyPermit) -> Response {
-    let until = Instant::now() + wait;
-    let waited = stream::once(async move {
-        let _place = place;
-        let mut watch = app.event_feed.subscribe();
+/// Sends the headers at once, and the body as soon as there are events or the wait is over. While it waits, the request
+/// does not count against the load limiter.
+fn long_poll_response(app: Arc<App>, params: EventListParams, wait: Duration, permit: KeyPermit) -> Response {
+    let deadline = Instant::now() + wait;
+    let body = stream::once(async move {
+        let _permit = permit;
+        let mut receiver = app.event_feed.subscribe();
         loop {
-            let reach = *watch.borrow_and_update();
-            let held = app
+            let feed_state = *receiver.borrow_and_update();
+            let events = app
                 .event_feed
-                .buffered_events(asked.after_position, asked.kinds.as_deref(), asked.limit + 1)
+                .buffered_events(params.after_position, params.kinds.as_deref(), params.limit + 1)
                 .unwrap_or_default();
-            let is_time = reach.is_shutting_down || Instant::now() >= until;
-            if !held.is_empty() || is_time {
-                let body = serde_json::to_vec(&events_body(held, &asked, reach)).unwrap_or_default();
+            let must_answer = feed_state.is_shutting_down || Instant::now() >= deadline;
+            if !events.is_empty() || must_answer {
+                let body = serde_json::to_vec(&events_body(events, &params, feed_state)).unwrap_or_default();
                 return Ok::<_, Infallible>(Bytes::from(body));
             }
-            // Whether it changed or the time is up is seen above.
-            let _ = timeout_at(until, watch.changed()).await;
+            // The loop itself checks whether the feed changed or the time is up.
+            let _ = timeout_at(deadline, receiver.changed()).await;
         }
     });
-    let mut response = Response::new(Body::from_stream(waited));
+
+    let mut response = Response::new(Body::from_stream(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,4 +1,4 @@
-//! The bulk export: which files there are, and the files themselves.
+//! Bulk export: the list of files, and the files themselves with range requests.
 
 use std::fs::File;
 use std::io::SeekFrom;
@@ -37,10 +37,10 @@ struct ExportBody<'m> {
     rows: u64,
     generation: i64,
     generated_at: String,
-    /// When what it holds was loaded.
+    /// When the exported data was loaded.
     as_of: String,
     files: Vec<ExportFileBody<'m>>,
-    /// Columns, provenance and licence, as JSON.
+    /// Columns, provenance and license, as JSON.
     sidecar: ExportFileBody<'m>,
 }
 
@@ -61,15 +61,16 @@ pub fn handlers() -> Handlers {
 async fn list_exports(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
     let snapshot = app.current_snapshot()?;
     let manifest = read_export_directory(&app, ExportDirectory::load_manifest).await?.unwrap_or_default();
-    // Of all of them, so it is kept by nobody as if it followed from the snapshot alone.
+
+    // All datasets include companies, so the response is not cached as if it depended on the snapshot alone.
     let datasets: Vec<Dataset> = Dataset::all().collect();
-    let made_at: Vec<_> = manifest.datasets.iter().map(|entry| (&entry.name, entry.generated_at)).collect();
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &datasets, made_at);
-    Ok(tag.respond_json(|| exports_body(&manifest, &app.settings.public_url)))
+    let generated_at: Vec<_> = manifest.datasets.iter().map(|entry| (&entry.name, entry.generated_at)).collect();
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, generated_at);
+    Ok(responder.respond_json(|| exports_body(&manifest, &app.settings.public_url)))
 }
 
 fn exports_body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m> {
-    let file = |file: &'m ManifestFile| ExportFileBody {
+    let file_body = |file: &'m ManifestFile| ExportFileBody {
         name: &file.name,
         format: file.format.file_extension(),
         media_type: file.format.media_type(),
@@ -77,7 +78,7 @@ fn exports_body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m>
         sha256: &file.sha256,
         url: format!("{public_url}/api/v1/export/{}", file.name),
     };
-    let entry = |entry: &'m ManifestEntry| {
+    let export_body = |entry: &'m ManifestEntry| {
         let dataset = Dataset::from_id(&entry.dataset);
         ExportBody {
             name: &entry.name,
@@ -88,26 +89,27 @@ fn exports_body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m>
             generation: entry.generation,
             generated_at: format_instant(entry.generated_at),
             as_of: format_instant(entry.as_of),
-            files: entry.files.iter().map(file).collect(),
-            sidecar: file(&entry.sidecar),
+            files: entry.files.iter().map(file_body).collect(),
+            sidecar: file_body(&entry.sidecar),
         }
     };
-    ExportsBody { data: manifest.datasets.iter().map(entry).collect(), total: manifest.datasets.len() }
+
+    ExportsBody { data: manifest.datasets.iter().map(export_body).collect(), total: manifest.datasets.len() }
 }
 
-/// Asks the disk where nobody else waits for it. Where there is no directory, there is nothing.
+/// Reads from disk on a blocking thread. `None` if no export directory is configured.
 async fn read_export_directory<T: Send + 'static>(
     app: &App,
-    ask: impl FnOnce(&ExportDirectory) -> Result<Option<T>, ExportError> + Send + 'static,
+    read: impl FnOnce(&ExportDirectory) -> Result<Option<T>, ExportError> + Send + 'static,
 ) -> Result<Option<T>, ApiError> {
     let Some(exports) = app.exports.clone() else { return Ok(None) };
-    let asked = tokio::task::spawn_blocking(move || ask(&exports)).await;
-    let failed = match asked {
-        Ok(Ok(answer)) => return Ok(answer),
+    let result = tokio::task::spawn_blocking(move || read(&exports)).await;
+    let error = match result {
+        Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };
-    tracing::error!(error = failed, "the files of the export cannot be read");
+    tracing::error!(error, "the files of the export cannot be read");
     Err(ApiError(Problem::Internal))
 }
 
@@ -123,35 +125,38 @@ async fn get_export(
     file_response(&caller, &headers, &entry, &file, opened).await
 }
 
-/// How much is read before it is sent.
+/// Bytes read from disk at a time.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 async fn file_response(
     caller: &Caller,
-    asked: &HeaderMap,
+    request_headers: &HeaderMap,
     entry: &ManifestEntry,
     file: &ManifestFile,
     opened: File,
 ) -> Result<Response, ApiError> {
     let etag = format!("\"{}\"", file.sha256);
-    let is_same = matches_if_none_match(caller, &etag);
+    let is_unchanged = matches_if_none_match(caller, &etag);
+
     let mut response = Response::new(Body::empty());
-    if is_same {
+    if is_unchanged {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
-        let range = match parse_range_header(asked, &etag) {
-            Some(asked) => Some(
-                asked.offset_and_length(file.bytes).ok_or(Problem::RangeNotSatisfiable { file_size: file.bytes })?,
+        let range = match parse_range_header(request_headers, &etag) {
+            Some(range) => Some(
+                range.offset_and_length(file.bytes).ok_or(Problem::RangeNotSatisfiable { file_size: file.bytes })?,
             ),
             None => None,
         };
         let (first, length) = range.unwrap_or((0, file.bytes));
+
         let mut opened = tokio::fs::File::from_std(opened);
         if let Err(error) = opened.seek(SeekFrom::Start(first)).await {
             tracing::error!(%error, "a file of the export cannot be read");
             return Err(ApiError(Problem::Internal));
         }
         *response.body_mut() = Body::from_stream(ReaderStream::with_capacity(opened.take(length), READ_CHUNK_BYTES));
+
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.format.media_type()));
@@ -161,6 +166,7 @@ async fn file_response(
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
     }
+
     let headers = response.headers_mut();
     headers.insert(header::ETAG, header_value(&etag));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -168,7 +174,7 @@ async fn file_response(
     headers
         .insert(header::CONTENT_DISPOSITION, header_value(&format!("attachment; filename=\"vintem-{}\"", file.name)));
     headers.insert(HeaderName::from_static("x-data-as-of"), header_value(&format_instant(entry.as_of)));
-    // Its tag and its length are those of these very bytes.
+    // The ETag and the length are those of the uncompressed bytes.
     response.extensions_mut().insert(SkipCompression);
     Ok(response)
 }
@@ -177,39 +183,41 @@ fn header_value(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("names, hashes and numbers")
 }
 
-/// A part of a file, as it is asked for.
+/// The part of a file that a `Range` header requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ByteRange {
     From(u64),
-    /// Both included.
+    /// Both ends included.
     Between(u64, u64),
     Last(u64),
 }
 
 impl ByteRange {
-    /// Where it begins and how long it is; nothing where no byte of the file lies in it.
-    fn offset_and_length(self, bytes: u64) -> Option<(u64, u64)> {
+    /// The offset and length of the range; `None` if it contains no byte of the file.
+    fn offset_and_length(self, file_size: u64) -> Option<(u64, u64)> {
         let (first, last) = match self {
-            Self::From(first) => (first, bytes.checked_sub(1)?),
-            Self::Between(first, last) => (first, last.min(bytes.checked_sub(1)?)),
+            Self::From(first) => (first, file_size.checked_sub(1)?),
+            Self::Between(first, last) => (first, last.min(file_size.checked_sub(1)?)),
             Self::Last(0) => return None,
-            Self::Last(count) => (bytes.saturating_sub(count), bytes.checked_sub(1)?),
+            Self::Last(count) => (file_size.saturating_sub(count), file_size.checked_sub(1)?),
         };
-        (first <= last && first < bytes).then(|| (first, last - first + 1))
+        (first <= last && first < file_size).then(|| (first, last - first + 1))
     }
 }
 
-/// The one part that is asked for. What is no such thing, several parts among it, is not heeded, nor is one of an
-/// earlier file: then all of it is sent.
+/// The requested range. `None`, which sends the whole file, if there is no valid range, several ranges, or an
+/// `If-Range` of another version.
 fn parse_range_header(headers: &HeaderMap, etag: &str) -> Option<ByteRange> {
-    let of_this = headers.get(header::IF_RANGE).is_none_or(|tag| tag.as_bytes() == etag.as_bytes());
-    if !of_this {
+    let is_same_version = headers.get(header::IF_RANGE).is_none_or(|tag| tag.as_bytes() == etag.as_bytes());
+    if !is_same_version {
         return None;
     }
+
     let (unit, range) = headers.get(header::RANGE)?.to_str().ok()?.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
     }
+
     let (first, last) = range.trim().split_once('-')?;
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -219,7 +227,8 @@ fn parse_range_header(headers: &HeaderMap, etag: &str) -> Option<ByteRange> {
         ("", last) => Some(ByteRange::Last(number(last)?)),
         (first, "") => Some(ByteRange::From(number(first)?)),
         (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let first = number(first)?;
+            let last = number(last)?;
             (first <= last).then_some(ByteRange::Between(first, last))
         }
     }
@@ -245,11 +254,11 @@ mod tests {
         assert_eq!(parse_range("bytes=-3", None), Some(ByteRange::Last(3)));
         assert_eq!(parse_range("bytes=99999999999999999999999-", None), Some(ByteRange::From(u64::MAX)));
         assert_eq!(parse_range("bytes=5-", Some("\"abc\"")), Some(ByteRange::From(5)));
-        for whole in ["bytes=7-5", "bytes=0-1,3-4", "lines=1-2", "bytes=a-b", "bytes=-", "bytes", "bytes=+1-2"] {
-            assert_eq!(parse_range(whole, None), None, "{whole}");
+        for ignored in ["bytes=7-5", "bytes=0-1,3-4", "lines=1-2", "bytes=a-b", "bytes=-", "bytes", "bytes=+1-2"] {
+            assert_eq!(parse_range(ignored, None), None, "{ignored}");
         }
-        for earlier in ["\"other\"", "W/\"abc\"", "Mon, 16 Nov 2026 00:00:00 GMT"] {
-            assert_eq!(parse_range("bytes=5-", Some(earlier)), None, "{earlier}");
+        for other_version in ["\"other\"", "W/\"abc\"", "Mon, 16 Nov 2026 00:00:00 GMT"] {
+            assert_eq!(parse_range("bytes=5-", Some(other_version)), None, "{other_version}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Filings: list, search, the newest, by company, by id.
+//! Filings: list, search, counts, the most recent, by company, by ID, and versions of a document.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -78,7 +78,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
     }
 }
 
-/// In the order of the cells below.
+/// In the order of [`FilingBody::write_cells`].
 const FILING_COLUMNS: [Column; 14] = [
     Column::text("id"),
     Column::text("company_id"),
@@ -116,12 +116,21 @@ impl FilingBody<'_> {
     }
 }
 
-/// These rows, made one by one as they are sent.
-pub fn filings_table(snapshot: &Arc<Snapshot>, filings: &Filings, found: RowPage, traced: TraceOptions) -> OutputTable {
-    let (snapshot, filings, mut rows) = (snapshot.clone(), filings.clone(), found.rows.into_iter());
-    OutputTable::new("filings", FILING_COLUMNS.into_iter().chain(traced.columns()).collect(), move |cells| {
+/// A table of these rows. Each row is built when it is sent.
+pub fn filings_table(
+    snapshot: &Arc<Snapshot>,
+    filings: &Filings,
+    row_page: RowPage,
+    trace_options: TraceOptions,
+) -> OutputTable {
+    let snapshot = snapshot.clone();
+    let filings = filings.clone();
+    let columns = FILING_COLUMNS.into_iter().chain(trace_options.columns()).collect();
+    let mut rows = row_page.rows.into_iter();
+
+    OutputTable::new("filings", columns, move |cells| {
         let row = rows.next();
-        row.map(|row| traced_filing_body(&traced, &snapshot, &filings, row).write_cells(cells)).is_some()
+        row.map(|row| traced_filing_body(&trace_options, &snapshot, &filings, row).write_cells(cells)).is_some()
     })
 }
 
@@ -130,10 +139,9 @@ struct RecentFilingsBody<'s> {
     data: Vec<FilingBody<'s>>,
 }
 
-/// What filings are counted by.
+/// The fields by which filings are counted.
 const FILING_FACETS: [&str; 2] = ["category", "year"];
 
-/// How many the newest are.
 const RECENT_FILINGS_COUNT: usize = 20;
 
 pub fn handlers() -> Handlers {
@@ -149,8 +157,9 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_filings(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (asked, snapshot) = (FilingListParams::from_query(&caller, &query, today(&app))?, app.current_snapshot()?);
-    filing_list_response(&caller, &app, snapshot, asked).await
+    let params = FilingListParams::from_query(&caller, &query, today(&app))?;
+    let snapshot = app.current_snapshot()?;
+    filing_list_response(&caller, &app, snapshot, params).await
 }
 
 async fn list_company_filings(
@@ -159,24 +168,28 @@ async fn list_company_filings(
     query: QueryParams,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let (mut asked, snapshot) = (FilingListParams::from_query(&caller, &query, today(&app))?, app.current_snapshot()?);
+    let mut params = FilingListParams::from_query(&caller, &query, today(&app))?;
+    let snapshot = app.current_snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
+
     let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
     let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
-    asked.filter.company = Some(companies.get(row).id);
-    filing_list_response(&caller, &app, snapshot, asked).await
+    params.filter.company = Some(companies.get(row).id);
+
+    filing_list_response(&caller, &app, snapshot, params).await
 }
 
 async fn list_recent_filings(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (form, snapshot) = (ListFormat::from_query(&caller, &query)?, app.current_snapshot()?);
+    let format = ListFormat::from_query(&caller, &query)?;
+    let snapshot = app.current_snapshot()?;
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
     let days = DateRange::ALL.capped_at(today(&app));
-    let found = filings.list(&FilingFilter::for_days(days), 0, RECENT_FILINGS_COUNT);
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
-    let body = |found: RowPage| RecentFilingsBody { data: filing_bodies(filings, &found) };
-    Ok(tag.respond_list(form, found, body, |found| {
-        filings_table(&snapshot, filings, found, TraceOptions::disabled(today(&app)))
-    }))
+    let row_page = filings.list(&FilingFilter::for_days(days), 0, RECENT_FILINGS_COUNT);
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], row_page.total);
+    let body = |row_page: RowPage| RecentFilingsBody { data: filing_bodies(filings, &row_page) };
+    let table = |row_page| filings_table(&snapshot, filings, row_page, TraceOptions::disabled(today(&app)));
+    Ok(responder.respond_list(format, row_page, body, table))
 }
 
 async fn count_filings(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
@@ -184,31 +197,38 @@ async fn count_filings(caller: Caller, State(app): AppState) -> Result<Response,
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
     let counts = filings.facet_counts(today(&app));
     let total: usize = counts[1].iter().map(|(_, count)| count).sum();
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
-    Ok(tag.respond_json(|| facets_body(FILING_FACETS, counts)))
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
+    Ok(responder.respond_json(|| facets_body(FILING_FACETS, counts)))
 }
 
 async fn search_filings(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (q, form) = (query.search_text()?, ListFormat::from_query(&caller, &query)?);
-    let page = query.pagination(form.max_rows(MAX_PAGE_ROWS, MAX_CSV_FILINGS))?;
-    let place = (page.limit > MAX_PAGE_ROWS).then(|| acquire_long_table(caller.key)).transpose()?;
-    let (with_facets, with_highlight) = (query.flag("facets")?, query.flag("highlight")?);
-    let wanted = SearchOptions { offset: page.offset, limit: page.limit, count_facets: with_facets };
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let q = query.search_text()?;
+    let format = ListFormat::from_query(&caller, &query)?;
+    let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_FILINGS))?;
+    let permit = (pagination.limit > MAX_PAGE_ROWS).then(|| acquire_long_table(caller.key)).transpose()?;
+    let with_facets = query.flag("facets")?;
+    let with_highlight = query.flag("highlight")?;
+
+    let options = SearchOptions { offset: pagination.offset, limit: pagination.limit, count_facets: with_facets };
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
-    let searched = snapshot.clone();
-    let found = run_search(move || {
-        let filings = require_loaded(searched.filings(), Dataset::Filings)?;
-        Ok(filings.search(&q, today, wanted)?)
+    let search_snapshot = snapshot.clone();
+    let results = run_search(move || {
+        let filings = require_loaded(search_snapshot.filings(), Dataset::Filings)?;
+        Ok(filings.search(&q, today, options)?)
     })
     .await?;
-    let SearchResults { page: found, facet_counts: counts, matched_words: words } = found;
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], found.total);
-    let facets = with_facets.then(|| facets_body(FILING_FACETS, counts));
-    let bodies = |found: RowPage| {
-        let mut rows = filing_bodies(filings, &found);
+    let SearchResults { page: row_page, facet_counts, matched_words } = results;
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], row_page.total);
+    let facets = with_facets.then(|| facets_body(FILING_FACETS, facet_counts));
+    let list_page = ListPage { format, pagination, total: row_page.total, facets };
+    let bodies = |row_page: RowPage| {
+        let mut bodies = filing_bodies(filings, &row_page);
         if with_highlight {
-            for (body, row) in rows.iter_mut().zip(&found.rows) {
+            for (body, row) in bodies.iter_mut().zip(&row_page.rows) {
                 let filing = filings.get(*row).filing;
                 let texts = [
                     ("description", filing.subject),
@@ -216,13 +236,14 @@ async fn search_filings(caller: Caller, State(app): AppState, query: QueryParams
                     ("category", filing.category),
                     ("type", filing.doc_type),
                 ];
-                body.highlight = Some(highlight_body(&texts, &words));
+                body.highlight = Some(highlight_body(&texts, &matched_words));
             }
         }
-        rows
+        bodies
     };
-    let table = |found| filings_table(&snapshot, filings, found, TraceOptions::disabled(today)).with_guard(place);
-    Ok(page_response(tag, ListPage { form, page, total: found.total, facets }, found, bodies, table))
+    let table =
+        |row_page| filings_table(&snapshot, filings, row_page, TraceOptions::disabled(today)).with_guard(permit);
+    Ok(page_response(responder, list_page, row_page, bodies, table))
 }
 
 async fn get_filing(
@@ -231,128 +252,139 @@ async fn get_filing(
     query: QueryParams,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let traced = TraceOptions::from_query(&query, today(&app))?;
+    let trace_options = TraceOptions::from_query(&query, today(&app))?;
     let snapshot = app.current_snapshot()?;
-    let served = require_loaded(snapshot.filings(), Dataset::Filings)?;
-    let known = load_filings_as_of(&app, &snapshot, &traced).await?;
-    let filings = known.as_ref().unwrap_or(served);
+    let current = require_loaded(snapshot.filings(), Dataset::Filings)?;
+    let historical = load_filings_as_of(&app, &snapshot, &trace_options).await?;
+    let filings = historical.as_ref().unwrap_or(current);
+
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
-    let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= traced.last_day;
+    let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= trace_options.last_day;
     let row = filings.find_by_id(&id).filter(is_delivered).ok_or(Problem::NoSuchFiling)?;
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
-    Ok(tag.respond_json(|| traced_filing_body(&traced, &snapshot, filings, row)))
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], ());
+    Ok(responder.respond_json(|| traced_filing_body(&trace_options, &snapshot, filings, row)))
 }
 
-/// Every version of the document that a filing is one of, the newest first.
+/// Every version of the document that a filing belongs to, newest first.
 async fn list_filing_versions(
     caller: Caller,
     State(app): AppState,
     query: QueryParams,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let (page, form) = (query.pagination(MAX_PAGE_ROWS)?, ListFormat::from_query(&caller, &query)?);
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let pagination = query.pagination(MAX_PAGE_ROWS)?;
+    let format = ListFormat::from_query(&caller, &query)?;
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
+
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
     let is_delivered = |row: &u32| filings.get(*row).filing.delivered_on <= today;
     let row = filings.find_by_id(&id).filter(is_delivered).ok_or(Problem::NoSuchFiling)?;
     let versions: Vec<u32> = filings.document_versions(row).into_iter().filter(is_delivered).collect();
     let total = versions.len();
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
-    let found = RowPage { total, rows: versions.into_iter().skip(page.offset).take(page.limit).collect() };
-    let table = |found| filings_table(&snapshot, filings, found, TraceOptions::disabled(today));
-    Ok(page_response(
-        tag,
-        ListPage { form, page, total, facets: None },
-        found,
-        |found| filing_bodies(filings, &found),
-        table,
-    ))
+    let rows = versions.into_iter().skip(pagination.offset).take(pagination.limit).collect();
+    let row_page = RowPage { total, rows };
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
+    let list_page = ListPage { format, pagination, total, facets: None };
+    let bodies = |row_page: RowPage| filing_bodies(filings, &row_page);
+    let table = |row_page| filings_table(&snapshot, filings, row_page, TraceOptions::disabled(today));
+    Ok(page_response(responder, list_page, row_page, bodies, table))
 }
 
-/// What a list of filings can be asked for.
+/// The query parameters of lists of filings.
 struct FilingListParams {
-    form: ListFormat,
-    page: Pagination,
+    format: ListFormat,
+    pagination: Pagination,
     filter: FilingFilter,
     trace_options: TraceOptions,
 }
 
 impl FilingListParams {
     fn from_query(caller: &Caller, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
-        let form = ListFormat::from_query(caller, query)?;
-        let page = query.pagination(form.max_rows(MAX_PAGE_ROWS, MAX_CSV_FILINGS))?;
+        let format = ListFormat::from_query(caller, query)?;
+        let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_FILINGS))?;
         let filter = FilingFilter {
             category: query.filter_text("category")?,
             known_since: query.updated_since()?,
             ..FilingFilter::for_days(query.date_range()?)
         };
-        Ok(Self { form, page, filter, trace_options: TraceOptions::from_query(query, today)? })
+        Ok(Self { format, pagination, filter, trace_options: TraceOptions::from_query(query, today)? })
     }
 }
 
 fn traced_filing_body<'s>(
-    traced: &TraceOptions,
+    trace_options: &TraceOptions,
     snapshot: &Snapshot,
     filings: &'s Filings,
     row: u32,
 ) -> FilingBody<'s> {
     let mut view = filings.get(row);
-    let known = traced.as_of.map(|day| {
+    let certainty = trace_options.as_of.map(|day| {
         view.is_latest = filings.is_latest_as_of(row, day);
-        // Known from its delivery on; since then we may have seen it.
-        let is_seen = sao_paulo_date(view.filing.provenance.known_at()) <= day;
-        if is_seen { Certainty::Observed } else { Certainty::Estimated }
+        // A filing is public from its delivery; we observed that only if we had fetched it by that day.
+        let was_observed = sao_paulo_date(view.filing.provenance.known_at()) <= day;
+        if was_observed { Certainty::Observed } else { Certainty::Estimated }
     });
+
     let source = Dataset::Filings.source_name();
     let trace = TraceBody {
-        provenance: traced.provenance.then(|| provenance_bodies(snapshot, source, &[view.filing.provenance])),
-        known: known.map(Certainty::id),
+        provenance: trace_options.provenance.then(|| provenance_bodies(snapshot, source, &[view.filing.provenance])),
+        known: certainty.map(Certainty::id),
     };
     FilingBody { trace, ..FilingBody::from(view) }
 }
 
-/// What could be known on a day, where one is asked for: with the store, which alone has every version.
+/// The filings as known on the day of `as_of`, if requested. They come from the store, because only it has every
+/// version.
 async fn load_filings_as_of(
     app: &App,
     snapshot: &Snapshot,
-    traced: &TraceOptions,
+    trace_options: &TraceOptions,
 ) -> Result<Option<Filings>, ApiError> {
-    let (Some(day), Some(served)) = (traced.as_of, snapshot.shared_filings()) else { return Ok(None) };
-    let _turn = HISTORY_POOL.acquire().await?;
-    Ok(Some(filings_as_of(&app.store, served, day).await?))
+    let (Some(day), Some(current)) = (trace_options.as_of, snapshot.shared_filings()) else { return Ok(None) };
+    let _slot = HISTORY_POOL.acquire().await?;
+    Ok(Some(filings_as_of(&app.store, current, day).await?))
 }
 
 async fn filing_list_response(
     caller: &Caller,
     app: &App,
     snapshot: Arc<Snapshot>,
-    asked: FilingListParams,
+    params: FilingListParams,
 ) -> Result<Response, ApiError> {
-    let FilingListParams { form, page, mut filter, trace_options: traced } = asked;
-    let is_long = page.limit > MAX_PAGE_ROWS;
-    let place = is_long.then(|| acquire_long_table(caller.key)).transpose()?;
-    filter.days = filter.days.capped_at(traced.last_day);
-    let served = require_loaded(snapshot.filings(), Dataset::Filings)?;
-    let known = load_filings_as_of(app, &snapshot, &traced).await?;
-    let filings = known.as_ref().unwrap_or(served);
-    // By when we learned of it every filing is looked at, and of a long list every row is found: milliseconds.
-    let found = match filter.known_since {
-        None if !is_long => filings.list(&filter, page.offset, page.limit),
+    let FilingListParams { format, pagination, mut filter, trace_options } = params;
+    let is_long = pagination.limit > MAX_PAGE_ROWS;
+    let permit = is_long.then(|| acquire_long_table(caller.key)).transpose()?;
+
+    filter.days = filter.days.capped_at(trace_options.last_day);
+    let current = require_loaded(snapshot.filings(), Dataset::Filings)?;
+    let historical = load_filings_as_of(app, &snapshot, &trace_options).await?;
+    let filings = historical.as_ref().unwrap_or(current);
+
+    // Filtering by `known_since` scans every filing, and a long list collects many rows: both take milliseconds, so
+    // they run in the search pool.
+    let row_page = match filter.known_since {
+        None if !is_long => filings.list(&filter, pagination.offset, pagination.limit),
         _ => {
             let filings = filings.clone();
-            run_search(move || Ok(filings.list(&filter, page.offset, page.limit))).await?
+            run_search(move || Ok(filings.list(&filter, pagination.offset, pagination.limit))).await?
         }
     };
-    let tag = EtagResponder::new(caller, app, &snapshot, &[Dataset::Filings, Dataset::Companies], found.total);
-    let body = |row: &u32| traced_filing_body(&traced, &snapshot, filings, *row);
-    let bodies = |found: RowPage| found.rows.iter().map(body).collect::<Vec<_>>();
-    let table = |found| filings_table(&snapshot, filings, found, traced).with_guard(place);
-    Ok(page_response(tag, ListPage { form, page, total: found.total, facets: None }, found, bodies, table))
+
+    let datasets = [Dataset::Filings, Dataset::Companies];
+    let responder = EtagResponder::new(caller, app, &snapshot, &datasets, row_page.total);
+    let list_page = ListPage { format, pagination, total: row_page.total, facets: None };
+    let body = |row: &u32| traced_filing_body(&trace_options, &snapshot, filings, *row);
+    let bodies = |row_page: RowPage| row_page.rows.iter().map(body).collect::<Vec<_>>();
+    let table = |row_page| filings_table(&snapshot, filings, row_page, trace_options).with_guard(permit);
+    Ok(page_response(responder, list_page, row_page, bodies, table))
 }
 
-pub fn filing_bodies<'s>(filings: &'s Filings, found: &RowPage) -> Vec<FilingBody<'s>> {
-    found.rows.iter().map(|row| FilingBody::from(filings.get(*row))).collect()
+pub fn filing_bodies<'s>(filings: &'s Filings, row_page: &RowPage) -> Vec<FilingBody<'s>> {
+    row_page.rows.iter().map(|row| FilingBody::from(filings.get(*row))).collect()
 }
 
 fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {

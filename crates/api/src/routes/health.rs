@@ -1,4 +1,4 @@
-//! `GET /health`: whether the process serves, and whether something is amiss.
+//! `GET /health`: shows that the process serves requests, and whether it is degraded.
 
 use axum::extract::State;
 use axum::response::Response;

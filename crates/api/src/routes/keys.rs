@@ -1,4 +1,4 @@
-//! What the owner of a key does with it: see it, label it, rotate its secret, revoke it.
+//! Key management for the owner of a key: show it, label it, rotate its secret, revoke it.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -29,10 +29,10 @@ struct KeyBody {
     created_at: String,
     last_used_on: Option<NaiveDate>,
     expires_at: Option<String>,
-    /// While a rotation leaves it its time.
+    /// Only during the grace period after a rotation.
     previous_key: Option<String>,
     previous_key_ends_at: Option<String>,
-    /// Whom to ask, where the plan includes that.
+    /// The support contact, if the plan includes support.
     #[serde(skip_serializing_if = "Option::is_none")]
     support: Option<String>,
 }
@@ -42,10 +42,10 @@ struct UpdateKeyRequest {
     label: Option<Value>,
 }
 
-/// How long what is rotated away is still to be good for.
+/// How long the old secret stays valid after a rotation.
 #[derive(Deserialize, Default)]
 pub struct RotateRequest {
-    /// `null` is not a number: it is told from a field that is not there.
+    /// `null` is not a number, so it must not count as a missing field.
     #[serde(default, deserialize_with = "deserialize_present")]
     grace_seconds: Option<Value>,
 }
@@ -59,7 +59,7 @@ struct RotatedKeyBody<'a> {
     previous_key_ends_at: String,
 }
 
-/// A day: long enough to bring a new secret to wherever the old one is used.
+/// One day: long enough to deploy the new secret everywhere.
 const MAX_GRACE_SECONDS: u32 = 24 * 3600;
 
 pub fn handlers() -> Handlers {
@@ -87,6 +87,7 @@ async fn update_key(
         "The body must be one JSON object with the field label, once.",
         "O corpo deve ser um objeto JSON com o campo label, uma vez.",
     );
+
     let body: UpdateKeyRequest = read_json_object(&headers, body, expected).await?;
     let label = parse_label(body.label.as_ref())?;
     require_changed(app.store.set_key_label(key, label, app.clock.now()).await?)?;
@@ -97,6 +98,7 @@ async fn revoke_key(caller: Caller, State(app): AppState) -> Result<Response, Ap
     let key = caller.require_key()?;
     let Some(rows) = app.store.revoke_key_as_owner(key).await? else { return Err(Problem::InvalidKey.into()) };
     app.keyring.apply_rows(&rows);
+
     let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::NO_CONTENT, no_store).into_response())
 }
@@ -108,13 +110,17 @@ async fn rotate_key(
     body: Body,
 ) -> Result<Response, ApiError> {
     let id = caller.require_key()?;
-    let (now, grace) = (app.clock.now(), RotateRequest::read_grace_period(&headers, body).await?);
-    let ends_at = now + grace;
-    let (key, pepper) = (generate_key(), app.keyring.pepper());
+    let now = app.clock.now();
+    let grace_period = RotateRequest::read_grace_period(&headers, body).await?;
+    let ends_at = now + grace_period;
+
+    let key = generate_key();
+    let pepper = app.keyring.pepper();
     let secret =
         NewSecret { hmac: pepper.hmac(key.reveal()), pepper_id: &pepper.id(), display_prefix: key.display_prefix() };
     let rows = require_changed(app.store.rotate_key(id, &secret, now, ends_at).await?)?;
     app.keyring.apply_rows(&rows);
+
     let message = LocalizedText::new(
         "Your API key has a new secret. It is shown only now: keep it safe.",
         "Sua chave de API tem um novo segredo. Ele só é mostrado agora: guarde-o bem.",
@@ -144,6 +150,7 @@ async fn key_details_response(app: &App, caller: &Caller, key: KeyId) -> Result<
     let Some(details) = app.store.key_details(key).await? else { return Err(Problem::InvalidKey.into()) };
     let now = app.clock.now();
     let former = details.former_secret.filter(|former| former.ends_at > now);
+
     let body = KeyBody {
         key: format!("{}…", details.display_prefix),
         plan: caller.plan.id(),
@@ -161,8 +168,8 @@ async fn key_details_response(app: &App, caller: &Caller, key: KeyId) -> Result<
 
 fn require_changed<T>(change: OwnerChangeResult<T>) -> Result<T, Problem> {
     match change {
-        OwnerChangeResult::Done(done) => Ok(done),
-        // It was valid when the request came in, and ended since.
+        OwnerChangeResult::Done(result) => Ok(result),
+        // The key was valid when the request was admitted, and has expired or been revoked since.
         OwnerChangeResult::KeyInvalid => Err(Problem::InvalidKey),
         OwnerChangeResult::TooManyChanges { retry_after_seconds } => {
             Err(Problem::TooManyKeyChanges { retry_after_seconds })
@@ -180,7 +187,7 @@ fn parse_label(label: Option<&Value>) -> Result<&str, Problem> {
     })
 }
 
-/// A field that is there, whatever its value.
+/// Makes `null` a present field (`Some(Value::Null)`) and not a missing one.
 pub fn deserialize_present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(field).map(Some)
 }
@@ -207,6 +214,7 @@ mod tests {
         for value in [json!(-1), json!(86_401), json!(1.5), json!("5"), json!(null), json!(u64::MAX), json!([])] {
             assert!(parse_grace_seconds(Some(&value)).is_err(), "{value}");
         }
+
         let read = |body: &str| serde_json::from_str::<RotateRequest>(body).expect("an object").grace_seconds;
         assert_eq!((read("{}"), read(r#"{"grace_seconds":null}"#)), (None, Some(Value::Null)));
     }

@@ -1,4 +1,4 @@
-//! One file a resource: its parameters, its bodies, its handlers.
+//! The routes, one file per resource with its parameters, bodies and handlers.
 
 mod calendar;
 pub mod companies;
@@ -26,11 +26,11 @@ use crate::App;
 use crate::api_error::ApiError;
 use crate::blocking_pool::BlockingPool;
 
-/// Operations of the route table with their handlers, as each file below lists its own.
+/// Handlers by operation of the route table. Each file below lists its own.
 type Handlers = Vec<(&'static str, MethodRouter<Arc<App>>)>;
 
 pub fn handlers() -> Handlers {
-    let files = [
+    let handlers_by_file = [
         calendar::handlers(),
         companies::handlers(),
         events::handlers(),
@@ -45,30 +45,31 @@ pub fn handlers() -> Handlers {
         usage::handlers(),
         webhooks::handlers(),
     ];
-    files.into_iter().flatten().collect()
+    handlers_by_file.into_iter().flatten().collect()
 }
 
-/// The day in São Paulo: nothing of a later one is served.
+/// Today's date in São Paulo. No data of a later date is served.
 pub fn today(app: &App) -> chrono::NaiveDate {
     sao_paulo_date(app.clock.now())
 }
 
-/// A part of the snapshot, or the answer that it was never loaded: unknown is not empty.
+/// A part of the snapshot, or an error if it was never loaded: unknown is not the same as empty.
 fn require_loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, ApiError> {
     part.ok_or(ApiError(Problem::DatasetNotLoaded { dataset: dataset.id() }))
 }
 
 static SEARCH_POOL: LazyLock<BlockingPool> = LazyLock::new(BlockingPool::new);
-/// Their own: who looks back also waits for Postgres, and searches go on without it.
+/// A pool of its own, because point-in-time queries also wait for Postgres and searches must not wait for them.
 static HISTORY_POOL: LazyLock<BlockingPool> = LazyLock::new(BlockingPool::new);
 
-/// Runs a search where it cannot hold up other requests: a common word takes tens of milliseconds.
+/// Runs a search on a blocking thread, so that it does not hold up other requests: a common word takes tens of
+/// milliseconds.
 async fn run_search<T: Send + 'static>(
     search: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let _turn = SEARCH_POOL.acquire().await?;
+    let _slot = SEARCH_POOL.acquire().await?;
     match tokio::task::spawn_blocking(search).await {
-        Ok(found) => found,
+        Ok(result) => result,
         Err(error) => {
             tracing::error!(%error, "a search was cut off");
             Err(ApiError(Problem::Internal))

@@ -1,4 +1,4 @@
-//! Plans: what there is, and a free key for whoever asks.
+//! Plans: the list of plans, and registration of free keys.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -38,7 +38,7 @@ struct PlanBody {
     restrictions: Vec<String>,
 }
 
-/// Other fields, such as a plan, are never bound.
+/// Other fields, such as a plan, are ignored.
 #[derive(Deserialize)]
 struct RegisterKeyRequest {
     name: Option<Value>,
@@ -54,7 +54,7 @@ struct RegisteredKeyBody<'a> {
 }
 
 const MAX_NAME_CHARS: usize = 100;
-/// A site of IPv6 (/48) may register so many times what one subscriber (/64) may.
+/// An IPv6 site (/48) may register this many times as often as one subscriber (/64).
 const SITE_LIMIT_FACTOR: u32 = 10;
 
 pub fn handlers() -> Handlers {
@@ -67,6 +67,7 @@ async fn list_plans(caller: Caller, State(app): AppState) -> Response {
         60 => "requests/minute".to_owned(),
         seconds => format!("requests/{seconds} seconds"),
     };
+
     let plans = Plan::ALL.map(|plan| PlanBody {
         id: plan.id(),
         name: plan.name(),
@@ -94,11 +95,14 @@ async fn register_key(
     let body: RegisterKeyRequest = read_json_object(&headers, body, expected).await?;
     let name = parse_name(body.name.as_ref())?;
     let email = parse_email(body.email.as_ref())?;
+
     let caps = registration_caps(&app, &caller, email);
     if let Err(wait_us) = app.meter.try_take_daily_caps(&caps).await {
         return Err(Problem::TooManyRegistrations { retry_after_seconds: wait_us.div_ceil(1_000_000) }.into());
     }
-    let (key, pepper) = (generate_key(), app.keyring.pepper());
+
+    let key = generate_key();
+    let pepper = app.keyring.pepper();
     let new_key = NewKey {
         hmac: pepper.hmac(key.reveal()),
         pepper_id: &pepper.id(),
@@ -107,15 +111,16 @@ async fn register_key(
         name,
         email,
     };
-    let terms = KeyOptions { created_by: KeyActor::Registration, ..KeyOptions::default() };
-    match app.store.create_key_with_options(&new_key, &terms).await {
+    let options = KeyOptions { created_by: KeyActor::Registration, ..KeyOptions::default() };
+    match app.store.create_key_with_options(&new_key, &options).await {
         Ok(row) => app.keyring.apply_rows(&[row]),
         Err(error) => {
-            // No key was made, so none is counted.
+            // No key was created, so none is counted.
             app.meter.refund_daily_caps(&caps).await;
             return Err(error.into());
         }
     }
+
     let message = LocalizedText::new(
         "Your API key was created on the Free plan. It is shown only now: keep it safe.",
         "Sua chave de API foi criada no plano Free. Ela só é mostrada agora: guarde-a bem.",
@@ -131,10 +136,11 @@ async fn register_key(
 
 fn parse_name(name: Option<&Value>) -> Result<&str, Problem> {
     let name = name.and_then(Value::as_str).map_or("", str::trim);
-    let is_plain = !name.chars().any(char::is_control);
-    if (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && is_plain {
+    let has_control_chars = name.chars().any(char::is_control);
+    if (1..=MAX_NAME_CHARS).contains(&name.chars().count()) && !has_control_chars {
         return Ok(name);
     }
+
     let must = LocalizedText::new(
         "be a text of 1 to 100 characters without control characters",
         "ser um texto de 1 a 100 caracteres, sem caracteres de controle",
@@ -147,6 +153,7 @@ fn parse_email(email: Option<&Value>) -> Result<&str, Problem> {
     if is_valid_email(email) {
         return Ok(email);
     }
+
     let must = LocalizedText::new(
         "be an e-mail address of at most 254 characters, such as ana@example.com",
         "ser um endereço de e-mail de até 254 caracteres, como ana@example.com",
@@ -154,12 +161,14 @@ fn parse_email(email: Option<&Value>) -> Result<&str, Problem> {
     Err(Problem::BadField { name: "email", requirement: must })
 }
 
-/// What one registration takes of: the address, its site, the e-mail. Of an e-mail only a fingerprint leaves the process.
+/// The daily caps that a registration counts against: its address, its site and its e-mail. Only a fingerprint of the
+/// e-mail leaves the process.
 fn registration_caps(app: &App, caller: &Caller, email: &str) -> Vec<DailyCap> {
     let limit = app.settings.registrations_per_day;
     let address = AddressBucket::from_ip(caller.address);
     let digest = app.keyring.pepper().hmac(&format!("registration {}", email.to_lowercase()));
     let fingerprint = hex_encode(&digest[..16]);
+
     let mut caps = vec![
         DailyCap { subject: format!("address:{address}"), limit },
         DailyCap { subject: format!("email:{fingerprint}"), limit },

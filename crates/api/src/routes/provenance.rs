@@ -1,4 +1,4 @@
-//! Where a row comes from and since when it could be known, for whoever asks.
+//! Provenance of rows, and the certainty of point-in-time queries, in responses that request them.
 
 use chrono::NaiveDate;
 use serde::Serialize;
@@ -11,13 +11,13 @@ use vintem_store::reader::RowProvenance;
 use super::status::format_instant;
 use crate::params::QueryParams;
 
-/// What is asked of where rows come from and since when they could be known.
+/// The query parameters about provenance and point-in-time queries.
 #[derive(Clone, Copy)]
 pub struct TraceOptions {
     pub provenance: bool,
-    /// As what could be known on this day, which is none after today.
+    /// Point-in-time query: only what was known on this day, which is never after today.
     pub as_of: Option<NaiveDate>,
-    /// What is of a later day is not told of.
+    /// Rows with a later date are left out.
     pub last_day: NaiveDate,
 }
 
@@ -27,7 +27,7 @@ impl TraceOptions {
         Ok(Self { provenance: query.flag("provenance")?, as_of, last_day: as_of.unwrap_or(today) })
     }
 
-    /// Where nothing of that is asked for.
+    /// For responses without provenance or point-in-time queries.
     pub fn disabled(today: NaiveDate) -> Self {
         Self { provenance: false, as_of: None, last_day: today }
     }
@@ -37,18 +37,17 @@ impl TraceOptions {
     }
 }
 
-/// What is told of it: nothing unless asked for.
+/// The optional fields of a row; both are absent unless requested.
 #[derive(Serialize, Default)]
 pub struct TraceBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Vec<ProvenanceBody>>,
-    /// How we know that the row could be known on the day of `as_of`.
+    /// How we know that the row was known on the day of `as_of`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<&'static str>,
 }
 
 impl TraceBody {
-    /// The columns of what is asked for.
     pub fn columns(provenance: bool, known: bool) -> Vec<Column> {
         const PROVENANCE_COLUMNS: [Column; 5] = [
             Column::text_list("provenance_source"),
@@ -57,6 +56,7 @@ impl TraceBody {
             Column::text_list("provenance_known_at"),
             Column::text_list("provenance_sha256"),
         ];
+
         let mut columns = if provenance { PROVENANCE_COLUMNS.to_vec() } else { Vec::new() };
         columns.extend(known.then_some(Column::text("known")));
         columns
@@ -81,23 +81,28 @@ pub struct ProvenanceBody {
     source: &'static str,
     address: String,
     fetched_at: String,
-    /// Since when we know the row as it is.
+    /// Since when we know this version of the row.
     known_at: String,
-    /// Of the bytes as they came.
+    /// SHA-256 of the bytes as fetched.
     sha256: String,
 }
 
-/// Of a row that was computed, each that it follows from.
-pub fn provenance_bodies(snapshot: &Snapshot, source: &'static str, known: &[RowProvenance]) -> Vec<ProvenanceBody> {
-    let body = |known: &RowProvenance| {
-        let fetch = snapshot.find_fetch(*known)?;
+/// The provenance of a row. A computed row has one entry per input.
+pub fn provenance_bodies(
+    snapshot: &Snapshot,
+    source: &'static str,
+    provenances: &[RowProvenance],
+) -> Vec<ProvenanceBody> {
+    let body = |provenance: &RowProvenance| {
+        let fetch = snapshot.find_fetch(*provenance)?;
         Some(ProvenanceBody {
             source,
             address: fetch.source_url.clone(),
             fetched_at: format_instant(fetch.fetched_at),
-            known_at: format_instant(known.known_at()),
+            known_at: format_instant(provenance.known_at()),
             sha256: hex_encode(&fetch.sha256),
         })
     };
-    known.iter().filter_map(body).collect()
+
+    provenances.iter().filter_map(body).collect()
 }

@@ -1,4 +1,4 @@
-//! The global search: companies and filings in one answer. It finds, it does not list.
+//! Global search: the best matches among companies and filings in one response, without pagination.
 
 use std::sync::Arc;
 
@@ -29,29 +29,36 @@ pub fn handlers() -> Handlers {
 }
 
 async fn search(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (q, limit) = (query.search_text()?, query.limit(MAX_SEARCH_HITS)?);
-    let (snapshot, [found_companies, found_filings]) = search_all(app.clone(), q, limit).await?;
-    let all_companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let all_filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &companies::COMPANY_DATASETS, found_filings.total);
-    Ok(tag.respond_json(|| SearchBody {
-        companies: companies::company_bodies(all_companies, &found_companies),
-        filings: filings::filing_bodies(all_filings, &found_filings),
+    let q = query.search_text()?;
+    let limit = query.limit(MAX_SEARCH_HITS)?;
+    let (snapshot, [company_hits, filing_hits]) = search_all(app.clone(), q, limit).await?;
+    let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
+    let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &companies::COMPANY_DATASETS, filing_hits.total);
+    Ok(responder.respond_json(|| SearchBody {
+        companies: companies::company_bodies(companies, &company_hits),
+        filings: filings::filing_bodies(filings, &filing_hits),
     }))
 }
 
-/// The first rows of companies and of filings for these words, in the snapshot that they are rows of.
+/// The best matches among companies and among filings, with the snapshot that their row numbers refer to.
 pub async fn search_all(app: Arc<App>, q: String, limit: usize) -> Result<(Arc<Snapshot>, [RowPage; 2]), Problem> {
-    let found = async {
-        let (snapshot, today) = (app.current_snapshot()?, today(&app));
-        let (searched, wanted) = (snapshot.clone(), SearchOptions { offset: 0, limit, count_facets: false });
-        let found = run_search(move || {
-            let companies = require_loaded(searched.companies(), Dataset::Companies)?.search(&q, wanted)?.page;
-            let filings = require_loaded(searched.filings(), Dataset::Filings)?.search(&q, today, wanted)?.page;
-            Ok([companies, filings])
+    let search = async {
+        let snapshot = app.current_snapshot()?;
+        let today = today(&app);
+        let options = SearchOptions { offset: 0, limit, count_facets: false };
+
+        let search_snapshot = snapshot.clone();
+        let hits = run_search(move || {
+            let companies = require_loaded(search_snapshot.companies(), Dataset::Companies)?;
+            let company_hits = companies.search(&q, options)?.page;
+            let filings = require_loaded(search_snapshot.filings(), Dataset::Filings)?;
+            let filing_hits = filings.search(&q, today, options)?.page;
+            Ok([company_hits, filing_hits])
         })
         .await?;
-        Ok((snapshot, found))
+        Ok((snapshot, hits))
     };
-    found.await.map_err(|refusal: ApiError| refusal.0)
+    search.await.map_err(|error: ApiError| error.0)
 }

@@ -1,4 +1,4 @@
-//! What searches give beside the rows: counts by what they are, and which parts of their texts matched.
+//! Extras of search responses: facet counts and highlighted matches.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +12,7 @@ pub struct FacetCountBody {
     count: usize,
 }
 
-/// The counts, by what is counted.
+/// Counts by facet.
 pub type FacetsBody = BTreeMap<&'static str, Vec<FacetCountBody>>;
 
 pub fn facets_body(names: [&'static str; 2], counts: [ValueCounts; 2]) -> FacetsBody {
@@ -20,20 +20,20 @@ pub fn facets_body(names: [&'static str; 2], counts: [ValueCounts; 2]) -> Facets
     names.into_iter().zip(counts.map(body)).collect()
 }
 
-/// A piece of a text, and whether it is one of the words that were sought.
+/// A piece of text, and whether it matches a search word.
 #[derive(Serialize)]
 pub struct HighlightPieceBody<'s> {
     text: &'s str,
     matched: bool,
 }
 
-/// The texts that hold what was sought, in pieces; by the names of their fields.
+/// The matching texts in pieces, by field name.
 pub type HighlightBody<'s> = BTreeMap<&'static str, Vec<HighlightPieceBody<'s>>>;
 
 pub fn highlight_body<'s>(texts: &[(&'static str, &'s str)], words: &HashSet<String>) -> HighlightBody<'s> {
     let pieces = |text: &'s str| -> Vec<HighlightPieceBody<'s>> {
         highlight_matches(text, words).into_iter().map(|(text, matched)| HighlightPieceBody { text, matched }).collect()
     };
-    let texts = texts.iter().map(|(name, text)| (*name, pieces(text)));
-    texts.filter(|(_, pieces)| pieces.iter().any(|piece| piece.matched)).collect()
+    let highlighted = texts.iter().map(|(name, text)| (*name, pieces(text)));
+    highlighted.filter(|(_, pieces)| pieces.iter().any(|piece| piece.matched)).collect()
 }

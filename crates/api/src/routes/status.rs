@@ -1,4 +1,4 @@
-//! `GET /api/v1/status`: per source what is held, how new it is, and whether it is real.
+//! `GET /api/v1/status`: for each source its rows, its freshness, and whether the data is synthetic.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -32,7 +32,7 @@ struct SourceStatusBody {
     newest_date: Option<NaiveDate>,
     generation: i64,
     loaded_at: Option<String>,
-    /// When its publisher last gave a good answer, whether or not it was news.
+    /// When the publisher last answered successfully, with or without new data.
     last_success_at: Option<String>,
     age_seconds: Option<i64>,
     next_expected_on: Option<NaiveDate>,
@@ -49,23 +49,24 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
     let snapshot = app.current_snapshot()?;
     let now = app.clock.now();
     let sources = Dataset::all().map(|dataset| {
-        let fresh = app.live_snapshot.freshness(&snapshot, dataset, now);
+        let freshness = app.live_snapshot.freshness(&snapshot, dataset, now);
         SourceStatusBody {
             id: dataset.id(),
             name: dataset.name().in_lang(caller.lang),
             source: dataset.source_name(),
-            rows: fresh.rows,
-            newest_date: fresh.newest_date,
+            rows: freshness.rows,
+            newest_date: freshness.newest_date,
             generation: snapshot.generation(dataset),
-            loaded_at: fresh.loaded_at.map(format_instant),
-            last_success_at: fresh.last_success_at.map(format_instant),
-            age_seconds: fresh.last_success_at.map(|at| (now - at).num_seconds().max(0)),
-            next_expected_on: fresh.next_expected_on,
-            quarantined: fresh.quarantined,
+            loaded_at: freshness.loaded_at.map(format_instant),
+            last_success_at: freshness.last_success_at.map(format_instant),
+            age_seconds: freshness.last_success_at.map(|at| (now - at).num_seconds().max(0)),
+            next_expected_on: freshness.next_expected_on,
+            quarantined: freshness.quarantined,
             synthetic: snapshot.state(dataset).map(|state| state.origin == DataOrigin::Synthetic),
-            stale: fresh.stale,
+            stale: freshness.stale,
         }
     });
+
     let body = StatusBody {
         status: overall_status(&app, Some(&snapshot)),
         version: VERSION,
@@ -76,10 +77,10 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
     Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
-/// `ok`, or `degraded` where something is missing, overdue, or a dependency is away.
+/// `ok`, or `degraded` if data is missing or stale, or a dependency is unavailable.
 pub fn overall_status(app: &App, snapshot: Option<&Snapshot>) -> &'static str {
-    let whole = |snapshot: &Snapshot| app.live_snapshot.is_complete_and_fresh(snapshot, app.clock.now());
-    if app.are_dependencies_up() && snapshot.is_some_and(whole) { "ok" } else { "degraded" }
+    let is_healthy = |snapshot: &Snapshot| app.live_snapshot.is_complete_and_fresh(snapshot, app.clock.now());
+    if app.are_dependencies_up() && snapshot.is_some_and(is_healthy) { "ok" } else { "degraded" }
 }
 
 pub fn format_instant(at: DateTime<Utc>) -> String {

@@ -1,4 +1,4 @@
-//! `GET /api/v1/plans/usage`: what a key has used, by UTC day, its own last request included.
+//! `GET /api/v1/plans/usage`: the usage of a key by UTC day, including the current request.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -61,11 +61,11 @@ struct UsageCountsBody {
     unfinished: u64,
 }
 
-/// The columns of the counts.
+/// In the order of [`UsageCountsBody`].
 const COUNT_COLUMNS: [&str; 6] =
     ["requests", "successful", "client_errors", "server_errors", "rate_limited", "unfinished"];
 
-/// The counts of one day by part of the API.
+/// The counts of one day by route group.
 type CountsByGroup = BTreeMap<RouteGroup, UsageCounts>;
 
 const DEFAULT_DAYS: u64 = 30;
@@ -77,24 +77,30 @@ pub fn handlers() -> Handlers {
 
 async fn get_usage(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
-    // Days as the meter counts them: by its clock.
+    // The meter counts days by Redis' clock, so use the same clock here.
     let today = utc_date_from_micros(i64::try_from(caller.admitted_at_us).unwrap_or(0));
     let (from, to) = parse_usage_days(&query, today)?;
-    let (detail, form) = (query.flag("detail")?, ListFormat::from_query(&caller, &query)?);
-    let Some(shown) = app.store.key_display_prefix(key).await? else { return Err(Problem::InvalidKey.into()) };
+    let detail = query.flag("detail")?;
+    let format = ListFormat::from_query(&caller, &query)?;
+
+    let Some(display_prefix) = app.store.key_display_prefix(key).await? else {
+        return Err(Problem::InvalidKey.into());
+    };
     let (mut counts, complete) = load_usage_counts(&app, key, from, to).await?;
-    // The request that asks is under way; by the time this is read it has succeeded.
+    // The current request is still running; by the time the caller reads this, it has succeeded.
     if (from..=to).contains(&today) {
         counts.entry(today).or_default().entry(RouteGroup::Plans).or_default().successful += 1;
     }
+
     let days: Vec<NaiveDate> = from.iter_days().take_while(|day| *day <= to).collect();
     let day_body = |date: NaiveDate| usage_day_body(date, counts.get(&date).unwrap_or(&CountsByGroup::new()), detail);
     let data: Vec<UsageDayBody> = days.into_iter().rev().map(day_body).collect();
-    if let ListFormat::Csv(style) = form {
-        return Ok(responses::uncached_csv(usage_table(data, detail), style, today));
+    if let ListFormat::Csv(options) = format {
+        return Ok(responses::uncached_csv(usage_table(data, detail), options, today));
     }
+
     let body = UsageBody {
-        key: format!("{shown}…"),
+        key: format!("{display_prefix}…"),
         plan: caller.plan.id(),
         rate_limit: app.settings.offer.limits.for_plan(caller.plan),
         timezone: "UTC",
@@ -108,11 +114,12 @@ async fn get_usage(caller: Caller, State(app): AppState, query: QueryParams) -> 
     Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
-/// A row for each day, or for each part of the API on each day.
+/// One row per day, or with `detail` one row per day and route group.
 fn usage_table(days: Vec<UsageDayBody>, detail: bool) -> OutputTable {
-    let group = detail.then_some(Column::text("group"));
+    let group_column = detail.then_some(Column::text("group"));
     let columns =
-        std::iter::once(Column::date("date")).chain(group).chain(COUNT_COLUMNS.map(Column::integer)).collect();
+        std::iter::once(Column::date("date")).chain(group_column).chain(COUNT_COLUMNS.map(Column::integer)).collect();
+
     let rows: Vec<(NaiveDate, Option<&'static str>, UsageCountsBody)> = days
         .into_iter()
         .flat_map(|day| match day.groups {
@@ -120,6 +127,7 @@ fn usage_table(days: Vec<UsageDayBody>, detail: bool) -> OutputTable {
             None => vec![(day.date, None, day.counts)],
         })
         .collect();
+
     OutputTable::from_rows("usage", columns, rows, |(date, group, counts), cells| {
         cells.write_date(Some(*date));
         group.iter().for_each(|group| cells.write_text(group));
@@ -131,9 +139,11 @@ fn usage_table(days: Vec<UsageDayBody>, detail: bool) -> OutputTable {
 }
 
 fn parse_usage_days(query: &QueryParams, today: NaiveDate) -> Result<(NaiveDate, NaiveDate), Problem> {
-    let (given_from, given_to) = (query.date("from")?, query.date("to")?);
-    let to = given_to.unwrap_or(given_from.map_or(today, |from| today.max(from)));
-    let from = given_from.unwrap_or(to - Days::new(DEFAULT_DAYS - 1));
+    let requested_from = query.date("from")?;
+    let requested_to = query.date("to")?;
+    let to = requested_to.unwrap_or(requested_from.map_or(today, |from| today.max(from)));
+    let from = requested_from.unwrap_or(to - Days::new(DEFAULT_DAYS - 1));
+
     let range = ordered_date_range(from, to)?;
     if (range.to - range.from).num_days() >= MAX_DAYS {
         return invalid_param(
@@ -147,8 +157,8 @@ fn parse_usage_days(query: &QueryParams, today: NaiveDate) -> Result<(NaiveDate,
     Ok((range.from, range.to))
 }
 
-/// Stored counts and live ones, and whether these are all. The live ones are read first, each batch by its id; those
-/// that the store's ledger knows by then are in the stored counts already.
+/// The sum of stored and live counts, and whether it is complete. Live batches are read first; batches that are in the
+/// store's ledger by then are already part of the stored counts and are skipped.
 async fn load_usage_counts(
     app: &App,
     key: KeyId,
@@ -156,27 +166,29 @@ async fn load_usage_counts(
     to: NaiveDate,
 ) -> Result<(HashMap<NaiveDate, CountsByGroup>, bool), ApiError> {
     let live = app.meter.live_usage(key).await;
-    let batches: Vec<String> = live.batches.iter().filter_map(|batch| batch.id.clone()).collect();
-    let stored = app.store.key_usage(key, from, to, &batches).await?;
+    let batch_ids: Vec<String> = live.batches.iter().filter_map(|batch| batch.id.clone()).collect();
+    let stored = app.store.key_usage(key, from, to, &batch_ids).await?;
+
     let is_stored = |id: &Option<String>| id.as_ref().is_some_and(|id| stored.drained_batches.contains(id));
-    let waiting = live.batches.into_iter().filter(|batch| !is_stored(&batch.id)).flat_map(|batch| batch.rows);
+    let live_rows = live.batches.into_iter().filter(|batch| !is_stored(&batch.id)).flat_map(|batch| batch.rows);
     let mut days: HashMap<NaiveDate, CountsByGroup> = HashMap::new();
-    for UsageRow { day, group, counts, .. } in waiting.chain(stored.rows) {
+    for UsageRow { day, group, counts, .. } in live_rows.chain(stored.rows) {
         days.entry(day).or_default().entry(group).or_default().add(&counts);
     }
     Ok((days, live.is_complete))
 }
 
 fn usage_day_body(date: NaiveDate, groups: &CountsByGroup, detail: bool) -> UsageDayBody {
-    let mut all = UsageCounts::default();
-    groups.values().for_each(|counts| all.add(counts));
+    let mut total = UsageCounts::default();
+    groups.values().for_each(|counts| total.add(counts));
+
     let group_body = |(group, counts): (&RouteGroup, &UsageCounts)| UsageGroupBody {
         group: group.id(),
         counts: usage_counts_body(counts),
     };
     UsageDayBody {
         date,
-        counts: usage_counts_body(&all),
+        counts: usage_counts_body(&total),
         groups: detail.then(|| groups.iter().map(group_body).collect()),
     }
 }

@@ -1,4 +1,4 @@
-//! Webhooks: what a key wants to be told of and where, and what became of each telling.
+//! Webhooks: create, change, test and rotate them, and list or replay their deliveries.
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -40,7 +40,7 @@ struct WebhookBody {
     disabled_reason: Option<&'static str>,
     created_at: String,
     last_success_at: Option<String>,
-    /// Only when it is made.
+    /// Only in the response that creates the webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
@@ -86,7 +86,7 @@ struct DeliveriesBody {
     offset: usize,
 }
 
-/// What is sent to make or change a webhook. `null` is told from a field that is not there.
+/// The body that creates or changes a webhook. `null` does not count as a missing field.
 #[derive(Deserialize)]
 struct WebhookRequest {
     #[serde(default, deserialize_with = "deserialize_present")]
@@ -99,7 +99,7 @@ struct WebhookRequest {
     status: Option<Value>,
 }
 
-/// Of one filter.
+/// Maximum values per filter.
 const MAX_FILTER_VALUES: usize = 100;
 const WEBHOOK_ID_PREFIX: &str = "whk_";
 
@@ -127,14 +127,17 @@ async fn create_webhook(
     body: Body,
 ) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
-    let sent = read_webhook_request(&headers, body).await?;
-    let interest = parse_interest(&app, &sent, EventFilter::default())?;
-    let url = validate_url(&app, key, sent.url.as_ref()).await?;
+    let request = read_webhook_request(&headers, body).await?;
+    let filter = parse_event_filter(&app, &request, EventFilter::default())?;
+    let url = validate_url(&app, key, request.url.as_ref()).await?;
+
     let id = generate_id(WEBHOOK_ID_PREFIX);
     let secret = WebhookSecret::random();
-    let sealed = app.settings.webhook_secrets.seal(&id, &secret);
-    let webhook = NewWebhook { id: &id, url: &url, filter: &interest, sealed_secret: &sealed, now: app.clock.now() };
+    let sealed_secret = app.settings.webhook_secrets.seal(&id, &secret);
+    let webhook =
+        NewWebhook { id: &id, url: &url, filter: &filter, sealed_secret: &sealed_secret, now: app.clock.now() };
     let row = app.store.create_webhook(key, &webhook).await?.ok_or(Problem::TooManyWebhooks)?;
+
     let body = WebhookBody { secret: Some(secret.reveal()), ..row.into() };
     Ok(responses::uncached_json(StatusCode::CREATED, &body))
 }
@@ -146,7 +149,8 @@ async fn list_webhooks(caller: Caller, State(app): AppState) -> Result<Response,
 }
 
 async fn get_webhook(caller: Caller, State(app): AppState, id: IdPath) -> Result<Response, ApiError> {
-    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
+    let key = caller.require_key()?;
+    let id = parse_webhook_id(id)?;
     let row = app.store.find_webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
     Ok(responses::uncached_json(StatusCode::OK, &WebhookBody::from(row)))
 }
@@ -158,36 +162,43 @@ async fn update_webhook(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
-    let sent = read_webhook_request(&headers, body).await?;
-    let held = app.store.find_webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
-    let changes_interest = sent.types.is_some() || sent.filters.is_some();
-    let interest = parse_interest(&app, &sent, held.filter)?;
-    let status = sent.status.as_ref().map(parse_webhook_status).transpose()?;
-    let url = match &sent.url {
+    let key = caller.require_key()?;
+    let id = parse_webhook_id(id)?;
+    let request = read_webhook_request(&headers, body).await?;
+    let current = app.store.find_webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
+
+    let changes_filter = request.types.is_some() || request.filters.is_some();
+    let filter = parse_event_filter(&app, &request, current.filter)?;
+    let status = request.status.as_ref().map(parse_webhook_status).transpose()?;
+    let url = match &request.url {
         Some(url) => Some(validate_url(&app, key, Some(url)).await?),
         None => None,
     };
-    let interest = changes_interest.then_some(&interest);
-    let change = WebhookUpdate { url: url.as_deref(), filter: interest, status };
-    let row = app.store.update_webhook(key, &id, &change).await?.ok_or(Problem::NoSuchWebhook)?;
+
+    let update = WebhookUpdate { url: url.as_deref(), filter: changes_filter.then_some(&filter), status };
+    let row = app.store.update_webhook(key, &id, &update).await?.ok_or(Problem::NoSuchWebhook)?;
     Ok(responses::uncached_json(StatusCode::OK, &WebhookBody::from(row)))
 }
 
 async fn delete_webhook(caller: Caller, State(app): AppState, id: IdPath) -> Result<Response, ApiError> {
-    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
+    let key = caller.require_key()?;
+    let id = parse_webhook_id(id)?;
     if !app.store.delete_webhook(key, &id).await? {
         return Err(Problem::NoSuchWebhook.into());
     }
+
     let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::NO_CONTENT, no_store).into_response())
 }
 
 async fn test_webhook(caller: Caller, State(app): AppState, id: IdPath) -> Result<Response, ApiError> {
-    let (key, id, now) = (caller.require_key()?, parse_webhook_id(id)?, app.clock.now());
-    let event = generate_id("evt_");
-    let body = render_test_event(&event, &id, now);
-    let event = TestEvent { id: &event, kind: WEBHOOK_TEST_EVENT, body: &body };
+    let key = caller.require_key()?;
+    let id = parse_webhook_id(id)?;
+    let now = app.clock.now();
+
+    let event_id = generate_id("evt_");
+    let body = render_test_event(&event_id, &id, now);
+    let event = TestEvent { id: &event_id, kind: WEBHOOK_TEST_EVENT, body: &body };
     match app.store.queue_test_delivery(key, &id, &event, now).await? {
         WebhookTestOutcome::Queued(row) => Ok(responses::uncached_json(StatusCode::ACCEPTED, &DeliveryBody::from(row))),
         WebhookTestOutcome::NoSuchWebhook => Err(Problem::NoSuchWebhook.into()),
@@ -202,13 +213,16 @@ async fn rotate_webhook(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let (key, id) = (caller.require_key()?, parse_webhook_id(id)?);
+    let key = caller.require_key()?;
+    let id = parse_webhook_id(id)?;
     let ends_at = app.clock.now() + RotateRequest::read_grace_period(&headers, body).await?;
+
     let secret = WebhookSecret::random();
-    let sealed = app.settings.webhook_secrets.seal(&id, &secret);
-    if !app.store.rotate_webhook_secret(key, &id, &sealed, ends_at).await? {
+    let sealed_secret = app.settings.webhook_secrets.seal(&id, &secret);
+    if !app.store.rotate_webhook_secret(key, &id, &sealed_secret, ends_at).await? {
         return Err(Problem::NoSuchWebhook.into());
     }
+
     let message = LocalizedText::new(
         "Your webhook has a new secret. It is shown only now: keep it safe.",
         "Seu webhook tem um novo segredo. Ele só é mostrado agora: guarde-o bem.",
@@ -228,15 +242,19 @@ async fn list_deliveries(
     query: QueryParams,
 ) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
-    let (state, page) = (parse_delivery_state(&query)?, query.pagination(MAX_PAGE_ROWS)?);
+    let state = parse_delivery_state(&query)?;
+    let pagination = query.pagination(MAX_PAGE_ROWS)?;
     let id = parse_webhook_id(id)?;
-    let (offset, limit) = (i64::try_from(page.offset).unwrap_or(i64::MAX), page.limit as i64);
-    let found = app.store.list_deliveries(key, &id, state, offset, limit).await?;
-    let (rows, total) = found.ok_or(Problem::NoSuchWebhook)?;
+
+    let offset = i64::try_from(pagination.offset).unwrap_or(i64::MAX);
+    let limit = pagination.limit as i64;
+    let deliveries = app.store.list_deliveries(key, &id, state, offset, limit).await?;
+    let (rows, total) = deliveries.ok_or(Problem::NoSuchWebhook)?;
+
     let data = rows.into_iter().map(Into::into).collect();
-    let body = DeliveriesBody { data, total, limit: page.limit, offset: page.offset };
+    let body = DeliveriesBody { data, total, limit: pagination.limit, offset: pagination.offset };
     let response = responses::uncached_json(StatusCode::OK, &body);
-    Ok(with_page_links(response, &caller, &app, page, usize::try_from(total).unwrap_or(usize::MAX)))
+    Ok(with_page_links(response, &caller, &app, pagination, usize::try_from(total).unwrap_or(usize::MAX)))
 }
 
 async fn replay_delivery(
@@ -245,10 +263,11 @@ async fn replay_delivery(
     ids: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
-    let Path((id, delivery)) = ids.map_err(|_| Problem::NoSuchDelivery)?;
+    let Path((id, delivery_id)) = ids.map_err(|_| Problem::NoSuchDelivery)?;
     let id = parse_webhook_id(Ok(Path(id)))?;
-    let delivery = delivery.parse().map_err(|_| Problem::NoSuchDelivery)?;
-    let row = app.store.replay_delivery(key, &id, delivery, app.clock.now()).await?;
+    let delivery_id = delivery_id.parse().map_err(|_| Problem::NoSuchDelivery)?;
+
+    let row = app.store.replay_delivery(key, &id, delivery_id, app.clock.now()).await?;
     let row = row.ok_or(Problem::NoSuchDelivery)?;
     Ok(responses::uncached_json(StatusCode::ACCEPTED, &DeliveryBody::from(row)))
 }
@@ -257,12 +276,12 @@ fn generate_id(prefix: &str) -> String {
     format!("{prefix}{:032x}", rand::random::<u128>())
 }
 
-/// What no id of ours looks like names none.
+/// An ID of another form cannot exist, so it needs no lookup.
 fn parse_webhook_id(id: IdPath) -> FieldResult<String> {
     let Path(id) = id.map_err(|_| Problem::NoSuchWebhook)?;
     let digits = id.strip_prefix(WEBHOOK_ID_PREFIX).unwrap_or_default();
-    let is_one = digits.len() == 32 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if is_one { Ok(id) } else { Err(Problem::NoSuchWebhook) }
+    let is_well_formed = digits.len() == 32 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_well_formed { Ok(id) } else { Err(Problem::NoSuchWebhook) }
 }
 
 async fn read_webhook_request(headers: &HeaderMap, body: Body) -> FieldResult<WebhookRequest> {
@@ -274,15 +293,16 @@ async fn read_webhook_request(headers: &HeaderMap, body: Body) -> FieldResult<We
 }
 
 async fn validate_url(app: &App, key: KeyId, url: Option<&Value>) -> FieldResult<String> {
-    let (guard, text) = (&app.settings.webhook_guard, url.and_then(Value::as_str).unwrap_or_default());
+    let guard = &app.settings.webhook_guard;
+    let text = url.and_then(Value::as_str).unwrap_or_default();
     let url = guard.parse_url(text).map_err(url_problem)?;
-    let _place = url.domain().map(|_| acquire_dns_lookup(key)).transpose()?;
+    let _permit = url.domain().map(|_| acquire_dns_lookup(key)).transpose()?;
     guard.check_url(text).await.map_err(url_problem)?;
     Ok(url.into())
 }
 
-fn url_problem(refused: AddressError) -> Problem {
-    let must = match refused {
+fn url_problem(error: AddressError) -> Problem {
+    let must = match error {
         AddressError::InvalidUrl => LocalizedText::new(
             "be an address of the form https://host/path of at most 2000 characters",
             "ser um endereço da forma https://host/caminho com no máximo 2000 caracteres",
@@ -301,6 +321,7 @@ fn url_problem(refused: AddressError) -> Problem {
             "indicar um host que possa ser encontrado: o nome não leva a lugar nenhum",
         ),
     };
+
     Problem::BadField { name: "url", requirement: must }
 }
 
@@ -326,16 +347,21 @@ fn parse_delivery_state(query: &QueryParams) -> FieldResult<Option<DeliveryState
     }
 }
 
-/// What is sent of it, on top of what there was.
-fn parse_interest(app: &App, sent: &WebhookRequest, mut interest: EventFilter) -> Result<EventFilter, ApiError> {
-    if let Some(types) = &sent.types {
-        interest.kinds = parse_event_types(types)?;
+/// Applies the fields of the request to the existing filter.
+fn parse_event_filter(
+    app: &App,
+    request: &WebhookRequest,
+    mut event_filter: EventFilter,
+) -> Result<EventFilter, ApiError> {
+    if let Some(types) = &request.types {
+        event_filter.kinds = parse_event_types(types)?;
     }
-    if let Some(filters) = &sent.filters {
-        let read = parse_filters(app, filters)?;
-        interest = EventFilter { kinds: interest.kinds, ..read };
+    if let Some(filters) = &request.filters {
+        let parsed = parse_filters(app, filters)?;
+        event_filter = EventFilter { kinds: event_filter.kinds, ..parsed };
     }
-    if !interest.is_satisfiable() {
+
+    if !event_filter.is_satisfiable() {
         return Err(ApiError(Problem::BadField {
             name: "filters",
             requirement: LocalizedText::new(
@@ -344,7 +370,7 @@ fn parse_interest(app: &App, sent: &WebhookRequest, mut interest: EventFilter) -
             ),
         }));
     }
-    Ok(interest)
+    Ok(event_filter)
 }
 
 fn parse_event_types(types: &Value) -> FieldResult<Vec<EventKind>> {
@@ -357,6 +383,7 @@ fn parse_event_types(types: &Value) -> FieldResult<Vec<EventKind>> {
             "ser uma lista de tipos de eventos: filing.published, company.updated, rate.published, fx.published, series.revised",
         ),
     })?;
+
     kinds.sort_unstable();
     kinds.dedup();
     Ok(kinds)
@@ -371,17 +398,19 @@ fn parse_filters(app: &App, filters: &Value) -> Result<EventFilter, ApiError> {
         ),
     };
     let filters = filters.as_object().ok_or(bad_filters.clone())?;
-    let (snapshot, mut interest) = (app.current_snapshot()?, EventFilter::default());
+
+    let snapshot = app.current_snapshot()?;
+    let mut event_filter = EventFilter::default();
     for (name, values) in filters {
         match name.as_str() {
-            "companies" => interest.companies = parse_company_filter(&snapshot, values)?,
-            "categories" => interest.categories = parse_category_filter(app, &snapshot, values)?,
-            "series" => interest.series = parse_series_filter(values)?,
-            "pairs" => interest.pairs = parse_pair_filter(values)?,
+            "companies" => event_filter.companies = parse_company_filter(&snapshot, values)?,
+            "categories" => event_filter.categories = parse_category_filter(app, &snapshot, values)?,
+            "series" => event_filter.series = parse_series_filter(values)?,
+            "pairs" => event_filter.pairs = parse_pair_filter(values)?,
             _ => return Err(bad_filters.into()),
         }
     }
-    Ok(interest)
+    Ok(event_filter)
 }
 
 fn parse_company_filter(snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
@@ -397,8 +426,8 @@ fn parse_company_filter(snapshot: &Snapshot, values: &Value) -> Result<Vec<Strin
 fn parse_category_filter(app: &App, snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
     let [categories, _] = require_loaded(snapshot.filings(), Dataset::Filings)?.facet_counts(today(app));
     let canonical = |text: &str| {
-        let folded = normalize_text(text);
-        categories.iter().map(|(category, _)| category).find(|category| normalize_text(category) == folded).cloned()
+        let normalized = normalize_text(text);
+        categories.iter().map(|(category, _)| category).find(|category| normalize_text(category) == normalized).cloned()
     };
     let must = LocalizedText::new(
         "be a list of at most 100 categories of filings: /api/v1/filings/facets lists them",
@@ -408,7 +437,7 @@ fn parse_category_filter(app: &App, snapshot: &Snapshot, values: &Value) -> Resu
 }
 
 fn parse_series_filter(values: &Value) -> FieldResult<Vec<String>> {
-    // Exchange rates that are revised are of the series `fx`. Series that we compute are not published by anybody.
+    // Revised exchange rates have the series `fx`. Computed series are not in the list, because nobody publishes them.
     let ids = PUBLISHED_SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()]);
     let canonical = |text: &str| ids.clone().find(|id| *id == text).map(str::to_owned);
     let must = LocalizedText::new(
@@ -428,16 +457,16 @@ fn parse_pair_filter(values: &Value) -> FieldResult<Vec<String>> {
     parse_filter_values("filters.pairs", values, canonical, must)
 }
 
-/// Each value in its canonical spelling, once.
+/// The values in their canonical spelling, without duplicates.
 fn parse_filter_values(
     name: &'static str,
     values: &Value,
     canonical: impl Fn(&str) -> Option<String>,
     must: LocalizedText,
 ) -> FieldResult<Vec<String>> {
-    let read =
+    let parsed =
         parse_string_list(values).and_then(|texts| texts.into_iter().map(canonical).collect::<Option<Vec<String>>>());
-    let mut values = read.ok_or(Problem::BadField { name, requirement: must })?;
+    let mut values = parsed.ok_or(Problem::BadField { name, requirement: must })?;
     values.sort_unstable();
     values.dedup();
     Ok(values)

@@ -1,4 +1,4 @@
-//! What rates come to between two days, to the last digit, and the exchange rate of one day against another's.
+//! Accumulates rates between two dates with exact decimals, and compares the exchange rates of two dates.
 
 use std::fmt::Display;
 
@@ -21,7 +21,7 @@ use crate::json_number::JsonNumber;
 use crate::params::{DecimalBounds, QueryParams, ordered_date_range};
 use crate::responses::EtagResponder;
 
-/// The first so many days without a value are named; the number of all is given beside them.
+/// At most this many missing days are listed; `missing_total` counts all of them.
 const MAX_MISSING_LISTED: usize = 100;
 
 const AMOUNT_BOUNDS: DecimalBounds = DecimalBounds {
@@ -59,7 +59,7 @@ struct AccumulatedBody {
     series: SeriesBody,
     as_of: String,
     from: NaiveDate,
-    /// The first day that no longer counts; of exchange rates the day of the second rate.
+    /// The first day that is not included; for exchange rates, the day of the second rate.
     to: NaiveDate,
     business_days: u32,
     /// The rates that were multiplied, or the exchange rates that were compared.
@@ -72,7 +72,7 @@ struct AccumulatedBody {
     detail: Option<Vec<FactorDetailBody>>,
 }
 
-/// Nothing where a day has no value.
+/// The factors and the result are absent if a day has no value.
 #[derive(Serialize)]
 struct AccumulatedResultBody {
     percent: JsonNumber,
@@ -99,7 +99,7 @@ struct FactorDetailBody {
     factor: JsonNumber<String>,
 }
 
-/// What an accumulation can be asked for, whatever accumulates.
+/// The query parameters of all accumulations.
 struct AccumulationParams {
     from: NaiveDate,
     to: Option<NaiveDate>,
@@ -112,8 +112,10 @@ struct AccumulationParams {
 
 impl AccumulationParams {
     fn from_query(query: &QueryParams) -> Result<Self, Problem> {
-        let (from, to) = (query.required_date("from")?, query.date("to")?);
+        let from = query.required_date("from")?;
+        let to = query.date("to")?;
         to.map(|to| ordered_date_range(from, to)).transpose()?;
+
         Ok(Self {
             from,
             to,
@@ -133,8 +135,8 @@ impl AccumulationParams {
         FactorDetailBody { date, value: self.json_number(value), factor: self.json_number(factor.to_string()) }
     }
 
-    /// What the index and the spread come to together, and what they make of the amount. A factor without a spread has
-    /// eight decimals, one with a spread nine.
+    /// Combines the index factor with the spread and applies the result to the amount. A factor without a spread has
+    /// eight decimals, one with a spread has nine.
     fn result_body(
         &self,
         index_factor: Option<FixedDecimal>,
@@ -152,6 +154,7 @@ impl AccumulationParams {
             (Some(amount), Some(factor)) => Some(amount.checked_mul(factor, 2).ok_or(FACTOR_TOO_LARGE)?),
             _ => None,
         };
+
         Ok(AccumulatedResultBody {
             percent: self.json_number(self.percent),
             spread: self.spread.map(|spread| self.json_number(spread)),
@@ -174,7 +177,7 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-// Of the rates of single days, never of the annual ones.
+// Accumulates the daily rates, never the annual ones.
 async fn accumulate_selic(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     accumulate_series(&caller, &app, &query, "selic-daily")
 }
@@ -189,26 +192,30 @@ async fn accumulate_ipca(caller: Caller, State(app): AppState, query: QueryParam
 
 fn accumulate_series(caller: &Caller, app: &App, query: &QueryParams, id: &str) -> Result<Response, ApiError> {
     let params = AccumulationParams::from_query(query)?;
-    let (snapshot, today) = (app.current_snapshot()?, today(app));
+    let snapshot = app.current_snapshot()?;
+    let today = today(app);
     let source = series_source(&snapshot, id)?;
-    let newest = source.latest_row_until(today).map(|at| source.values.get(at).0);
-    let newest = newest.ok_or_else(|| source.no_data_error(today))?;
+    let latest_date = source.latest_row_until(today).map(|at| source.values.get(at).0);
+    let latest_date = latest_date.ok_or_else(|| source.no_data_error(today))?;
+
     let (from, to) = match source.frequency() {
-        // Whole months: that of the first day, up to that of the last, which no longer counts.
+        // Whole months, from the month of `from` up to and excluding the month of `to`.
         Frequency::Monthly => {
-            let to = params.to.unwrap_or(newest + Months::new(1));
+            let to = params.to.unwrap_or(latest_date + Months::new(1));
             (month_start(params.from), month_start(to).max(month_start(params.from)))
         }
         Frequency::Daily | Frequency::BusinessDaily => {
-            (params.from, params.to.unwrap_or(newest + Days::new(1)).max(params.from))
+            (params.from, params.to.unwrap_or(latest_date + Days::new(1)).max(params.from))
         }
     };
-    let counted = (from < to).then(|| DateRange { from, to: to - Days::new(1) });
+
+    let days = (from < to).then(|| DateRange { from, to: to - Days::new(1) });
     let rows: Vec<DatedValue> =
-        counted.map_or(0..0, |days| source.row_range(days.capped_at(today))).map(|at| source.values.get(at)).collect();
-    let expected = counted.map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
+        days.map_or(0..0, |days| source.row_range(days.capped_at(today))).map(|at| source.values.get(at)).collect();
+    let expected = days.map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
     let missing = missing_days(&expected, &rows);
     let business_days = Calendar::Settlement.count_business_days(from, to);
+
     let mut product = GrowthFactor::ONE;
     let mut detail = Vec::new();
     for (date, value) in &rows {
@@ -220,8 +227,9 @@ fn accumulate_series(caller: &Caller, app: &App, query: &QueryParams, id: &str) 
     }
     let index_factor = missing.is_empty().then(|| product.round_half_up(8));
     let outcome = params.result_body(index_factor, business_days)?;
-    let tag = EtagResponder::new(caller, app, &snapshot, &source.datasets(), today);
-    Ok(tag.respond_json(|| AccumulatedBody {
+
+    let responder = EtagResponder::new(caller, app, &snapshot, &source.datasets(), today);
+    Ok(responder.respond_json(|| AccumulatedBody {
         series: source.describe(caller.lang),
         as_of: format_loaded_at(&snapshot, &source),
         from,
@@ -235,22 +243,29 @@ fn accumulate_series(caller: &Caller, app: &App, query: &QueryParams, id: &str) 
     }))
 }
 
-/// The sell rate of one close against that of another: of each day, or of the last close before it.
+/// Compares the closing sell rates of two dates. A date without a close uses the last one before it.
 async fn accumulate_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (pair, params) = (query.currency_pair()?, AccumulationParams::from_query(&query)?);
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let pair = query.currency_pair()?;
+    let params = AccumulationParams::from_query(&query)?;
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
     let source = fx_source(&snapshot, pair)?;
+
     let close = |day: NaiveDate| source.latest_row_until(day.min(today)).and_then(|at| source.rates.get(at));
-    let (newest, _) = close(today).ok_or_else(|| source.no_data_error(today))?;
-    let (from, to) = (params.from, params.to.unwrap_or(newest).max(params.from));
-    let (first, second) = (close(from), close(to));
-    // A day on which banks settle has a close of its own.
+    let (latest_date, _) = close(today).ok_or_else(|| source.no_data_error(today))?;
+    let from = params.from;
+    let to = params.to.unwrap_or(latest_date).max(params.from);
+    let first = close(from);
+    let second = close(to);
+
+    // Every settlement day must have a close of its own.
     let lacks_close = |(day, close): &(NaiveDate, Option<(NaiveDate, Quote)>)| {
         close.is_none_or(|(date, _)| date != *day && Calendar::Settlement.is_business_day(*day))
     };
     let mut missing: Vec<NaiveDate> =
         [(from, first), (to, second)].into_iter().filter(lacks_close).map(|(day, _)| day).collect();
     missing.dedup();
+
     let index_factor = match (first, second) {
         (Some((_, first)), Some((_, second))) if missing.is_empty() => Some(
             GrowthFactor::from_prices(first.sell, second.sell, params.percent)
@@ -261,16 +276,18 @@ async fn accumulate_fx(caller: Caller, State(app): AppState, query: QueryParams)
     };
     let business_days = Calendar::Settlement.count_business_days(from, to);
     let outcome = params.result_body(index_factor, business_days)?;
-    let since = first.map_or(from, |(date, _)| date);
+
+    let first_date = first.map_or(from, |(date, _)| date);
     let rows: Vec<(NaiveDate, Quote)> = source
-        .row_range(DateRange { from: since, to }.capped_at(today))
+        .row_range(DateRange { from: first_date, to }.capped_at(today))
         .filter_map(|at| source.rates.get(at))
         .collect();
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], today);
-    Ok(tag.respond_json(|| {
-        let against_the_one_before = |pair: &[(NaiveDate, Quote)]| {
-            let [(_, before), (date, close)] = pair else { return None };
-            let factor = GrowthFactor::from_prices(before.sell, close.sell, Decimal::ONE_HUNDRED)?;
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], today);
+    Ok(responder.respond_json(|| {
+        let daily_factor = |pair: &[(NaiveDate, Quote)]| {
+            let [(_, previous), (date, close)] = pair else { return None };
+            let factor = GrowthFactor::from_prices(previous.sell, close.sell, Decimal::ONE_HUNDRED)?;
             Some(params.detail_body(*date, close.sell, factor))
         };
         AccumulatedBody {
@@ -283,12 +300,12 @@ async fn accumulate_fx(caller: Caller, State(app): AppState, query: QueryParams)
             outcome,
             missing_total: missing.len(),
             missing,
-            detail: params.detail.then(|| rows.windows(2).filter_map(against_the_one_before).collect()),
+            detail: params.detail.then(|| rows.windows(2).filter_map(daily_factor).collect()),
         }
     }))
 }
 
-/// More than all inflation since 1980 by far: only a percentage of many times the rate comes to it.
+/// Far more than all inflation since 1980: only a `percent` of many times the rate reaches it.
 const FACTOR_TOO_LARGE: Problem = Problem::BadParameter {
     name: "percent",
     requirement: LocalizedText::new(
@@ -297,15 +314,15 @@ const FACTOR_TOO_LARGE: Problem = Problem::BadParameter {
     ),
 };
 
-/// The days that should have a value and have none. Both are in order.
+/// The expected days without a value. Both lists must be sorted by date.
 fn missing_days(expected: &[NaiveDate], rows: &[DatedValue]) -> Vec<NaiveDate> {
     let mut rows = rows.iter().map(|(date, _)| *date).peekable();
-    let mut lacking = Vec::new();
+    let mut missing = Vec::new();
     for day in expected {
         while rows.next_if(|date| date < day).is_some() {}
         if rows.next_if(|date| date == day).is_none() {
-            lacking.push(*day);
+            missing.push(*day);
         }
     }
-    lacking
+    missing
 }

@@ -1,4 +1,4 @@
-//! The catalogue: what each series is and is not, how far it reaches, and what it lacks.
+//! The catalog of series: descriptions, date ranges, coverage gaps and revisions.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -21,7 +21,7 @@ use crate::params::{MAX_OBSERVATIONS, QueryParams};
 use crate::responses::{EtagResponder, ListPage, page_response};
 use crate::routes::status::format_instant;
 
-/// A series in the catalogue: what it is, and from when to when it reaches.
+/// A series in the catalog: its description and date range.
 #[derive(Serialize)]
 struct CatalogEntryBody {
     #[serde(flatten)]
@@ -36,7 +36,7 @@ struct CatalogEntryBody {
     licence: &'static str,
 }
 
-/// After those of the series.
+/// Follow the columns of [`SeriesBody`].
 const CATALOG_COLUMNS: [Column; 9] = [
     Column::text("name_en"),
     Column::text("name_pt"),
@@ -69,12 +69,12 @@ struct CoverageBody {
     expected: usize,
     stored: usize,
     missing: usize,
-    /// Values of days that have none by the calendar.
+    /// Values on days that should have none by the calendar.
     unexpected: usize,
     gaps: Vec<GapBody>,
 }
 
-/// Expected days one after the other that have no value.
+/// Consecutive expected days without a value.
 #[derive(Serialize)]
 struct GapBody {
     from: NaiveDate,
@@ -82,7 +82,7 @@ struct GapBody {
     missing: usize,
 }
 
-/// A value that was replaced by another, as the event of it says.
+/// A value that was replaced by another, in the same shape as in the `series.revised` event.
 #[derive(Serialize)]
 struct RevisionBody {
     series: &'static str,
@@ -100,20 +100,25 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-/// From the store, which alone has every version. A computed series has none of its own: those of its inputs are asked
-/// for by their ids.
+/// Reads from the store, because only it has every version. A computed series has no revisions of its own; callers can
+/// request those of its inputs.
 async fn list_revisions(
     caller: Caller,
     State(app): AppState,
     Path(id): Path<String>,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
-    let (form, days) = (ListFormat::from_query(&caller, &query)?, query.date_range()?);
-    let (page, as_text) = (query.pagination(MAX_OBSERVATIONS)?, query.numbers_as_text()?);
+    let format = ListFormat::from_query(&caller, &query)?;
+    let days = query.date_range()?;
+    let pagination = query.pagination(MAX_OBSERVATIONS)?;
+    let as_text = query.numbers_as_text()?;
+
     let snapshot = app.current_snapshot()?;
     let series = series_source(&snapshot, &id)?.series;
-    let (total, revisions) = app.store.revisions(series, days, page.offset, page.limit).await?;
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &series_datasets(series), total);
+    let (total, revisions) = app.store.revisions(series, days, pagination.offset, pagination.limit).await?;
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &series_datasets(series), total);
+    let list_page = ListPage { format, pagination, total, facets: None };
     let bodies = |revisions: Vec<Revision>| {
         let number = |value| JsonNumber { value, as_text };
         let body = |revision: &Revision| RevisionBody {
@@ -141,12 +146,14 @@ async fn list_revisions(
             cells.write_text(&format_instant(row.known_at));
         })
     };
-    Ok(page_response(tag, ListPage { form, page, total, facets: None }, revisions, bodies, table))
+    Ok(page_response(responder, list_page, revisions, bodies, table))
 }
 
 async fn list_series(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let form = ListFormat::from_query(&caller, &query)?;
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let format = ListFormat::from_query(&caller, &query)?;
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
+
     let data: Vec<CatalogEntryBody> = series::served_series()
         .map(|series| {
             let (first_date, last_date) =
@@ -164,13 +171,15 @@ async fn list_series(caller: Caller, State(app): AppState, query: QueryParams) -
             }
         })
         .collect();
+
     let datasets: Vec<Dataset> = series::PUBLISHED_SERIES.iter().map(Dataset::Series).collect();
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &datasets, today);
-    Ok(tag.respond_list(form, data, |data| CatalogBody { total: data.len(), data }, catalog_table))
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, today);
+    Ok(responder.respond_list(format, data, |data| CatalogBody { total: data.len(), data }, catalog_table))
 }
 
 fn catalog_table(rows: Vec<CatalogEntryBody>) -> OutputTable {
     let columns = SeriesBody::COLUMNS.into_iter().chain(CATALOG_COLUMNS).collect();
+
     OutputTable::from_rows("series", columns, rows, |row: &CatalogEntryBody, cells| {
         row.series.write_cells(cells);
         cells.write_text(row.names.en);
@@ -185,39 +194,45 @@ fn catalog_table(rows: Vec<CatalogEntryBody>) -> OutputTable {
     })
 }
 
-/// The first and the last day that is served.
+/// The first and last dates with a value, up to today.
 fn first_and_last_date(values: &SeriesValues, today: NaiveDate) -> (Option<NaiveDate>, Option<NaiveDate>) {
-    let served = values.range(DateRange::ALL.capped_at(today));
+    let rows = values.range(DateRange::ALL.capped_at(today));
     let date = |at: Option<usize>| at.map(|at| values.get(at).0);
-    (date(served.clone().next()), date(served.last()))
+    (date(rows.clone().next()), date(rows.last()))
 }
 
-/// From the first value to the last, or what of that is asked for: the days that have a value against those that should.
+/// Compares the days that have a value with the days that should, between the first and the last value or in the
+/// requested part of that range.
 async fn get_coverage(
     caller: Caller,
     State(app): AppState,
     Path(id): Path<String>,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
-    let asked = query.date_range()?;
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let requested = query.date_range()?;
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
     let source = series_source(&snapshot, &id)?;
+
     let (first, last) = first_and_last_date(source.values, today);
-    let (from, to) = (first.map(|first| first.max(asked.from)), last.map(|last| last.min(asked.to)));
+    let from = first.map(|first| first.max(requested.from));
+    let to = last.map(|last| last.min(requested.to));
     let days = from.zip(to).filter(|(from, to)| from <= to).map(|(from, to)| DateRange { from, to });
-    let tag = EtagResponder::new(
+
+    let responder = EtagResponder::new(
         &caller,
         &app,
         &snapshot,
         &series_datasets(source.series),
         (from, to, source.base_generation(&snapshot)),
     );
-    Ok(tag.respond_json(|| {
+    Ok(responder.respond_json(|| {
         let expected = days.map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
         let rows = days.map_or(0..0, |days| source.row_range(days));
         let stored: Vec<NaiveDate> = rows.map(|at| source.values.get(at).0).collect();
         let is_stored = |day: &NaiveDate| stored.binary_search(day).is_ok();
         let missing = expected.iter().filter(|day| !is_stored(day)).count();
+
         CoverageBody {
             series: source.describe(caller.lang),
             from: days.map(|days| days.from),

@@ -1,4 +1,4 @@
-//! Several series side by side, on the same days.
+//! Compares several series in one table, aligned by day or month.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, SortOrder, invalid_param};
 use crate::responses::{EtagResponder, with_page_links};
 
-/// So many series at once: all that there are.
+/// Series per request: all that exist.
 const MAX_SERIES: usize = 9;
 
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ struct CompareBody {
 #[derive(Serialize)]
 struct AlignedRowBody {
     date: NaiveDate,
-    /// By the id of the series, from its first value on.
+    /// By series ID. A series is absent before its first value.
     values: BTreeMap<&'static str, AlignedValueBody>,
 }
 
@@ -45,7 +45,7 @@ struct AlignedValueBody {
     value: JsonNumber,
     /// The day of the value itself.
     date: NaiveDate,
-    /// Whether it is of an earlier day, or month, than the row.
+    /// Whether the value is from an earlier day or month than the row.
     carried: bool,
 }
 
@@ -92,32 +92,37 @@ pub fn handlers() -> Handlers {
     vec![("compare_series", get(compare_series))]
 }
 
-/// A row for every day, or month, on which any of the series has a value.
+/// One row for every day or month in which any of the series has a value.
 async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (ids, align) = (parse_series_ids(&query)?, RowAlignment::from_query(&query)?);
-    let RateListParams { form, days, page, order, as_text } = RateListParams::from_query(&caller, &query)?;
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let ids = parse_series_ids(&query)?;
+    let alignment = RowAlignment::from_query(&query)?;
+    let RateListParams { format, days, pagination, order, as_text } = RateListParams::from_query(&caller, &query)?;
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
     let sources: Vec<SeriesSource<'_>> =
         ids.iter().map(|id| series_source(&snapshot, id)).collect::<Result<_, ApiError>>()?;
-    let mut rows: Vec<NaiveDate> = sources
+
+    let row_date = |source: &SeriesSource<'_>, at: usize| alignment.row_date(source.values.get(at).0);
+    let mut dates: Vec<NaiveDate> = sources
         .iter()
-        .flat_map(|source| source.row_range(days.capped_at(today)).map(|at| align.row_date(source.values.get(at).0)))
+        .flat_map(|source| source.row_range(days.capped_at(today)).map(|at| row_date(source, at)))
         .collect();
-    rows.sort_unstable();
-    rows.dedup();
-    let total = rows.len();
+    dates.sort_unstable();
+    dates.dedup();
+    let total = dates.len();
     if order == SortOrder::Descending {
-        rows.reverse();
+        dates.reverse();
     }
+
     let datasets: Vec<Dataset> = sources.iter().flat_map(RateSource::datasets).collect();
-    let further: Vec<i64> = sources.iter().map(|source| source.base_generation(&snapshot)).collect();
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &datasets, (today, further));
-    let shown = || -> Vec<AlignedRowBody> {
-        let shown = rows.iter().skip(page.offset).take(page.limit);
-        shown.map(|date| build_aligned_row(&sources, align, *date, today, as_text)).collect()
+    let base_generations: Vec<i64> = sources.iter().map(|source| source.base_generation(&snapshot)).collect();
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, (today, base_generations));
+    let rows = || -> Vec<AlignedRowBody> {
+        let page_dates = dates.iter().skip(pagination.offset).take(pagination.limit);
+        page_dates.map(|date| build_aligned_row(&sources, alignment, *date, today, as_text)).collect()
     };
     let body = |()| CompareBody {
-        align: align.id(),
+        align: alignment.id(),
         carry: LocalizedText::new(
             "the last value on or before the row's last day",
             "o último valor até o último dia da linha",
@@ -125,21 +130,22 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
         .in_lang(caller.lang),
         series: sources.iter().map(|source| source.describe(caller.lang)).collect(),
         total,
-        limit: page.limit,
-        offset: page.offset,
-        data: shown(),
+        limit: pagination.limit,
+        offset: pagination.offset,
+        data: rows(),
     };
-    let table = |()| comparison_table(sources.iter().map(|source| source.series).collect(), shown());
-    Ok(with_page_links(tag.respond_list(form, (), body, table), &caller, &app, page, total))
+    let table = |()| comparison_table(sources.iter().map(|source| source.series).collect(), rows());
+    Ok(with_page_links(responder.respond_list(format, (), body, table), &caller, &app, pagination, total))
 }
 
-/// Two columns a series: the value, and the day that it is of.
+/// Two columns per series: the value and its date.
 fn comparison_table(series: Vec<&'static Series>, rows: Vec<AlignedRowBody>) -> OutputTable {
-    let of_series = |series: &&'static Series| {
+    let series_columns = |series: &&'static Series| {
         let date = Column { name: format!("{}_date", series.id).into(), column_type: ColumnType::Date };
         [Column::decimal(series.id, series.decimals), date]
     };
-    let columns = std::iter::once(Column::date("date")).chain(series.iter().flat_map(of_series)).collect();
+    let columns = std::iter::once(Column::date("date")).chain(series.iter().flat_map(series_columns)).collect();
+
     OutputTable::from_rows("compare", columns, rows, move |row, cells| {
         cells.write_date(Some(row.date));
         for cell in series.iter().map(|series| row.values.get(series.id)) {
@@ -151,18 +157,22 @@ fn comparison_table(series: Vec<&'static Series>, rows: Vec<AlignedRowBody>) -> 
 
 fn build_aligned_row(
     sources: &[SeriesSource<'_>],
-    align: RowAlignment,
+    alignment: RowAlignment,
     date: NaiveDate,
     today: NaiveDate,
     as_text: bool,
 ) -> AlignedRowBody {
     let cell = |source: &SeriesSource<'_>| {
-        let at = source.latest_row_until(align.row_end(date).min(today))?;
-        let (day, value) = source.values.get(at);
-        let cell =
-            AlignedValueBody { value: JsonNumber { value, as_text }, date: day, carried: align.row_date(day) < date };
+        let at = source.latest_row_until(alignment.row_end(date).min(today))?;
+        let (value_date, value) = source.values.get(at);
+        let cell = AlignedValueBody {
+            value: JsonNumber { value, as_text },
+            date: value_date,
+            carried: alignment.row_date(value_date) < date,
+        };
         Some((source.series.id, cell))
     };
+
     AlignedRowBody { date, values: sources.iter().filter_map(cell).collect() }
 }
 
@@ -171,6 +181,7 @@ fn parse_series_ids(query: &QueryParams) -> Result<Vec<&str>, Problem> {
         "be given: one to nine ids of /api/v1/market/series, separated by commas",
         "ser informado: de um a nove ids de /api/v1/market/series, separados por vírgulas",
     );
+
     let ids: Vec<&str> = query.single_value("ids")?.unwrap_or("").split(',').map(str::trim).collect();
     let is_known = |id: &&str| series::find_series(id).is_some();
     if ids.len() > MAX_SERIES || !ids.iter().all(is_known) {

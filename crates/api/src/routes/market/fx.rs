@@ -1,4 +1,4 @@
-//! Exchange rates: of a pair, of all pairs at once, and every bulletin of a day.
+//! Exchange rates: one pair over time, the latest of all pairs, and every bulletin of a day.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -45,7 +45,7 @@ struct BulletinsBody {
 struct BulletinBody {
     kind: &'static str,
     published_at: String,
-    /// Before the real that of its day.
+    /// For dates before the real, the currency of that time.
     quote_currency: String,
     buy: JsonNumber,
     sell: JsonNumber,
@@ -61,29 +61,35 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (pair, params, origin) =
-        (query.currency_pair()?, RateListParams::from_query(&caller, &query)?, HistoryParams::from_query(&query)?);
+    let pair = query.currency_pair()?;
+    let list_params = RateListParams::from_query(&caller, &query)?;
+    let history_params = HistoryParams::from_query(&query)?;
+
     let snapshot = app.current_snapshot()?;
-    let served = fx_source(&snapshot, pair)?;
-    let known = load_fx_as_of(&app, pair, origin.as_of).await?;
-    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
-    Ok(rate_list_response(&caller, &app, (&params, &origin), &snapshot, &source))
+    let current = fx_source(&snapshot, pair)?;
+    let historical = load_fx_as_of(&app, pair, history_params.as_of).await?;
+    let source = historical.as_ref().map_or(current, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
+    Ok(rate_list_response(&caller, &app, (&list_params, &history_params), &snapshot, &source))
 }
 
 async fn get_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (pair, asked) = (query.currency_pair()?, CurrentRateParams::from_query_as_of(&caller, &query, today(&app))?);
+    let pair = query.currency_pair()?;
+    let params = CurrentRateParams::from_query_as_of(&caller, &query, today(&app))?;
+
     let snapshot = app.current_snapshot()?;
-    let served = fx_source(&snapshot, pair)?;
-    let served_first = served.no_data_error(today(&app));
-    let known = load_fx_as_of(&app, pair, asked.as_of).await?;
-    let source = known.as_ref().map_or(served, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
-    // Where nothing was known yet, there is something now.
-    let nothing_yet = |refusal| if asked.as_of.is_some() { served_first.clone() } else { refusal };
-    let body = current_rate(&snapshot, &source, &asked, today(&app)).map_err(nothing_yet)?;
-    Ok(EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale)).respond_json(|| body))
+    let current = fx_source(&snapshot, pair)?;
+    let current_no_data_error = current.no_data_error(today(&app));
+    let historical = load_fx_as_of(&app, pair, params.as_of).await?;
+    let source = historical.as_ref().map_or(current, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
+
+    // If nothing was known on the day of `as_of`, the error names the first date of the current data.
+    let no_data_error = |error| if params.as_of.is_some() { current_no_data_error.clone() } else { error };
+    let body = current_rate(&snapshot, &source, &params, today(&app)).map_err(no_data_error)?;
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale));
+    Ok(responder.respond_json(|| body))
 }
 
-/// What could be known on a day, where one is asked for: from the store, which alone has every version.
+/// The rates as known on the day of `as_of`, if requested. They come from the store, because only it has every version.
 async fn load_fx_as_of(app: &App, pair: CurrencyPair, as_of: Option<NaiveDate>) -> Result<Option<FxRates>, ApiError> {
     match as_of {
         Some(day) => Ok(Some(fx_as_of(&app.store, pair, day).await?)),
@@ -91,29 +97,33 @@ async fn load_fx_as_of(app: &App, pair: CurrencyPair, as_of: Option<NaiveDate>) 
     }
 }
 
-/// Every published pair with its newest rate, each with its own day.
+/// The latest rate of every published pair, each with its own date.
 async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (form, asked) =
-        (ListFormat::from_query(&caller, &query)?, CurrentRateParams::from_query(&caller, &query, today(&app))?);
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
+    let format = ListFormat::from_query(&caller, &query)?;
+    let params = CurrentRateParams::from_query(&caller, &query, today(&app))?;
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
+
     let sources = Currency::ALL.map(|currency| fx_source(&snapshot, CurrencyPair::Published(currency)));
     let mut data = Vec::new();
-    let (mut stale, mut loaded_at) = (false, String::new());
+    let mut stale = false;
+    let mut loaded_at = String::new();
     for source in sources {
         let source = source?;
-        data.extend(source.latest_row_until(asked.day).and_then(|at| source.row(at, asked.row_options(&snapshot))));
+        data.extend(source.latest_row_until(params.day).and_then(|at| source.row(at, params.row_options(&snapshot))));
         stale |= source.is_stale(today);
         loaded_at = format_loaded_at(&snapshot, &source);
     }
     if data.is_empty() {
         return Err(fx_source(&snapshot, CurrencyPair::DEFAULT)?.no_data_error(today));
     }
-    let days: Vec<NaiveDate> = data.iter().map(|row| row.date).collect();
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (days, stale));
+
+    let dates: Vec<NaiveDate> = data.iter().map(|row| row.date).collect();
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (dates, stale));
     let body = |data: Vec<FxRateBody>| LatestFxBody { as_of: loaded_at, stale, total: data.len(), data };
-    let trace = TraceBody::columns(asked.provenance, false);
-    let columns = [FxRateBody::columns(FX_DECIMALS), trace].concat();
-    Ok(tag.respond_list(form, data, body, |data| {
+    let trace_columns = TraceBody::columns(params.provenance, false);
+    let columns = [FxRateBody::columns(FX_DECIMALS), trace_columns].concat();
+    Ok(responder.respond_list(format, data, body, |data| {
         OutputTable::from_rows("fx-latest", columns, data, |row, cells| {
             row.write_cells(cells);
             row.trace().write_cells(cells);
@@ -121,10 +131,12 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams
     }))
 }
 
-/// Also those of before the real, each in the currency of its day.
+/// Includes bulletins from before the real, each in the currency of its time.
 async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (form, pair) = (ListFormat::from_query(&caller, &query)?, query.currency_pair()?);
-    let (as_text, today) = (query.numbers_as_text()?, today(&app));
+    let format = ListFormat::from_query(&caller, &query)?;
+    let pair = query.currency_pair()?;
+    let as_text = query.numbers_as_text()?;
+    let today = today(&app);
     let CurrencyPair::Published(currency) = pair else {
         let must = LocalizedText::new(
             "be a published pair such as USD/BRL: only those have bulletins",
@@ -132,18 +144,20 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
         );
         return Ok(invalid_param("pair", must)?);
     };
-    let asked = query.date("date")?;
+    let requested_date = query.date("date")?;
+
     let snapshot = app.current_snapshot()?;
     let rates = require_loaded(snapshot.fx(), Dataset::Fx)?;
-    let never = ApiError(Problem::DatasetNotLoaded { dataset: Dataset::Fx.id() });
-    let date = asked.or_else(|| rates.last_bulletin_date(currency, today)).ok_or(never)?;
+    let not_loaded = ApiError(Problem::DatasetNotLoaded { dataset: Dataset::Fx.id() });
+    let date = requested_date.or_else(|| rates.last_bulletin_date(currency, today)).ok_or(not_loaded)?;
     let bulletins = if date > today { &[] } else { rates.bulletins(currency, date) };
-    let tag = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
+
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
     let source = fx_source(&snapshot, pair)?;
     let data: Vec<BulletinBody> = bulletins.iter().map(|bulletin| bulletin_body(bulletin, as_text)).collect();
     let body =
         |data: Vec<BulletinBody>| BulletinsBody { series: source.describe(caller.lang), date, total: data.len(), data };
-    Ok(tag.respond_list(form, data, body, |data| {
+    Ok(responder.respond_list(format, data, body, |data| {
         let columns = vec![
             Column::date("date"),
             Column::text("pair"),
@@ -167,11 +181,11 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
 }
 
 fn bulletin_body(bulletin: &FxBulletin, as_text: bool) -> BulletinBody {
-    let hours = sao_paulo_offset_seconds(bulletin.date) / 3600;
+    let offset_hours = sao_paulo_offset_seconds(bulletin.date) / 3600;
     let number = |value| JsonNumber { value, as_text };
     BulletinBody {
         kind: bulletin.kind.id(),
-        published_at: format!("{}{hours:+03}:00", bulletin.published_at.format("%Y-%m-%dT%H:%M:%S%.f")),
+        published_at: format!("{}{offset_hours:+03}:00", bulletin.published_at.format("%Y-%m-%dT%H:%M:%S%.f")),
         quote_currency: bulletin.quote_currency().to_owned(),
         buy: number(bulletin.quote.buy),
         sell: number(bulletin.quote.sell),

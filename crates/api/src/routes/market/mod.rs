@@ -1,4 +1,4 @@
-//! Market data: each series and the exchange rates, as history and as the value of a day.
+//! Market data: series and exchange rates, as history and as the value of one day.
 
 mod accumulation;
 mod catalog;
@@ -50,36 +50,40 @@ struct CurrentRateBody<Row> {
     stale: bool,
 }
 
-/// What a list can be asked for, whatever it lists.
+/// The query parameters of all lists of rates.
 struct RateListParams {
-    form: ListFormat,
+    format: ListFormat,
     days: DateRange,
-    page: Pagination,
+    pagination: Pagination,
     order: SortOrder,
     as_text: bool,
 }
 
-/// What concerns where rows come from, on lists of rows alone.
+/// The query parameters about the origin and age of rows; `compare` has none of them.
 struct HistoryParams {
     provenance: bool,
+    /// Unix seconds.
     updated_since: Option<u32>,
-    /// As what could be known on this day.
+    /// Point-in-time query: only what was known on this day.
     as_of: Option<NaiveDate>,
 }
 
 impl HistoryParams {
     fn from_query(query: &QueryParams) -> Result<Self, Problem> {
-        let (provenance, updated_since) = (query.flag("provenance")?, query.updated_since()?);
-        Ok(Self { provenance, updated_since, as_of: query.date("as_of")? })
+        Ok(Self {
+            provenance: query.flag("provenance")?,
+            updated_since: query.updated_since()?,
+            as_of: query.date("as_of")?,
+        })
     }
 }
 
 impl RateListParams {
     fn from_query(caller: &Caller, query: &QueryParams) -> Result<Self, Problem> {
         Ok(Self {
-            form: ListFormat::from_query(caller, query)?,
+            format: ListFormat::from_query(caller, query)?,
             days: query.date_range()?,
-            page: query.pagination(MAX_OBSERVATIONS)?,
+            pagination: query.pagination(MAX_OBSERVATIONS)?,
             order: query.sort_order()?,
             as_text: query.numbers_as_text()?,
         })
@@ -106,8 +110,8 @@ pub fn handlers() -> Handlers {
         ("get_observation", get(get_observation)),
         ("get_overview", get(get_overview)),
     ];
-    for further in [accumulation::handlers(), catalog::handlers(), compare::handlers(), fx::handlers()] {
-        handlers.extend(further);
+    for module_handlers in [accumulation::handlers(), catalog::handlers(), compare::handlers(), fx::handlers()] {
+        handlers.extend(module_handlers);
     }
     handlers
 }
@@ -155,32 +159,39 @@ async fn get_observation(
 }
 
 async fn get_overview(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let (snapshot, today) = (app.current_snapshot()?, today(&app));
-    let (as_text, provenance) = (query.numbers_as_text()?, query.flag("provenance")?);
-    let asked = CurrentRateParams { day: today, as_text, provenance, as_of: None, lang: caller.lang };
-    let series = |id: &str| series_source(&snapshot, id);
-    let (selic, cdi, ipca) = (series("selic")?, series("cdi")?, series("ipca")?);
+    let snapshot = app.current_snapshot()?;
+    let today = today(&app);
+    let as_text = query.numbers_as_text()?;
+    let provenance = query.flag("provenance")?;
+    let params = CurrentRateParams { day: today, as_text, provenance, as_of: None, lang: caller.lang };
+
+    let selic = series_source(&snapshot, "selic")?;
+    let cdi = series_source(&snapshot, "cdi")?;
+    let ipca = series_source(&snapshot, "ipca")?;
     let fx = fx_source(&snapshot, CurrencyPair::DEFAULT)?;
     let body = OverviewBody {
-        selic: current_rate(&snapshot, &selic, &asked, today)?,
-        cdi: current_rate(&snapshot, &cdi, &asked, today)?,
-        ipca: current_rate(&snapshot, &ipca, &asked, today)?,
-        fx: current_rate(&snapshot, &fx, &asked, today)?,
+        selic: current_rate(&snapshot, &selic, &params, today)?,
+        cdi: current_rate(&snapshot, &cdi, &params, today)?,
+        ipca: current_rate(&snapshot, &ipca, &params, today)?,
+        fx: current_rate(&snapshot, &fx, &params, today)?,
     };
+
     let datasets = [selic.datasets(), cdi.datasets(), ipca.datasets(), fx.datasets()].concat();
-    let days = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
+    let dates = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
     let stale = (body.selic.stale, body.cdi.stale, body.ipca.stale, body.fx.stale);
-    let further = cdi.base_generation(&snapshot);
-    Ok(EtagResponder::new(&caller, &app, &snapshot, &datasets, (days, stale, further)).respond_json(|| body))
+    let extra_state = (dates, stale, cdi.base_generation(&snapshot));
+    Ok(EtagResponder::new(&caller, &app, &snapshot, &datasets, extra_state).respond_json(|| body))
 }
 
 async fn series_list_response(caller: &Caller, app: &App, query: &QueryParams, id: &str) -> Result<Response, ApiError> {
-    let (params, origin) = (RateListParams::from_query(caller, query)?, HistoryParams::from_query(query)?);
+    let list_params = RateListParams::from_query(caller, query)?;
+    let history_params = HistoryParams::from_query(query)?;
+
     let snapshot = app.current_snapshot()?;
-    let served = series_source(&snapshot, id)?;
-    let known = load_series_as_of(app, served.series, origin.as_of).await?;
-    let source = SeriesSource { values: known.as_ref().unwrap_or(served.values), ..served };
-    Ok(rate_list_response(caller, app, (&params, &origin), &snapshot, &source))
+    let current = series_source(&snapshot, id)?;
+    let historical = load_series_as_of(app, current.series, history_params.as_of).await?;
+    let source = SeriesSource { values: historical.as_ref().unwrap_or(current.values), ..current };
+    Ok(rate_list_response(caller, app, (&list_params, &history_params), &snapshot, &source))
 }
 
 async fn series_value_response(
@@ -189,21 +200,23 @@ async fn series_value_response(
     query: &QueryParams,
     id: &str,
 ) -> Result<Response, ApiError> {
-    let asked = CurrentRateParams::from_query_as_of(caller, query, today(app))?;
+    let params = CurrentRateParams::from_query_as_of(caller, query, today(app))?;
     let snapshot = app.current_snapshot()?;
-    let served = series_source(&snapshot, id)?;
-    let served_first = served.no_data_error(today(app));
-    let known = load_series_as_of(app, served.series, asked.as_of).await?;
-    let source = SeriesSource { values: known.as_ref().unwrap_or(served.values), ..served };
-    // Where nothing was known yet, there is something now.
-    let nothing_yet = |refusal| if asked.as_of.is_some() { served_first.clone() } else { refusal };
-    let body = current_rate(&snapshot, &source, &asked, today(app)).map_err(nothing_yet)?;
-    let further = source.base_generation(&snapshot);
-    let tag = EtagResponder::new(caller, app, &snapshot, &source.datasets(), (body.row.date, body.stale, further));
-    Ok(tag.respond_json(|| body))
+    let current = series_source(&snapshot, id)?;
+    let current_no_data_error = current.no_data_error(today(app));
+    let historical = load_series_as_of(app, current.series, params.as_of).await?;
+    let source = SeriesSource { values: historical.as_ref().unwrap_or(current.values), ..current };
+
+    // If nothing was known on the day of `as_of`, the error names the first date of the current data.
+    let no_data_error = |error| if params.as_of.is_some() { current_no_data_error.clone() } else { error };
+    let body = current_rate(&snapshot, &source, &params, today(app)).map_err(no_data_error)?;
+    let extra_state = (body.row.date, body.stale, source.base_generation(&snapshot));
+    let responder = EtagResponder::new(caller, app, &snapshot, &source.datasets(), extra_state);
+    Ok(responder.respond_json(|| body))
 }
 
-/// What could be known on a day, where one is asked for: from the store, which alone has every version.
+/// The values as known on the day of `as_of`, if requested. They come from the store, because only it has every
+/// version.
 async fn load_series_as_of(
     app: &App,
     series: &'static Series,
@@ -215,53 +228,63 @@ async fn load_series_as_of(
     }
 }
 
-/// The newest N of a range, or the oldest N in ascending order.
+/// One page of a range: newest first, or oldest first in ascending order.
 fn rate_list_response<S: RateSource>(
     caller: &Caller,
     app: &App,
-    (params, origin): (&RateListParams, &HistoryParams),
+    (list_params, history_params): (&RateListParams, &HistoryParams),
     snapshot: &Snapshot,
     source: &S,
 ) -> Response {
-    let RateListParams { form, days, page, order, as_text } = *params;
-    let today = origin.as_of.map_or(today(app), |day| day.min(today(app)));
-    let is_wanted = |at: &usize| origin.updated_since.is_none_or(|second| source.is_updated_since(*at, second));
-    let served: Vec<usize> = source.row_range(days.capped_at(today)).filter(is_wanted).collect();
+    let RateListParams { format, days, pagination, order, as_text } = *list_params;
+    let today = history_params.as_of.map_or(today(app), |day| day.min(today(app)));
+    let is_updated =
+        |at: &usize| history_params.updated_since.is_none_or(|unix_seconds| source.is_updated_since(*at, unix_seconds));
+    let matching: Vec<usize> = source.row_range(days.capped_at(today)).filter(is_updated).collect();
+    let total = matching.len();
     let stale = source.is_stale(today);
-    let total = served.len();
-    // The newest that is served moves without a load where days ahead are stored.
-    let newest = served.last().and_then(|at| source.row_date(*at));
-    let datasets = source.datasets();
-    let tag = EtagResponder::new(caller, app, snapshot, &datasets, (newest, stale, source.base_generation(snapshot)));
-    let certainty = origin.as_of.is_some();
+
+    // Stored values may lie in the future, so the latest date can change without a load.
+    let latest_date = matching.last().and_then(|at| source.row_date(*at));
+    let extra_state = (latest_date, stale, source.base_generation(snapshot));
+    let responder = EtagResponder::new(caller, app, snapshot, &source.datasets(), extra_state);
+
+    let with_certainty = history_params.as_of.is_some();
     let rows = || -> Vec<S::Row> {
-        let shown =
-            RowOptions { as_text, provenance: origin.provenance.then_some(snapshot), with_certainty: certainty };
-        let rows = |at: &usize| source.row(*at, shown);
+        let provenance = history_params.provenance.then_some(snapshot);
+        let options = RowOptions { as_text, provenance, with_certainty };
+        let row = |at: &usize| source.row(*at, options);
+        let Pagination { limit, offset } = pagination;
         match order {
-            SortOrder::Descending => served.iter().rev().skip(page.offset).take(page.limit).filter_map(rows).collect(),
-            SortOrder::Ascending => served.iter().skip(page.offset).take(page.limit).filter_map(rows).collect(),
+            SortOrder::Descending => matching.iter().rev().skip(offset).take(limit).filter_map(row).collect(),
+            SortOrder::Ascending => matching.iter().skip(offset).take(limit).filter_map(row).collect(),
         }
     };
-    let body = |()| {
-        let (series, as_of) = (source.describe(caller.lang), format_loaded_at(snapshot, source));
-        RateListBody { series, as_of, stale, total, limit: page.limit, offset: page.offset, data: rows() }
+    let body = |()| RateListBody {
+        series: source.describe(caller.lang),
+        as_of: format_loaded_at(snapshot, source),
+        stale,
+        total,
+        limit: pagination.limit,
+        offset: pagination.offset,
+        data: rows(),
     };
     let table = |()| {
-        let trace = TraceBody::columns(origin.provenance, certainty);
-        rate_table(source.describe(caller.lang), source.max_decimals(), rows(), trace)
+        let trace_columns = TraceBody::columns(history_params.provenance, with_certainty);
+        rate_table(source.describe(caller.lang), source.max_decimals(), rows(), trace_columns)
     };
-    with_page_links(tag.respond_list(form, (), body, table), caller, app, page, total)
+    with_page_links(responder.respond_list(format, (), body, table), caller, app, pagination, total)
 }
 
-/// Rows of one series, with what it is: a file has no place for that but beside each value.
+/// Rows of one series. The unit and the series code repeat on every row, because a CSV file has no other place for
+/// them.
 pub fn rate_table<Row: RateRowBody>(
     series: SeriesBody,
     decimals: u32,
     rows: Vec<Row>,
-    trace: Vec<Column>,
+    trace_columns: Vec<Column>,
 ) -> OutputTable {
-    let columns = [Row::columns(decimals), vec![Column::text("unit"), Column::text("series")], trace].concat();
+    let columns = [Row::columns(decimals), vec![Column::text("unit"), Column::text("series")], trace_columns].concat();
     OutputTable::from_rows(series.id, columns, rows, move |row, cells| {
         row.write_cells(cells);
         cells.write_text(&series.unit);
@@ -270,19 +293,19 @@ pub fn rate_table<Row: RateRowBody>(
     })
 }
 
-/// When what a source serves was loaded; of several datasets the first.
+/// When the source's data was loaded; for several datasets, the first one that is loaded.
 fn format_loaded_at<S: RateSource>(snapshot: &Snapshot, source: &S) -> String {
     let state = source.datasets().into_iter().find_map(|dataset| snapshot.state(dataset));
     state.map(|state| format_instant(state.loaded_at)).unwrap_or_default()
 }
 
-/// What a single value can be asked for.
+/// The query parameters of single values.
 struct CurrentRateParams {
-    /// The newest value on or before this day is meant.
+    /// The latest value on or before this day is returned.
     day: NaiveDate,
     as_text: bool,
     provenance: bool,
-    /// As what could be known on this day.
+    /// Point-in-time query: only what was known on this day.
     as_of: Option<NaiveDate>,
     lang: Lang,
 }
@@ -290,14 +313,16 @@ struct CurrentRateParams {
 impl CurrentRateParams {
     fn from_query(caller: &Caller, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
         let day = query.date("on")?.map_or(today, |on| on.min(today));
-        let (as_text, provenance) = (query.numbers_as_text()?, query.flag("provenance")?);
+        let as_text = query.numbers_as_text()?;
+        let provenance = query.flag("provenance")?;
         Ok(Self { day, as_text, provenance, as_of: None, lang: caller.lang })
     }
 
-    /// Also as it could be known on a day.
+    /// Like [`Self::from_query`], and also accepts `as_of`.
     fn from_query_as_of(caller: &Caller, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
-        let (asked, as_of) = (Self::from_query(caller, query, today)?, query.date("as_of")?);
-        Ok(Self { day: as_of.map_or(asked.day, |day| day.min(asked.day)), as_of, ..asked })
+        let params = Self::from_query(caller, query, today)?;
+        let as_of = query.date("as_of")?;
+        Ok(Self { day: as_of.map_or(params.day, |day| day.min(params.day)), as_of, ..params })
     }
 
     fn row_options<'s>(&self, snapshot: &'s Snapshot) -> RowOptions<'s> {
@@ -306,10 +331,10 @@ impl CurrentRateParams {
     }
 }
 
-/// The value of just this day, as the current one is told.
+/// The value of exactly this day, in the shape of a current value.
 pub fn rate_on_day<S: RateSource>(source: &S, day: NaiveDate, today: NaiveDate) -> Option<impl Serialize + use<S>> {
-    let shown = RowOptions { as_text: false, provenance: None, with_certainty: false };
-    let row = source.row(source.row_range(DateRange { from: day, to: day }).next()?, shown)?;
+    let options = RowOptions { as_text: false, provenance: None, with_certainty: false };
+    let row = source.row(source.row_range(DateRange { from: day, to: day }).next()?, options)?;
     let series = source.describe(Lang::En);
     Some(CurrentRateBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
 }
@@ -317,11 +342,11 @@ pub fn rate_on_day<S: RateSource>(source: &S, day: NaiveDate, today: NaiveDate) 
 fn current_rate<S: RateSource>(
     snapshot: &Snapshot,
     source: &S,
-    asked: &CurrentRateParams,
+    params: &CurrentRateParams,
     today: NaiveDate,
 ) -> Result<CurrentRateBody<S::Row>, ApiError> {
-    let row = source.latest_row_until(asked.day).and_then(|at| source.row(at, asked.row_options(snapshot)));
+    let row = source.latest_row_until(params.day).and_then(|at| source.row(at, params.row_options(snapshot)));
     let row = row.ok_or_else(|| source.no_data_error(today))?;
-    let series = source.describe(asked.lang);
+    let series = source.describe(params.lang);
     Ok(CurrentRateBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
 }

@@ -1,4 +1,4 @@
-//! What lists and values are made from: a series, or a pair of currencies.
+//! The sources of rates: a series or a currency pair, behind one trait.
 
 use std::ops::Range;
 
@@ -19,10 +19,10 @@ use crate::routes::require_loaded;
 /// The system that all series come from.
 const SGS_SOURCE_NAME: &str = "BCB SGS";
 
-/// Of exchange rates: those that we compute have as many, and published ones no more.
+/// Decimals of exchange rates: derived rates have eight, published ones no more.
 pub const FX_DECIMALS: u32 = 8;
 
-/// Which series it is, so that nobody has to guess.
+/// Describes the series in every response, so that nobody has to guess.
 #[derive(Serialize)]
 pub struct SeriesBody {
     pub id: &'static str,
@@ -32,7 +32,7 @@ pub struct SeriesBody {
     pub unit: String,
     basis: &'static str,
     frequency: &'static str,
-    /// Only where it is so: computed by us.
+    /// Only present on series that we compute.
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct SeriesBody {
 }
 
 impl SeriesBody {
-    /// In the order of the cells.
+    /// In the order of [`Self::write_cells`].
     pub const COLUMNS: [Column; 9] = [
         Column::text("id"),
         Column::text("source"),
@@ -70,7 +70,7 @@ impl SeriesBody {
 pub struct RateBody {
     pub date: NaiveDate,
     pub value: JsonNumber,
-    /// Only where it is so: computed from daily rates.
+    /// Only present on values that we compute from daily rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
     #[serde(flatten)]
@@ -89,9 +89,9 @@ pub struct FxRateBody {
     trace: TraceBody,
 }
 
-/// A row of a list, as JSON and as cells.
+/// A row of a list, as JSON and as table cells.
 pub trait RateRowBody: Serialize + Send + 'static {
-    /// In the order of the cells, values with so many decimals.
+    /// In the order of `write_cells`; values have this many decimals.
     fn columns(decimals: u32) -> Vec<Column>;
     fn write_cells(&self, cells: &mut dyn CellWriter);
     fn trace(&self) -> &TraceBody;
@@ -137,59 +137,59 @@ impl RateRowBody for FxRateBody {
     }
 }
 
-/// How rows are shown.
+/// How rows are rendered.
 #[derive(Clone, Copy)]
 pub struct RowOptions<'s> {
     pub as_text: bool,
-    /// What knows where they come from, where that is asked for.
+    /// The snapshot that has the provenance, if it was requested.
     pub provenance: Option<&'s Snapshot>,
-    /// Whether they are those of a day, with how we know that they could be known then.
+    /// Whether this is a point-in-time query, whose rows say how we know that they were known then.
     pub with_certainty: bool,
 }
 
-/// Rows with a day each.
+/// Rows with one date each, addressed by index, oldest first.
 pub trait RateSource {
     type Row: RateRowBody;
 
-    /// Those that the rows are made of.
+    /// The datasets that the rows come from.
     fn datasets(&self) -> Vec<Dataset>;
     fn frequency(&self) -> Frequency;
 
-    /// That of a further dataset from which single rows may follow.
+    /// The generation of another dataset from which single rows may be derived.
     fn base_generation(&self, _: &Snapshot) -> i64 {
         0
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody;
-    /// How many decimals its values have at most.
+    /// The most decimals that a value can have.
     fn max_decimals(&self) -> u32;
-    /// The places of the rows within these days, oldest first.
+    /// The indexes of the rows within these days.
     fn row_range(&self, days: DateRange) -> Range<usize>;
-    fn row(&self, at: usize, shown: RowOptions<'_>) -> Option<Self::Row>;
-    /// Since when we know a row.
-    fn first_known(&self, at: usize) -> Vec<RowProvenance>;
+    fn row(&self, at: usize, options: RowOptions<'_>) -> Option<Self::Row>;
+    /// The fetches that a row comes from, with the time since when we know it.
+    fn row_provenances(&self, at: usize) -> Vec<RowProvenance>;
     fn row_date(&self, at: usize) -> Option<NaiveDate>;
 
-    /// The place of the newest row until a day.
+    /// The index of the latest row on or before a day.
     fn latest_row_until(&self, until: NaiveDate) -> Option<usize> {
         self.row_range(DateRange::ALL.capped_at(until)).last()
     }
 
-    fn is_updated_since(&self, at: usize, second: u32) -> bool {
-        self.first_known(at).iter().any(|known| known.known_at_seconds >= second)
+    fn is_updated_since(&self, at: usize, unix_seconds: u32) -> bool {
+        self.row_provenances(at).iter().any(|provenance| provenance.known_at_seconds >= unix_seconds)
     }
 
     /// Whether a newer row is overdue.
     fn is_stale(&self, today: NaiveDate) -> bool {
-        let newest = self.latest_row_until(today).and_then(|at| self.row_date(at));
-        newest.is_none_or(|newest| self.frequency().is_stale(newest, today))
+        let latest_date = self.latest_row_until(today).and_then(|at| self.row_date(at));
+        latest_date.is_none_or(|date| self.frequency().is_stale(date, today))
     }
 
-    /// What is answered where there is no row until a day: when the first one is, if there is any.
+    /// The error if no row matches. It names the date of the first row, if there is one.
     fn no_data_error(&self, today: NaiveDate) -> ApiError {
-        let first = self.row_range(DateRange::ALL.capped_at(today)).next().and_then(|at| self.row_date(at));
-        ApiError(match first {
-            Some(first) => Problem::NoValueOnOrBefore { first_date: first.to_string() },
+        let first_date = self.row_range(DateRange::ALL.capped_at(today)).next().and_then(|at| self.row_date(at));
+        ApiError(match first_date {
+            Some(date) => Problem::NoValueOnOrBefore { first_date: date.to_string() },
             None => Problem::DatasetNotLoaded { dataset: self.datasets()[0].id() },
         })
     }
@@ -206,7 +206,7 @@ pub fn series_source<'s>(snapshot: &'s Snapshot, id: &str) -> Result<SeriesSourc
     Ok(SeriesSource { series, values })
 }
 
-/// The datasets that a series is made of.
+/// The datasets that a series comes from.
 pub fn series_datasets(series: &Series) -> Vec<Dataset> {
     series.source_series().into_iter().map(Dataset::Series).collect()
 }
@@ -226,14 +226,14 @@ pub fn series_body(series: &'static Series, lang: Lang) -> SeriesBody {
 }
 
 impl SeriesSource<'_> {
-    /// Of a computed series: the newest values that a month's follows from.
-    fn inputs_first_known(&self, snapshot: &Snapshot, month: NaiveDate) -> Option<Vec<RowProvenance>> {
+    /// For a computed series: the provenance of the latest input values up to the end of the month.
+    fn input_provenances(&self, snapshot: &Snapshot, month: NaiveDate) -> Option<Vec<RowProvenance>> {
         self.series.formula.as_ref()?;
-        let newest = |input: &'static Series| {
+        let latest_provenance = |input: &'static Series| {
             let source = series_source(snapshot, input.id).ok()?;
             source.latest_row_until(month_end(month)).map(|at| source.values.provenance(at))
         };
-        Some(self.series.source_series().into_iter().filter_map(newest).collect())
+        Some(self.series.source_series().into_iter().filter_map(latest_provenance).collect())
     }
 }
 
@@ -265,21 +265,23 @@ impl RateSource for SeriesSource<'_> {
         self.values.range(days)
     }
 
-    fn row(&self, at: usize, shown: RowOptions<'_>) -> Option<RateBody> {
+    fn row(&self, at: usize, options: RowOptions<'_>) -> Option<RateBody> {
         let (date, value) = self.values.get(at);
         let derived = (self.series.formula.is_some() || self.values.is_derived(at)).then_some(true);
-        let provenance = shown.provenance.map(|snapshot| {
-            // What is served now may have come later than the day that is asked for.
-            let inputs = if shown.with_certainty { None } else { self.inputs_first_known(snapshot, date) };
-            let known = inputs.unwrap_or_else(|| self.first_known(at));
-            provenance_bodies(snapshot, SGS_SOURCE_NAME, &known)
+
+        let provenance = options.provenance.map(|snapshot| {
+            // In a point-in-time query, the current inputs may be newer than the requested day.
+            let inputs = if options.with_certainty { None } else { self.input_provenances(snapshot, date) };
+            let provenances = inputs.unwrap_or_else(|| self.row_provenances(at));
+            provenance_bodies(snapshot, SGS_SOURCE_NAME, &provenances)
         });
-        let known = shown.with_certainty.then(|| self.values.certainty(at).id());
+        let known = options.with_certainty.then(|| self.values.certainty(at).id());
         let trace = TraceBody { provenance, known };
-        Some(RateBody { date, value: JsonNumber { value, as_text: shown.as_text }, derived, trace })
+
+        Some(RateBody { date, value: JsonNumber { value, as_text: options.as_text }, derived, trace })
     }
 
-    fn first_known(&self, at: usize) -> Vec<RowProvenance> {
+    fn row_provenances(&self, at: usize) -> Vec<RowProvenance> {
         vec![self.values.provenance(at)]
     }
 
@@ -312,6 +314,7 @@ impl RateSource for FxSource<'_> {
         let pair = self.pair.to_string();
         let (base, quote) = pair.split_at(3);
         let per = LocalizedText::new("per", "por").in_lang(lang);
+
         SeriesBody {
             id: Dataset::Fx.id(),
             source: Dataset::Fx.source_name(),
@@ -333,24 +336,25 @@ impl RateSource for FxSource<'_> {
         self.rates.range(days)
     }
 
-    fn first_known(&self, at: usize) -> Vec<RowProvenance> {
+    fn row_provenances(&self, at: usize) -> Vec<RowProvenance> {
         self.rates.provenances(at)
     }
 
-    fn row(&self, at: usize, shown: RowOptions<'_>) -> Option<FxRateBody> {
+    fn row(&self, at: usize, options: RowOptions<'_>) -> Option<FxRateBody> {
         let (date, quote) = self.rates.get(at)?;
-        let number = |value| JsonNumber { value, as_text: shown.as_text };
-        let known = self.rates.provenances(at);
+        let number = |value| JsonNumber { value, as_text: options.as_text };
+        let provenances = self.rates.provenances(at);
         let provenance =
-            shown.provenance.map(|snapshot| provenance_bodies(snapshot, Dataset::Fx.source_name(), &known));
+            options.provenance.map(|snapshot| provenance_bodies(snapshot, Dataset::Fx.source_name(), &provenances));
         let derived = self.pair.is_derived().then_some(true);
+
         Some(FxRateBody {
             date,
             pair: self.pair.to_string(),
             buy: number(quote.buy),
             sell: number(quote.sell),
             derived,
-            trace: TraceBody { provenance, known: shown.with_certainty.then(|| self.rates.certainty(at).id()) },
+            trace: TraceBody { provenance, known: options.with_certainty.then(|| self.rates.certainty(at).id()) },
         })
     }
 
