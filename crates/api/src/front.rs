@@ -31,7 +31,7 @@ use crate::load_limiter::LoadLimiter;
 use crate::params::QueryParams;
 use crate::request_metrics::{RouteMetrics, UNMATCHED_OPERATION};
 use crate::{App, ProblemPageRenderer};
-pub use response_cache::Cacheable;
+pub use response_cache::CacheableResponse;
 use response_cache::{CacheValidity, ResponseCache};
 
 /// Pages, documents and preflights that one address may request per window.

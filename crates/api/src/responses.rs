@@ -14,7 +14,7 @@ use vintem_snapshot::Snapshot;
 use crate::App;
 use crate::caller::Caller;
 use crate::csv::{CsvOptions, ListFormat, csv_response};
-use crate::front::Cacheable;
+use crate::front::CacheableResponse;
 use crate::params::Pagination;
 use crate::routes::search_bodies::FacetsBody;
 use crate::routes::{status, today};
@@ -105,7 +105,7 @@ impl<'a> EtagResponder<'a> {
             let body = to_json_bytes(&body());
             let mut response = json_response(StatusCode::OK, body.clone(), cache_control);
             if is_cacheable {
-                response.extensions_mut().insert(Cacheable(body));
+                response.extensions_mut().insert(CacheableResponse(body));
             }
             response
         })

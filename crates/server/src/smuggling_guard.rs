@@ -60,7 +60,7 @@ impl<S> SmugglingGuard<S> {
                     }
 
                     let Some(line_end) = line_end else { return };
-                    match state_after_line(&self.head) {
+                    match check_head_line(&self.head) {
                         Some(Some(state)) => {
                             self.head.clear();
                             self.state = state;
@@ -79,7 +79,7 @@ impl<S> SmugglingGuard<S> {
 }
 
 /// The state after a complete line of a head: `Some(None)` if the head continues, `None` if it must be rejected.
-fn state_after_line(head: &[u8]) -> Option<Option<HeadParserState>> {
+fn check_head_line(head: &[u8]) -> Option<Option<HeadParserState>> {
     if !head.ends_with(b"\r\n") {
         return None;
     }

@@ -23,7 +23,7 @@ use crate::csv::prefers_csv;
 
 /// Marks a response that depends only on the snapshot and the day, and carries its body.
 #[derive(Debug, Clone)]
-pub struct Cacheable(pub Bytes);
+pub struct CacheableResponse(pub Bytes);
 
 /// Longer responses are not cached.
 const MAX_CACHED_BODY_BYTES: usize = 64 * 1024;
@@ -100,7 +100,7 @@ impl CacheSlot {
         now: DateTime<Utc>,
         response: &mut Response,
     ) {
-        let Some(Cacheable(body)) = response.extensions_mut().remove() else { return };
+        let Some(CacheableResponse(body)) = response.extensions_mut().remove() else { return };
         // `validity` was taken before the response was made: if it still holds, nothing changed in between.
         if response.status() == StatusCode::OK && body.len() <= MAX_CACHED_BODY_BYTES && validity.is_valid(live, now) {
             self.0.store(Some(Arc::new(CachedResponse { validity, headers: response.headers().clone(), body })));

@@ -14,7 +14,7 @@ use vintem_testkit::{TestDatabase, TestReplica};
 use crate::TestResult;
 
 /// Loads are three days apart; the first is on a Monday. All are in the afternoon in São Paulo.
-const LOAD_COUNT: u64 = 8;
+const DATA_LOAD_COUNT: u64 = 8;
 
 fn first_day() -> NaiveDate {
     NaiveDate::from_ymd_opt(2026, 1, 5).expect("a day of the calendar")
@@ -199,15 +199,15 @@ async fn as_of_responses_never_contain_later_knowledge() -> TestResult {
         let mut model = HistoryModel::default();
         let database = TestDatabase::create_empty().await?;
         let store = database.open_store()?;
-        for load in 0..LOAD_COUNT {
+        for load in 0..DATA_LOAD_COUNT {
             model.load_random_data(&store, load, &mut random).await?;
         }
 
-        let replica = TestReplica::start_with_high_limits(&database, load_time(LOAD_COUNT)).await?;
+        let replica = TestReplica::start_with_high_limits(&database, load_time(DATA_LOAD_COUNT)).await?;
         let (_, gold) = replica.create_key(Plan::Gold).await?;
 
         for days_back in 0..50 {
-            let day = load_date(LOAD_COUNT) - Days::new(days_back);
+            let day = load_date(DATA_LOAD_COUNT) - Days::new(days_back);
             let fetch_rows = async |path: &str, fields: &[&str]| -> anyhow::Result<Vec<Value>> {
                 let path = format!("/api/v1/{path}?limit=100&numbers=string&as_of={day}");
                 let response: Value = replica.get_with_key(&path, &gold).await?.json().await?;

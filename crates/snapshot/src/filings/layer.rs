@@ -88,7 +88,7 @@ pub struct FilingLayer {
 }
 
 /// The sort key of lists: date and id, the largest first.
-pub type ListSortKey<'s> = (i32, &'s str);
+pub type FilingSortKey<'s> = (i32, &'s str);
 
 /// The rows of a layer that match a filter regardless of date, by ids of this layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -257,7 +257,7 @@ impl FilingLayer {
         self.columns.latest[row as usize]
     }
 
-    pub fn sort_key(&self, row: u32) -> ListSortKey<'_> {
+    pub fn sort_key(&self, row: u32) -> FilingSortKey<'_> {
         (self.columns.delivered_on[row as usize], self.columns.ids.get(row))
     }
 

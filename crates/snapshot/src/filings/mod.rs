@@ -24,7 +24,7 @@ use vintem_store::reader::{FilingRow, RowProvenance};
 use crate::search_index::{FacetLookup, NameTokens, SearchScope, search};
 use crate::search_query::SearchQuery;
 use crate::{Result, RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
-use layer::{FilingGroup, FilingLayer, ListSortKey};
+use layer::{FilingGroup, FilingLayer, FilingSortKey};
 use paging::FilteredLayer;
 
 pub use layer::FilingLayerBuilder;
@@ -117,7 +117,7 @@ impl Filings {
         let (view, row) = self.locate_row(row);
         let document = view.layer.document_key(row);
 
-        let mut versions: Vec<(u16, ListSortKey<'_>, u32)> = Vec::new();
+        let mut versions: Vec<(u16, FilingSortKey<'_>, u32)> = Vec::new();
         for view in &self.layers {
             let rows = view.layer.rows_of_document(&document).filter(|row| !view.hidden.contains(*row));
             versions.extend(rows.map(|row| (view.layer.version(row), view.layer.sort_key(row), view.first_row + row)));
@@ -217,7 +217,7 @@ impl Filings {
             search(&scopes, &SearchQuery::parse(query), |_| NameTokens::default(), offset.saturating_add(limit))?;
         if self.layers.len() > 1 {
             // Scores are never negative, so their bits sort like the scores.
-            let sort_key = |scope: usize, row: u32| -> ListSortKey<'_> { self.layers[scope].layer.sort_key(row) };
+            let sort_key = |scope: usize, row: u32| -> FilingSortKey<'_> { self.layers[scope].layer.sort_key(row) };
             hits.best.sort_by_key(|hit| Reverse((hit.score.to_bits(), sort_key(hit.scope_index, hit.row))));
         }
         rows.extend(
@@ -244,7 +244,7 @@ impl Filings {
 
     /// Every issuer with the name in its newest filing until a day, and since when we know that filing.
     pub fn issuer_names(&self, until: NaiveDate) -> BTreeMap<CompanyId, (&str, RowProvenance)> {
-        let mut newest: BTreeMap<CompanyId, (ListSortKey<'_>, FilingRow<'_>)> = BTreeMap::new();
+        let mut newest: BTreeMap<CompanyId, (FilingSortKey<'_>, FilingRow<'_>)> = BTreeMap::new();
         for view in &self.layers {
             for (id, rows) in view.layer.rows_by_issuer() {
                 let first = view.layer.first_row_on_or_before(until);

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::layer::{FilingLayer, ListSortKey, SortedRows};
+use super::layer::{FilingLayer, FilingSortKey, SortedRows};
 use crate::RowPage;
 
 /// The rows of one layer that match a filter, in list order.
@@ -52,18 +52,18 @@ impl<'s> FilteredLayer<'s> {
     }
 
     /// Visible rows known since this second or later, in order.
-    pub fn rows_known_since(&self, second: u32) -> impl Iterator<Item = (ListSortKey<'s>, u32)> {
+    pub fn rows_known_since(&self, second: u32) -> impl Iterator<Item = (FilingSortKey<'s>, u32)> {
         let rows = (0..self.rows.len()).map(|index| self.rows.get(index));
         let is_known = move |row: &u32| self.layer.known_at(*row) >= second && self.hidden.binary_search(row).is_err();
         rows.filter(is_known).map(|row| (self.layer.sort_key(row), self.first_row + row))
     }
 
-    fn sort_key_at(&self, position: usize) -> ListSortKey<'s> {
+    fn sort_key_at(&self, position: usize) -> FilingSortKey<'s> {
         self.layer.sort_key(self.row_at(position))
     }
 
     /// Number of its rows that come before a key in the list.
-    fn count_before(&self, key: ListSortKey<'_>) -> usize {
+    fn count_before(&self, key: FilingSortKey<'_>) -> usize {
         partition_point(self.len(), |position| self.sort_key_at(position) <= key)
     }
 }
@@ -112,7 +112,7 @@ pub fn merge_page(layers: &[FilteredLayer<'_>], offset: usize, limit: usize) -> 
 
 /// Like `merge_page`, but only for rows known since a second or later. Scans every row.
 pub fn merge_page_known_since(layers: &[FilteredLayer<'_>], second: u32, offset: usize, limit: usize) -> RowPage {
-    let mut known: Vec<(ListSortKey<'_>, u32)> =
+    let mut known: Vec<(FilingSortKey<'_>, u32)> =
         layers.iter().flat_map(|layer| layer.rows_known_since(second)).collect();
     if layers.len() > 1 {
         known.sort_unstable_by_key(|(key, _)| Reverse(*key));

@@ -167,7 +167,7 @@ fn run_search(
     name_tokens: &NameTokens,
     limit: usize,
 ) -> Result<SearchHits> {
-    let plan = MatchPlan::new(scopes, fields, words, phrases, name_tokens)?;
+    let plan = RowConditions::new(scopes, fields, words, phrases, name_tokens)?;
     let mut hits = SearchHits::default();
 
     for (scope_index, scope) in scopes.iter().enumerate() {
@@ -191,7 +191,7 @@ fn run_search(
 }
 
 /// All conditions on a row, with their scores.
-struct MatchPlan {
+struct RowConditions {
     /// Each group needs at least one condition that holds.
     required: Vec<Vec<(Score, TermCondition)>>,
     /// These add their score if they hold.
@@ -206,7 +206,7 @@ enum TermCondition {
     Phrase(Vec<Term>),
 }
 
-impl MatchPlan {
+impl RowConditions {
     fn new(
         scopes: &[SearchScope<'_>],
         fields: IndexFields,
@@ -270,7 +270,7 @@ impl MatchPlan {
     }
 
     /// The matching rows of a part with the sets that score them; `None` if no row can match.
-    fn find_matches<'p>(&self, part: &'p IndexPart, scope: &SearchScope<'_>) -> Result<Option<PartMatches<'p>>> {
+    fn find_matches<'p>(&self, part: &'p IndexPart, scope: &SearchScope<'_>) -> Result<Option<IndexPartMatches<'p>>> {
         let Some(segment) = part.searcher.segment_readers().first() else { return Ok(None) };
         let mut scored_sets: Vec<(Score, Cow<'p, RowSet>)> = Vec::new();
 
@@ -317,7 +317,7 @@ impl MatchPlan {
             }
         }
 
-        Ok(Some(PartMatches::new(matches, scored_sets)))
+        Ok(Some(IndexPartMatches::new(matches, scored_sets)))
     }
 }
 
@@ -379,7 +379,7 @@ fn document_frequency(scopes: &[SearchScope<'_>], term: &Term) -> Result<u64> {
 }
 
 /// The matches in a part.
-struct PartMatches<'p> {
+struct IndexPartMatches<'p> {
     rows: RowSet,
     /// Sets of rows, each with the score for being in it, the highest first.
     scored_sets: Vec<(Score, Cow<'p, RowSet>)>,
@@ -387,7 +387,7 @@ struct PartMatches<'p> {
     max_remaining_scores: Vec<Score>,
 }
 
-impl<'p> PartMatches<'p> {
+impl<'p> IndexPartMatches<'p> {
     fn new(rows: RowSet, mut scored_sets: Vec<(Score, Cow<'p, RowSet>)>) -> Self {
         scored_sets.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         let mut max_remaining_scores: Vec<Score> = std::iter::once(0.0)
