@@ -1,5 +1,5 @@
-//! A load that costs the machine as little as can be, for benchmarks whose server shares the cores with it: requests are
-//! made beforehand, and of an answer nothing is read but whether it is the one that must come.
+//! A closed-loop load that uses as little CPU as possible, for benchmarks whose server shares the cores with it: requests
+//! are built beforehand, and a response is only compared with the expected one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Larger than every answer that is measured.
+/// Larger than every measured response.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
-/// An answer that takes longer never comes.
+/// A response that takes longer counts as lost.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One answer as it came over a connection that stays open.
+/// One response received over a keep-alive connection.
 #[derive(Debug, Clone)]
 pub struct KeepAliveResponse {
     /// Status line and headers, without the empty line.
@@ -29,7 +29,7 @@ impl KeepAliveResponse {
         self.head.get(9..12)?.parse().ok()
     }
 
-    /// Names and values in the order in which they came.
+    /// Names and values in the order received.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         parse_headers(&self.head)
     }
@@ -39,12 +39,12 @@ impl KeepAliveResponse {
     }
 }
 
-/// Asks once.
+/// Sends one request on a new connection.
 pub async fn send_once(address: SocketAddr, request: &[u8]) -> anyhow::Result<KeepAliveResponse> {
     KeepAliveConnection::open(address).await?.send(request).await
 }
 
-/// One that stays open from a request to the next.
+/// A connection that stays open between requests.
 #[derive(Debug)]
 pub struct KeepAliveConnection {
     stream: TcpStream,
@@ -65,16 +65,18 @@ impl KeepAliveConnection {
     async fn send_without_timeout(&mut self, request: &[u8]) -> anyhow::Result<KeepAliveResponse> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
-        let mut body_begins = None;
+
+        let mut body_start = None;
         loop {
             let count = self.stream.read_buf(&mut self.buffer).await?;
             ensure!(count > 0, "closed after {:?}", String::from_utf8_lossy(&self.buffer));
-            if body_begins.is_none() {
-                body_begins = self.buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n").map(|end| end + 4);
+            if body_start.is_none() {
+                body_start = self.buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n").map(|end| end + 4);
             }
-            let Some(begins) = body_begins else { continue };
-            let (head, body) = self.buffer.split_at(begins);
-            let head = std::str::from_utf8(&head[..begins - 4])?;
+            let Some(start) = body_start else { continue };
+
+            let (head, body) = self.buffer.split_at(start);
+            let head = std::str::from_utf8(&head[..start - 4])?;
             let length: usize = find_header(head, "content-length").context("an answer without its length")?.parse()?;
             if body.len() >= length {
                 return Ok(KeepAliveResponse { head: head.to_owned(), body: body.to_vec() });
@@ -88,10 +90,10 @@ fn parse_headers(head: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn find_header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
-    parse_headers(head).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    parse_headers(head).find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Connections each of which asks again as soon as it is answered.
+/// Connections that each send the next request as soon as they have a response.
 #[derive(Debug)]
 pub struct ClosedLoopLoad {
     response_count: Arc<AtomicU64>,
@@ -99,26 +101,29 @@ pub struct ClosedLoopLoad {
 }
 
 impl ClosedLoopLoad {
-    /// The requests are shared out to the connections, each of which goes through its own in turn. Every answer must be
-    /// 200 with this body.
+    /// Divides the requests among the connections, each of which repeats its own in turn. Every response must be 200 with
+    /// this body.
     pub fn start(address: SocketAddr, connections: usize, requests: &Arc<Vec<Vec<u8>>>, body: &Arc<Vec<u8>>) -> Self {
-        let (response_count, mut tasks) = (Arc::new(AtomicU64::new(0)), JoinSet::new());
+        let response_count = Arc::new(AtomicU64::new(0));
+        let mut connection_tasks = JoinSet::new();
         for first in 0..connections {
-            let (requests, body, answered) = (requests.clone(), body.clone(), response_count.clone());
-            tasks.spawn(async move {
-                let own = requests.iter().skip(first).step_by(connections).cycle();
-                send_in_loop(address, own.map(Vec::as_slice), &body, &answered).await
+            let requests = requests.clone();
+            let body = body.clone();
+            let response_count = response_count.clone();
+            connection_tasks.spawn(async move {
+                let own_requests = requests.iter().skip(first).step_by(connections).cycle();
+                send_in_loop(address, own_requests.map(Vec::as_slice), &body, &response_count).await
             });
         }
-        Self { response_count, connection_tasks: tasks }
+        Self { response_count, connection_tasks }
     }
 
-    /// How many answers have come so far.
+    /// The number of responses so far.
     pub fn response_count(&self) -> u64 {
         self.response_count.load(Ordering::Relaxed)
     }
 
-    /// Lets it run for so long; an error where an answer was not as it must be.
+    /// Runs the load for this long; an error if a response was not the expected one.
     pub async fn run_for(&mut self, time: Duration) -> anyhow::Result<()> {
         match tokio::time::timeout(time, self.connection_tasks.join_next()).await {
             Err(_) => Ok(()),
@@ -132,7 +137,7 @@ async fn send_in_loop<'r>(
     address: SocketAddr,
     requests: impl Iterator<Item = &'r [u8]>,
     body: &[u8],
-    answered: &AtomicU64,
+    response_count: &AtomicU64,
 ) -> anyhow::Result<()> {
     let mut stream = KeepAliveConnection::open(address).await?.stream;
     let mut buffer = vec![0; MAX_RESPONSE_BYTES];
@@ -140,19 +145,19 @@ async fn send_in_loop<'r>(
         stream.write_all(request).await?;
         let mut length = 0;
         while !is_complete_response(&buffer[..length], body) {
-            let came = stream.read(&mut buffer[length..]).await?;
-            length += came;
-            let so_far = &buffer[..length];
-            let is_good = came > 0 && (length < 12 || so_far.starts_with(b"HTTP/1.1 200"));
-            ensure!(is_good, "not the answer that must come: {}", String::from_utf8_lossy(so_far));
+            let read = stream.read(&mut buffer[length..]).await?;
+            length += read;
+            let received = &buffer[..length];
+            let is_good = read > 0 && (length < 12 || received.starts_with(b"HTTP/1.1 200"));
+            ensure!(is_good, "not the answer that must come: {}", String::from_utf8_lossy(received));
         }
-        answered.fetch_add(1, Ordering::Relaxed);
+        response_count.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// Whether these bytes end with this body, after a head. The head itself need not be read: no further answer can follow
-/// before a further request.
+/// Whether these bytes are a head followed by this body. The head need not be parsed: without another request no other
+/// response can follow.
 fn is_complete_response(bytes: &[u8], body: &[u8]) -> bool {
     let Some(head) = bytes.strip_suffix(body) else { return false };
     head.ends_with(b"\r\n\r\n")

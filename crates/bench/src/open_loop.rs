@@ -1,7 +1,7 @@
-//! A load at a rate of its own, whatever becomes of the requests before: what a server under it is slow at is seen.
+//! An open-loop load: requests come at a fixed rate, regardless of earlier ones, so that the server's slowness shows.
 //!
-//! Each request is due at an instant, and its latency is reckoned from there: that it had to wait for a free connection
-//! is part of it, so nothing is left out because the server was slow.
+//! Each request is due at an instant, and its latency counts from there. Waiting for a free connection is included, so
+//! nothing is hidden because the server was slow.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use tokio::task::JoinSet;
 
 use crate::closed_loop::{KeepAliveConnection, KeepAliveResponse};
 
-/// One request and what came of it.
+/// One request and its outcome.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadSample {
-    /// When it should have been sent, since the load began.
+    /// When it should have been sent, since the load started.
     pub due_at: Duration,
-    /// From then until all of the answer was there.
+    /// From then until the complete response had arrived.
     pub latency: Duration,
-    /// 0 where no answer came.
+    /// 0 if no response arrived.
     pub status: u16,
-    /// Whether it says when to come again.
+    /// Whether the response has a `Retry-After`.
     pub has_retry_after: bool,
 }
 
-/// The service closes connections that are silent for longer than this, which is no fault of its own.
+/// Shorter than the service's idle timeout, so that a closed idle connection is not counted as a failure.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(3);
 
-/// Asks for these requests in turn, so many times a second for so long, over at most so many connections.
+/// Sends these requests in turn, `rate` times a second for `time`, over at most `connections` connections.
 pub async fn run_open_loop(
     address: SocketAddr,
     requests: &Arc<Vec<Vec<u8>>>,
@@ -39,74 +39,88 @@ pub async fn run_open_loop(
     time: Duration,
 ) -> Vec<LoadSample> {
     let count = (time.as_secs_f64() * rate) as u64;
-    let (due, next) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
-    let replies = Arc::new(Mutex::new(Vec::with_capacity(count as usize)));
-    let began = Instant::now();
+    let due_requests = Arc::new(Semaphore::new(0));
+    let next_number = Arc::new(AtomicU64::new(0));
+    let samples = Arc::new(Mutex::new(Vec::with_capacity(count as usize)));
+
+    let started = Instant::now();
     let mut tasks = JoinSet::new();
     for _ in 0..connections {
-        let (requests, due, next, replies) = (requests.clone(), due.clone(), next.clone(), replies.clone());
+        let requests = requests.clone();
+        let due_requests = due_requests.clone();
+        let next_number = next_number.clone();
+        let samples = samples.clone();
         tasks.spawn(async move {
-            let mut kept = ReusableConnection::default();
+            let mut connection = ReusableConnection::default();
             loop {
-                // Closed when there is nothing more to ask.
-                let Ok(turn) = due.acquire().await else { return };
-                turn.forget();
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let should = Duration::from_secs_f64(number as f64 / rate);
+                // Closed once all requests are answered.
+                let Ok(permit) = due_requests.acquire().await else { return };
+                permit.forget();
+                let number = next_number.fetch_add(1, Ordering::Relaxed);
+                let due_at = Duration::from_secs_f64(number as f64 / rate);
                 let request = &requests[(number % requests.len() as u64) as usize];
-                let answer = kept.send(address, request).await.ok();
-                let status = answer.as_ref().and_then(KeepAliveResponse::status).unwrap_or(0);
-                let says_when = answer.is_some_and(|answer| answer.header("retry-after").is_some());
-                let latency = began.elapsed().saturating_sub(should);
-                let reply = LoadSample { due_at: should, latency, status, has_retry_after: says_when };
-                replies.lock().expect("never held across a panic").push(reply);
+
+                let response = connection.send(address, request).await.ok();
+                let status = response.as_ref().and_then(KeepAliveResponse::status).unwrap_or(0);
+                let has_retry_after = response.is_some_and(|response| response.header("retry-after").is_some());
+                let latency = started.elapsed().saturating_sub(due_at);
+                let sample = LoadSample { due_at, latency, status, has_retry_after };
+                samples.lock().expect("never held across a panic").push(sample);
             }
         });
     }
+
     let mut released = 0;
     while released < count {
-        // As many as are due by now: a timer that is late makes none of them go missing.
-        let by_now = ((began.elapsed().as_secs_f64() * rate) as u64).min(count);
-        due.add_permits((by_now - released) as usize);
-        released = by_now;
+        // All requests due by now: a late timer must not lose any.
+        let due_by_now = ((started.elapsed().as_secs_f64() * rate) as u64).min(count);
+        due_requests.add_permits((due_by_now - released) as usize);
+        released = due_by_now;
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    while replies.lock().expect("never held across a panic").len() < count as usize {
+    while samples.lock().expect("never held across a panic").len() < count as usize {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    due.close();
+
+    due_requests.close();
     while tasks.join_next().await.is_some() {}
-    std::mem::take(&mut *replies.lock().expect("never held across a panic"))
+    std::mem::take(&mut *samples.lock().expect("never held across a panic"))
 }
 
-/// How many are answered by 200 in a second when so many connections ask again as soon as they are answered.
+/// Measures 200 responses per second when each connection sends its next request as soon as it has a response.
 pub async fn measure_closed_loop_goodput(
     address: SocketAddr,
     requests: &Arc<Vec<Vec<u8>>>,
     connections: usize,
     time: Duration,
 ) -> anyhow::Result<f64> {
-    let (good, next, began) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)), Instant::now());
+    let successes = Arc::new(AtomicU64::new(0));
+    let next_number = Arc::new(AtomicU64::new(0));
+
+    let started = Instant::now();
     let mut tasks = JoinSet::new();
     for _ in 0..connections {
-        let (requests, good, next) = (requests.clone(), good.clone(), next.clone());
+        let requests = requests.clone();
+        let successes = successes.clone();
+        let next_number = next_number.clone();
         tasks.spawn(async move {
             let mut connection = KeepAliveConnection::open(address).await?;
-            while began.elapsed() < time {
-                let number = next.fetch_add(1, Ordering::Relaxed) as usize;
-                let answer = connection.send(&requests[number % requests.len()]).await?;
-                good.fetch_add(u64::from(answer.status() == Some(200)), Ordering::Relaxed);
+            while started.elapsed() < time {
+                let number = next_number.fetch_add(1, Ordering::Relaxed) as usize;
+                let response = connection.send(&requests[number % requests.len()]).await?;
+                successes.fetch_add(u64::from(response.status() == Some(200)), Ordering::Relaxed);
             }
             anyhow::Ok(())
         });
     }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
+
+    while let Some(result) = tasks.join_next().await {
+        result??;
     }
-    Ok(good.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
+    Ok(successes.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64())
 }
 
-/// A connection, opened when it is needed and given up before the service closes it for its silence.
+/// A connection that is opened on demand and replaced before the service closes it as idle.
 #[derive(Debug, Default)]
 struct ReusableConnection {
     connection: Option<KeepAliveConnection>,
@@ -120,8 +134,8 @@ impl ReusableConnection {
             Some(connection) => connection,
             None => KeepAliveConnection::open(address).await?,
         };
-        let answer = connection.send(request).await?;
+        let response = connection.send(request).await?;
         *self = Self { connection: Some(connection), last_used: Some(Instant::now()) };
-        Ok(answer)
+        Ok(response)
     }
 }

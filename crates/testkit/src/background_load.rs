@@ -1,4 +1,4 @@
-//! Requests at a steady pace to several replicas, whatever becomes of the ones before, and a journal of all of them.
+//! Sends requests to several replicas at a fixed rate, regardless of earlier ones, and records all of them.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::rate_limit_check::ObservedDecision;
 
-/// A request that is to be sent: whose it is and to which replica, by their places in the test's own lists.
+/// A request to send. `caller` and `replica` are indexes into the test's own lists.
 #[derive(Debug)]
 pub struct PlannedRequest {
     pub caller: usize,
@@ -17,7 +17,7 @@ pub struct PlannedRequest {
     pub request: reqwest::RequestBuilder,
 }
 
-/// One request and what came of it.
+/// One request and its outcome.
 #[derive(Debug, Clone)]
 pub struct RequestRecord {
     pub caller: usize,
@@ -25,15 +25,15 @@ pub struct RequestRecord {
     /// When it should have been sent.
     pub due_at: Instant,
     pub answered_at: Instant,
-    /// None where no answer came.
+    /// `None` if no complete response arrived.
     pub response: Option<RateLimitResponse>,
 }
 
-/// What an answer says of the limit.
+/// The rate-limit information in a response.
 #[derive(Debug, Clone)]
 pub struct RateLimitResponse {
     pub status: u16,
-    /// None where it is neither good nor refused for its limit.
+    /// `None` unless the status is 200 or 429.
     pub decision: Option<ObservedDecision>,
     pub plan: String,
     pub limit: u64,
@@ -46,7 +46,7 @@ impl RequestRecord {
     }
 
     pub fn status(&self) -> Option<u16> {
-        self.response.as_ref().map(|answer| answer.status)
+        self.response.as_ref().map(|response| response.status)
     }
 
     pub fn decision(&self) -> Option<ObservedDecision> {
@@ -54,7 +54,7 @@ impl RequestRecord {
     }
 }
 
-/// Goes on until it is stopped.
+/// A load that runs until [`BackgroundLoad::stop`].
 #[derive(Debug)]
 pub struct BackgroundLoad {
     stop: watch::Sender<bool>,
@@ -62,13 +62,13 @@ pub struct BackgroundLoad {
 }
 
 impl BackgroundLoad {
-    /// So many requests a second, each made when it is due; none where `next` has nothing to ask just then.
+    /// Calls `next` `rate` times a second and sends its request; when it returns `None`, that turn is skipped.
     pub fn start(rate: u32, next: impl FnMut() -> Option<PlannedRequest> + Send + 'static) -> Self {
         let (stop, stopped) = watch::channel(false);
         Self { stop, records: tokio::spawn(send_until_stopped(rate, next, stopped)) }
     }
 
-    /// The whole journal, once all that were sent are answered or lost.
+    /// Stops sending and returns all records once every request is answered or failed.
     pub async fn stop(self) -> anyhow::Result<Vec<RequestRecord>> {
         self.stop.send_replace(true);
         Ok(self.records.await?)
@@ -82,36 +82,40 @@ async fn send_until_stopped(
 ) -> Vec<RequestRecord> {
     let mut ticks = interval(Duration::from_secs(1) / rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (mut under_way, mut entries) = (JoinSet::new(), Vec::new());
+
+    let mut in_flight = JoinSet::new();
+    let mut records = Vec::new();
     while !*stopped.borrow() {
-        let due = ticks.tick().await.into_std();
-        if let Some(ask) = next() {
-            under_way.spawn(send_and_record(ask, due));
+        let due_at = ticks.tick().await.into_std();
+        if let Some(planned) = next() {
+            in_flight.spawn(send_and_record(planned, due_at));
         }
-        while let Some(entry) = under_way.try_join_next() {
-            entries.extend(entry);
+        while let Some(record) = in_flight.try_join_next() {
+            records.extend(record);
         }
     }
-    while let Some(entry) = under_way.join_next().await {
-        entries.extend(entry);
+
+    while let Some(record) = in_flight.join_next().await {
+        records.extend(record);
     }
-    entries
+    records
 }
 
-async fn send_and_record(ask: PlannedRequest, due: Instant) -> RequestRecord {
-    let PlannedRequest { caller, replica, request } = ask;
-    let answer = match request.send().await {
-        Ok(answer) => {
-            let (status, decision) = (answer.status().as_u16(), ObservedDecision::from_response(&answer).ok());
-            let (plan, limit) =
-                (header_text(answer.headers(), "x-plan"), header_number(answer.headers(), "x-ratelimit-limit"));
-            let remaining = header_number(answer.headers(), "x-ratelimit-remaining");
-            let is_whole = answer.bytes().await.is_ok();
-            is_whole.then_some(RateLimitResponse { status, decision, plan, limit, remaining })
+async fn send_and_record(planned: PlannedRequest, due_at: Instant) -> RequestRecord {
+    let PlannedRequest { caller, replica, request } = planned;
+    let response = match request.send().await {
+        Ok(response) => {
+            let status = response.status().as_u16();
+            let decision = ObservedDecision::from_response(&response).ok();
+            let plan = header_text(response.headers(), "x-plan");
+            let limit = header_number(response.headers(), "x-ratelimit-limit");
+            let remaining = header_number(response.headers(), "x-ratelimit-remaining");
+            let is_complete = response.bytes().await.is_ok();
+            is_complete.then_some(RateLimitResponse { status, decision, plan, limit, remaining })
         }
         Err(_) => None,
     };
-    RequestRecord { caller, replica, due_at: due, answered_at: Instant::now(), response: answer }
+    RequestRecord { caller, replica, due_at, answered_at: Instant::now(), response }
 }
 
 fn header_text(headers: &HeaderMap, name: &str) -> String {

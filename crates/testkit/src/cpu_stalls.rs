@@ -1,7 +1,8 @@
-//! When the machine itself stood still. Shared ones do, for hundreds of milliseconds, and no service is the slower for it.
+//! Detects when the machine itself stalled. Shared machines do, for hundreds of milliseconds, and latency measured then
+//! is not the service's fault.
 //!
-//! On each core a thread wakes every millisecond; where it wakes late, that core was not to be had. What a service is slow
-//! at while the cores are there is never taken for that.
+//! On each core a thread wakes every millisecond; when it wakes late, that core was not available. Slowness of the
+//! service while the cores are available is never mistaken for a stall.
 
 use std::ops::Range;
 use std::process::Command;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 const WAKE_INTERVAL: Duration = Duration::from_millis(1);
-/// Later than this, and the core was away.
+/// A wake-up later than this counts as a stall of the core.
 const STALL_THRESHOLD: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
@@ -22,58 +23,58 @@ pub struct StallMonitor {
     core_threads: Vec<JoinHandle<anyhow::Result<Vec<Range<Instant>>>>>,
 }
 
-/// The times at which a core stood still, and as long again after each, in which what had come meanwhile was done.
+/// The periods in which a core stalled. Each also covers as much time again after it, in which the backlog was worked
+/// off.
 #[derive(Debug)]
 pub struct CpuStalls(Vec<Range<Instant>>);
 
 impl StallMonitor {
     pub fn start() -> anyhow::Result<Self> {
-        let is_over = Arc::new(AtomicBool::new(false));
+        let should_stop = Arc::new(AtomicBool::new(false));
         let watch_core = |core: usize| {
-            let is_over = is_over.clone();
-            std::thread::spawn(move || record_core_stalls(core, &is_over))
+            let should_stop = should_stop.clone();
+            std::thread::spawn(move || record_core_stalls(core, &should_stop))
         };
-        Ok(Self {
-            core_threads: (0..std::thread::available_parallelism()?.get()).map(watch_core).collect(),
-            should_stop: is_over,
-        })
+        let core_threads = (0..std::thread::available_parallelism()?.get()).map(watch_core).collect();
+        Ok(Self { should_stop, core_threads })
     }
 
     pub fn stop(self) -> anyhow::Result<CpuStalls> {
         self.should_stop.store(true, Ordering::Relaxed);
-        let mut all = Vec::new();
-        for core in self.core_threads {
-            all.extend(core.join().expect("the watch does not panic")?);
+        let mut stalls = Vec::new();
+        for thread in self.core_threads {
+            stalls.extend(thread.join().expect("the watch does not panic")?);
         }
-        Ok(CpuStalls(all))
+        Ok(CpuStalls(stalls))
     }
 }
 
 impl CpuStalls {
-    /// Whether nothing of this time was one of them.
+    /// Whether no stall overlaps this period.
     pub fn none_overlap(&self, from: Instant, to: Instant) -> bool {
-        !self.0.iter().any(|still| still.start < to && from < still.end)
+        !self.0.iter().any(|stall| stall.start < to && from < stall.end)
     }
 }
 
-fn record_core_stalls(core: usize, is_over: &AtomicBool) -> anyhow::Result<Vec<Range<Instant>>> {
+fn record_core_stalls(core: usize, should_stop: &AtomicBool) -> anyhow::Result<Vec<Range<Instant>>> {
     pin_to_core(core)?;
-    let mut standstills = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        let began = Instant::now();
+
+    let mut stalls = Vec::new();
+    while !should_stop.load(Ordering::Relaxed) {
+        let slept_at = Instant::now();
         std::thread::sleep(WAKE_INTERVAL);
-        let late = began.elapsed().saturating_sub(WAKE_INTERVAL);
-        if late > STALL_THRESHOLD {
-            standstills.push(began..began + WAKE_INTERVAL + late * 2);
+        let delay = slept_at.elapsed().saturating_sub(WAKE_INTERVAL);
+        if delay > STALL_THRESHOLD {
+            stalls.push(slept_at..slept_at + WAKE_INTERVAL + delay * 2);
         }
     }
-    Ok(standstills)
+    Ok(stalls)
 }
 
 fn pin_to_core(core: usize) -> anyhow::Result<()> {
-    let own = std::fs::read_link("/proc/thread-self")?;
-    let own = own.file_name().context("no number of a thread")?;
-    let set = Command::new("taskset").args(["--cpu-list", "--pid", &core.to_string()]).arg(own).output()?;
-    ensure!(set.status.success(), "taskset: {}", String::from_utf8_lossy(&set.stderr));
+    let thread_path = std::fs::read_link("/proc/thread-self")?;
+    let thread_id = thread_path.file_name().context("no number of a thread")?;
+    let output = Command::new("taskset").args(["--cpu-list", "--pid", &core.to_string()]).arg(thread_id).output()?;
+    ensure!(output.status.success(), "taskset: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

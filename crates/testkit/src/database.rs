@@ -8,7 +8,7 @@ use vintem_store::{Store, Timeouts, schema_fingerprint};
 
 use crate::test_servers::postgres_url;
 
-/// What the demo template holds: small, yet with pages to turn.
+/// Size of the demo template: small, but large enough for pagination.
 const DEMO_FILINGS: usize = 3_000;
 const DEMO_COMPANIES: usize = 300;
 
@@ -18,12 +18,12 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// The schema and nothing in it.
+    /// The schema without data.
     pub async fn create_empty() -> anyhow::Result<Self> {
         Self::from_template(&ensure_template(None).await?).await
     }
 
-    /// Demo data until the day of this instant.
+    /// Demo data up to the day of this instant.
     pub async fn create_demo(now: DateTime<Utc>) -> anyhow::Result<Self> {
         Self::from_template(&ensure_template(Some(now)).await?).await
     }
@@ -36,7 +36,7 @@ impl TestDatabase {
         Ok(Store::open(&self.url(), 5, Timeouts::for_workers())?)
     }
 
-    /// Locks a table against everybody until what is returned is dropped.
+    /// Locks a table exclusively until the returned connection is dropped.
     pub async fn lock_table(&self, table: &str) -> anyhow::Result<PgConnection> {
         let mut connection = PgConnection::connect(&self.url()).await?;
         execute_sql(&mut connection, format!("begin; lock table {table} in access exclusive mode")).await?;
@@ -47,7 +47,7 @@ impl TestDatabase {
         Ok(PgConnection::connect(&self.url()).await?)
     }
 
-    /// Of the contents of all tables of data, in whatever order they came, without clock times and numbers of our own.
+    /// A checksum over all data tables, independent of row order, clock times and generated ids.
     pub async fn checksum(&self) -> anyhow::Result<String> {
         let mut connection = self.connect().await?;
         let mut checksums = Vec::new();
@@ -62,7 +62,7 @@ impl TestDatabase {
         Ok(checksums.join(", "))
     }
 
-    /// As if no file had ever been seen: all of them come again whole.
+    /// Forgets which source files were seen, so that ingestion fetches all of them again in full.
     pub async fn reset_source_parts(&self) -> anyhow::Result<()> {
         execute_sql(&mut self.connect().await?, "delete from source_part".to_owned()).await
     }
@@ -70,7 +70,7 @@ impl TestDatabase {
     async fn from_template(template: &str) -> anyhow::Result<Self> {
         let name = format!("vintem_test_{}_{:08x}", std::process::id(), rand::random::<u32>());
         let mut admin = connect_admin().await?;
-        // Copies of one template exclude each other; a lock makes them wait in turn instead of failing.
+        // PostgreSQL refuses concurrent copies of one template; with the lock they wait for each other instead of failing.
         take_advisory_lock(&mut admin, template).await?;
         execute_sql(&mut admin, format!("create database {name} template {template}")).await?;
         admin.close().await?;
@@ -78,8 +78,8 @@ impl TestDatabase {
     }
 }
 
-/// What counts as the contents of a table: all of it but clock times and numbers of our own. Where a row came from is
-/// part of it, by the bytes and the address.
+/// The columns that make up a table's contents: all but clock times and generated ids. A row's origin counts by the
+/// hash of the fetched bytes.
 const CHECKSUM_COLUMNS: [(&str, &str); 8] = [
     ("observation", "series, ref_date, value, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
     ("fx_bulletin", "currency, ref_date, bulletin, published_at, quote_currency, buy, sell, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
@@ -105,7 +105,7 @@ const CHECKSUM_COLUMNS: [(&str, &str); 8] = [
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let name = self.name.clone();
-        // Dropping must wait, and a test's own runtime may be the one that is going down.
+        // `drop` must block until the database is gone, and the test's own runtime may be shutting down.
         let dropped = std::thread::spawn(move || -> anyhow::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
@@ -119,7 +119,7 @@ impl Drop for TestDatabase {
     }
 }
 
-/// The name of the template, made if it is not there yet.
+/// Returns the name of the template and creates it if it does not exist.
 async fn ensure_template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<String> {
     let schema = schema_fingerprint();
     let until = demo_until.map(|now| now.date_naive());
@@ -127,14 +127,16 @@ async fn ensure_template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<St
         None => format!("vintem_template_{schema}"),
         Some(day) => format!("vintem_template_{schema}_demo{}_{}", demo::GENERATOR_VERSION, day.format("%Y%m%d")),
     };
+
     let mut admin = connect_admin().await?;
     take_advisory_lock(&mut admin, &name).await?;
     let exists: bool = sqlx::query_scalar("select exists (select 1 from pg_database where datname = $1)")
         .bind(&name)
         .fetch_one(&mut admin)
         .await?;
+
     if !exists {
-        // Under another name until it is whole: a template that is there is ready.
+        // Built under another name and renamed when complete, so that an existing template is always ready.
         let unfinished = format!("{name}_unfinished");
         execute_sql(&mut admin, format!("drop database if exists {unfinished} with (force)")).await?;
         execute_sql(&mut admin, format!("create database {unfinished}")).await?;
@@ -147,6 +149,7 @@ async fn ensure_template(demo_until: Option<DateTime<Utc>>) -> anyhow::Result<St
         store.close().await;
         execute_sql(&mut admin, format!("alter database {unfinished} rename to {name}")).await?;
     }
+
     admin.close().await?;
     Ok(name)
 }

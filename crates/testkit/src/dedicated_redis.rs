@@ -1,4 +1,4 @@
-//! A Redis of a test's own: to be stopped, killed, and brought back with or without what it held.
+//! A dedicated Redis for one test, which can pause it, kill it, and restart it with or without its data.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::test_servers::{find_free_port, send_signal};
 
-/// It ends with the test, and its files with it.
+/// Dropping this stops the server and deletes its files.
 #[derive(Debug)]
 pub struct DedicatedRedis {
-    /// None while it is away.
+    /// `None` while it is not running.
     server: Mutex<Option<Child>>,
     data_dir: PathBuf,
     port: u16,
@@ -18,20 +18,20 @@ pub struct DedicatedRedis {
 }
 
 impl DedicatedRedis {
-    /// Holds everything in memory alone.
+    /// Keeps its data in memory only.
     pub fn start() -> anyhow::Result<Self> {
         Self::start_with_persistence(false)
     }
 
-    /// Notes every write in a file, as an operator would have it who does not want to lose usage.
+    /// Writes an append-only file, as an operator configures it who must not lose usage counts.
     pub fn start_persistent() -> anyhow::Result<Self> {
         Self::start_with_persistence(true)
     }
 
-    fn start_with_persistence(is_kept: bool) -> anyhow::Result<Self> {
-        let home = std::env::temp_dir().join(format!("vintem-redis-{:016x}", rand::random::<u64>()));
-        std::fs::create_dir(&home)?;
-        let redis = Self { server: Mutex::default(), data_dir: home, port: find_free_port()?, is_persistent: is_kept };
+    fn start_with_persistence(is_persistent: bool) -> anyhow::Result<Self> {
+        let data_dir = std::env::temp_dir().join(format!("vintem-redis-{:016x}", rand::random::<u64>()));
+        std::fs::create_dir(&data_dir)?;
+        let redis = Self { server: Mutex::default(), data_dir, port: find_free_port()?, is_persistent };
         redis.launch()?;
         Ok(redis)
     }
@@ -44,12 +44,12 @@ impl DedicatedRedis {
         self.port
     }
 
-    /// Where its files are.
+    /// The directory of its data files.
     pub fn data_dir(&self) -> &Path {
         &self.data_dir
     }
 
-    /// Ends it without a word; what it has handed to the operating system stays.
+    /// Kills it without a shutdown. Writes that the operating system already has survive.
     pub fn kill(&self) -> anyhow::Result<()> {
         if let Some(mut server) = self.server.lock().expect("never held across a panic").take() {
             server.kill()?;
@@ -58,7 +58,7 @@ impl DedicatedRedis {
         Ok(())
     }
 
-    /// It answers nobody, and closes no connection either.
+    /// Freezes the process: it doesn't reply and doesn't close connections.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.send_signal("STOP")
     }
@@ -72,28 +72,29 @@ impl DedicatedRedis {
         send_signal(server.as_ref().map(Child::id).ok_or_else(|| anyhow::anyhow!("Redis is away"))?, name)
     }
 
-    /// Starts it with what its files hold, and waits until it answers.
+    /// Starts it with the data in its files and waits until it answers.
     pub fn launch(&self) -> anyhow::Result<()> {
-        let appends = if self.is_persistent { "yes" } else { "no" };
-        // It hands what it did to the kernel before it answers, and waits for no disk: here processes die, never the machine.
+        let append_only = if self.is_persistent { "yes" } else { "no" };
+        // No fsync: each write reaches the kernel before the reply, and in these tests processes die, never the machine.
         let server = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", appends, "--appendfsync", "no"])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", append_only, "--appendfsync", "no"])
             .args(["--port", &self.port.to_string(), "--dir"])
             .arg(&self.data_dir)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
         *self.server.lock().expect("never held across a panic") = Some(server);
-        let began = Instant::now();
-        // A connection alone says little: it is taken while the files are still read.
+
+        let started = Instant::now();
+        // PING, because Redis already accepts connections while it is still loading its files.
         while self.run_command::<String>(&["PING"]).is_err() {
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(10), "redis-server did not start");
+            anyhow::ensure!(started.elapsed() < Duration::from_secs(10), "redis-server did not start");
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    /// Starts it as if it had never held anything.
+    /// Deletes its files, then starts it empty.
     pub fn launch_empty(&self) -> anyhow::Result<()> {
         for entry in std::fs::read_dir(&self.data_dir)? {
             let path = entry?.path();
@@ -102,7 +103,7 @@ impl DedicatedRedis {
         self.launch()
     }
 
-    /// What it answers to one command.
+    /// Runs one command and returns the reply.
     pub fn run_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> anyhow::Result<T> {
         let mut connection = redis::Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(1))?;
         let mut command = redis::cmd(words.first().copied().unwrap_or_default());
@@ -113,7 +114,7 @@ impl DedicatedRedis {
 
 impl Drop for DedicatedRedis {
     fn drop(&mut self) {
-        // It holds nothing that anybody misses.
+        // Its data is disposable, so a failed kill doesn't matter.
         let _ = self.kill();
         if let Err(error) = std::fs::remove_dir_all(&self.data_dir) {
             eprintln!("{} was left behind: {error}", self.data_dir.display());

@@ -1,5 +1,5 @@
-//! What tests stand on: a database per test copied from one migrated template, a Redis prefix per test, ports that
-//! nobody else has, a clock that the test holds. Real PostgreSQL, real Redis, real HTTP; never a product dependency.
+//! Test fixtures: a database per test copied from one migrated template, a Redis prefix per test, free ports, and a
+//! clock that the test controls. Real PostgreSQL, real Redis, real HTTP; never a product dependency.
 
 pub mod background_load;
 pub mod cpu_stalls;
@@ -31,20 +31,20 @@ pub use test_servers::{DedicatedPostgres, TcpProxy, find_free_port, postgres_url
 
 use std::time::Duration;
 
-/// A client for tests.
+/// An HTTP client for tests.
 pub fn http_client_builder() -> reqwest::ClientBuilder {
     install_crypto_provider();
-    // Sooner than the service closes them: who sends on a connection that is just being closed gets no answer.
+    // Shorter than the service's own idle timeout: a request sent on a connection that is just closing gets no response.
     reqwest::Client::builder().pool_idle_timeout(Duration::from_secs(3))
 }
 
 /// Tests speak plain HTTP, but no client can be built without a provider; the product installs the same one.
 fn install_crypto_provider() {
-    // That it is there already is as good.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// What a recipe of the justfile asks for by the environment; none in the short form that CI runs.
+/// Reads a setting that a justfile recipe passes by environment variable. CI runs the short form and sets none.
 pub fn parse_env_var<T: std::str::FromStr>(variable: &str) -> Option<T> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} cannot be read: {value}")))

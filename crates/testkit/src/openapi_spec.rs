@@ -1,4 +1,4 @@
-//! `openapi.yaml` as a judge: which operations it names, and whether an answer is one that it describes.
+//! Reads `openapi.yaml`: lists its operations and validates responses against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,17 +6,16 @@ use anyhow::Context;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value, json};
 
-/// The file in its own terms.
 #[derive(Debug)]
 pub struct OpenApiSpec {
     document: Value,
-    /// Path templates, found as the service finds them.
+    /// Path templates, matched by the same router as in the service.
     path_router: matchit::Router<String>,
-    /// The schemas as JSON Schema, for others to refer to.
+    /// `components/schemas` as JSON Schema, the target of references.
     schemas: Value,
 }
 
-/// What the file says of one operation.
+/// One operation of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecOperation {
     pub id: String,
@@ -24,14 +23,14 @@ pub struct SpecOperation {
     pub path: String,
     pub plan: String,
     pub query_parameters: BTreeSet<String>,
-    /// What must be given, as the file's own examples: `from=2024-01-01&to=…`.
+    /// The required parameters with the file's own example values: `from=2024-01-01&to=…`.
     pub required_query: String,
-    /// Parameters that take a plan of their own, with that plan.
+    /// Parameters that require a plan, with that plan.
     pub gated_parameters: BTreeMap<String, String>,
     pub statuses: BTreeSet<u16>,
 }
 
-/// An answer as it came over the wire.
+/// A response as received.
 #[derive(Debug, Clone)]
 pub struct ObservedResponse {
     pub method: String,
@@ -43,19 +42,18 @@ pub struct ObservedResponse {
 }
 
 impl OpenApiSpec {
-    /// The project's own file.
     pub fn load_project_spec() -> anyhow::Result<Self> {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.yaml");
         Self::new(yaml_serde::from_str(&std::fs::read_to_string(file)?)?)
     }
 
     pub fn new(document: Value) -> anyhow::Result<Self> {
-        let mut templates = matchit::Router::new();
+        let mut path_router = matchit::Router::new();
         for path in document["paths"].as_object().context("paths")?.keys() {
-            templates.insert(path, path.clone())?;
+            path_router.insert(path, path.clone())?;
         }
         let schemas = to_json_schema(&document["components"]["schemas"]);
-        Ok(Self { document, path_router: templates, schemas })
+        Ok(Self { document, path_router, schemas })
     }
 
     pub fn document(&self) -> &Value {
@@ -74,14 +72,16 @@ impl OpenApiSpec {
                     .filter(|parameter| parameter["in"] == "query")
                     .collect();
                 let name = |parameter: &&Value| parameter["name"].as_str().map(str::to_owned);
-                let given = |parameter: &&Value| {
+                let example_pair = |parameter: &&Value| {
                     let example = &parameter["example"];
                     let example = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
                     format!("{}={}", parameter["name"].as_str().unwrap_or_default(), example.replace(' ', "%20"))
                 };
+
                 let required: Vec<String> =
-                    query.iter().filter(|parameter| parameter["required"] == true).map(given).collect();
+                    query.iter().filter(|parameter| parameter["required"] == true).map(example_pair).collect();
                 let statuses = operation["responses"].as_object().context("responses")?.keys();
+
                 operations.push(SpecOperation {
                     id: text("operationId"),
                     method: method.to_uppercase(),
@@ -100,57 +100,66 @@ impl OpenApiSpec {
         Ok(operations)
     }
 
-    /// What is wrong with an answer by the file; nothing for paths that are none of its own.
-    pub fn validate_response(&self, seen: &ObservedResponse) -> Vec<String> {
-        let Ok(found) = self.path_router.at(&seen.path) else {
-            // Two keys that contradict each other are refused before the path is looked at.
-            let is_described_as_nothing =
-                !seen.path.starts_with("/api/") || matches!(seen.status, 400 | 401 | 404 | 429 | 503);
-            return if is_described_as_nothing { vec![] } else { vec![format!("{} is in no file", seen.path)] };
+    /// Returns how a response violates the file. Undocumented paths outside `/api/` are not checked.
+    pub fn validate_response(&self, observed: &ObservedResponse) -> Vec<String> {
+        let Ok(found) = self.path_router.at(&observed.path) else {
+            // Requests with two contradicting keys are rejected before routing, hence 400.
+            let is_undocumented_allowed =
+                !observed.path.starts_with("/api/") || matches!(observed.status, 400 | 401 | 404 | 429 | 503);
+            return if is_undocumented_allowed { vec![] } else { vec![format!("{} is in no file", observed.path)] };
         };
-        let method = if seen.method == "HEAD" { "get".to_owned() } else { seen.method.to_lowercase() };
+
+        let method = if observed.method == "HEAD" { "get".to_owned() } else { observed.method.to_lowercase() };
         let operation = &self.document["paths"][found.value][&method];
-        // A method that the file does not name is refused by the service, whatever it is asked.
+        // The service rejects every method that the file does not list.
         if operation.is_null() {
-            let refused = matches!(seen.status, 204 | 400 | 401 | 405 | 429 | 503);
-            return if refused { vec![] } else { vec![format!("{} {} is in no file", seen.method, seen.path)] };
+            let is_rejection = matches!(observed.status, 204 | 400 | 401 | 405 | 429 | 503);
+            return if is_rejection {
+                vec![]
+            } else {
+                vec![format!("{} {} is in no file", observed.method, observed.path)]
+            };
         }
-        let response = self.resolve_ref(&operation["responses"][seen.status.to_string()]);
+
+        let response = self.resolve_ref(&operation["responses"][observed.status.to_string()]);
         if response.is_null() {
             return vec![format!(
                 "{} {} answered {}, which the file does not name",
-                seen.method, seen.path, seen.status
+                observed.method, observed.path, observed.status
             )];
         }
-        let mut objections = self.find_missing_headers(response, seen);
-        if seen.method != "HEAD" {
-            objections.extend(self.find_body_errors(response, seen));
+
+        let mut violations = self.find_missing_headers(response, observed);
+        if observed.method != "HEAD" {
+            violations.extend(self.find_body_errors(response, observed));
         }
-        let place = format!("{} {} {}", seen.method, seen.path, seen.status);
-        objections.into_iter().map(|objection| format!("{place}: {objection}")).collect()
+        let context = format!("{} {} {}", observed.method, observed.path, observed.status);
+        violations.into_iter().map(|violation| format!("{context}: {violation}")).collect()
     }
 
-    fn find_missing_headers(&self, response: &Value, seen: &ObservedResponse) -> Vec<String> {
-        let named: BTreeMap<&String, &Value> = response["headers"].as_object().into_iter().flatten().collect();
-        let required = named.into_iter().filter(|(_, header)| self.resolve_ref(header)["required"] == true);
+    fn find_missing_headers(&self, response: &Value, observed: &ObservedResponse) -> Vec<String> {
+        let documented: BTreeMap<&String, &Value> = response["headers"].as_object().into_iter().flatten().collect();
+        let required = documented.into_iter().filter(|(_, header)| self.resolve_ref(header)["required"] == true);
         required
-            .filter(|(name, _)| !seen.headers.contains_key(name.as_str()))
+            .filter(|(name, _)| !observed.headers.contains_key(name.as_str()))
             .map(|(name, _)| format!("no {name}"))
             .collect()
     }
 
-    fn find_body_errors(&self, response: &Value, seen: &ObservedResponse) -> Vec<String> {
-        let content_type = seen.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
+    fn find_body_errors(&self, response: &Value, observed: &ObservedResponse) -> Vec<String> {
+        let content_type = observed.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
         let essence = content_type.split(';').next().unwrap_or("").trim();
+
         let Some(contents) = response["content"].as_object() else {
-            return if seen.body.is_empty() { vec![] } else { vec!["a body where the file has none".into()] };
+            return if observed.body.is_empty() { vec![] } else { vec!["a body where the file has none".into()] };
         };
         let Some(content) = contents.get(essence) else { return vec![format!("content type {content_type}")] };
-        // What is compressed was asked for so, and is the same once unpacked.
-        if essence != "application/json" || seen.headers.contains_key("content-encoding") {
+        // A compressed body holds the same JSON, so it is not checked again.
+        if essence != "application/json" || observed.headers.contains_key("content-encoding") {
             return vec![];
         }
-        let Ok(body) = serde_json::from_slice::<Value>(&seen.body) else { return vec!["no JSON".into()] };
+
+        let Ok(body) = serde_json::from_slice::<Value>(&observed.body) else { return vec!["no JSON".into()] };
         let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "allOf": [to_json_schema(&content["schema"])],
@@ -164,7 +173,7 @@ impl OpenApiSpec {
         }
     }
 
-    /// What a `$ref` of the file refers to.
+    /// Follows a `$ref` within the file.
     fn resolve_ref<'d>(&'d self, value: &'d Value) -> &'d Value {
         match value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
             Some(pointer) => self.document.pointer(pointer).unwrap_or(&Value::Null),
@@ -173,7 +182,7 @@ impl OpenApiSpec {
     }
 }
 
-/// A schema of OpenAPI 3.0 in terms of JSON Schema: `nullable` becomes a type, examples are nothing to judge by.
+/// Converts an OpenAPI 3.0 schema to JSON Schema: `nullable` becomes a type, and examples are dropped.
 fn to_json_schema(schema: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(to_json_schema).collect(),

@@ -1,4 +1,4 @@
-//! The real binary as processes of its own.
+//! Runs the real `vintem` binary as child processes.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::quiet_clock::QuietClock;
 use crate::replica::{TEST_BUDGET_MS, TEST_PEPPER, TEST_SECRET_KEY};
 use crate::test_servers::send_signal;
 
-/// Runs a command of `vintem` to its end and returns what it printed.
+/// Runs a `vintem` command to completion and returns its status, standard output and standard error.
 pub async fn run_vintem(
     binary: &Path,
     database_url: &str,
@@ -21,23 +21,25 @@ pub async fn run_vintem(
     let mut command = Command::new(binary);
     command.args(arguments).env("VINTEM_DATABASE_URL", database_url).env("VINTEM_KEY_PEPPER", TEST_PEPPER);
     command.env("VINTEM_SECRET_KEY", TEST_SECRET_KEY);
-    // Aside, so that what the test itself has under way goes on: the command may wait for it.
+    // On a blocking thread, so that the test's own tasks keep running: the command may wait for them.
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok((output.status, text(output.stdout), text(output.stderr)))
 }
 
-/// A key as the operator makes it, by the command line: its id and itself.
+/// Creates a key on the command line, as an operator does; returns its id and the key.
 pub async fn create_key_by_cli(binary: &Path, database_url: &str, plan: &str) -> anyhow::Result<(i64, String)> {
-    let create = ["keys", "create", "--plan", plan, "--name", "Teste", "--email", "teste@example.com", "--json"];
-    let (status, printed, error) = run_vintem(binary, database_url, &create).await?;
-    anyhow::ensure!(status.success(), "{error}");
-    let made: serde_json::Value = serde_json::from_str(&printed)?;
-    let (id, key) = (made["id"].as_i64(), made["api_key"].as_str());
-    Ok((id.context("no id")?, key.context("no key")?.to_owned()))
+    let arguments = ["keys", "create", "--plan", plan, "--name", "Teste", "--email", "teste@example.com", "--json"];
+    let (status, stdout, stderr) = run_vintem(binary, database_url, &arguments).await?;
+    anyhow::ensure!(status.success(), "{stderr}");
+
+    let created: serde_json::Value = serde_json::from_str(&stdout)?;
+    let id = created["id"].as_i64().context("no id")?;
+    let key = created["api_key"].as_str().context("no key")?;
+    Ok((id, key.to_owned()))
 }
 
-/// A served process; killed with the test if it still runs.
+/// A running `vintem serve`; dropping this kills it.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -52,7 +54,7 @@ impl ServerProcess {
         Self::start_with_env(binary, database_url, redis_url, flags, &[])
     }
 
-    /// With further variables in its environment.
+    /// Sets further environment variables.
     pub fn start_with_env(
         binary: &Path,
         database_url: &str,
@@ -63,7 +65,7 @@ impl ServerProcess {
         Self::spawn_until_ready(Command::new(binary), database_url, redis_url, flags, environment)
     }
 
-    /// On these cores alone, as `taskset` names them.
+    /// Pins the process to these cores, in the syntax of `taskset --cpu-list`.
     pub fn start_on_cores(
         cores: &str,
         binary: &Path,
@@ -83,65 +85,69 @@ impl ServerProcess {
         flags: &[&str],
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
-        // Whoever starts one asks it something next.
+        // The caller is about to send requests, and building a client needs the provider.
         crate::install_crypto_provider();
+
         let mut child = command
             .arg("serve")
             .args(flags)
-            // Settings by the environment, so that a test may say otherwise by a flag.
+            // Settings go in the environment, so that a test can override them with flags.
             .env("VINTEM_LISTEN", "127.0.0.1:0")
             .env("VINTEM_ADMIN_LISTEN", "127.0.0.1:0")
             .env("VINTEM_DATABASE_URL", database_url)
             .env("VINTEM_REDIS_URL", redis_url)
             .env("VINTEM_KEY_PEPPER", TEST_PEPPER)
             .env("VINTEM_SECRET_KEY", TEST_SECRET_KEY)
-            // As for replicas within a test: a machine that stands still for a moment is no engine that is away.
+            // As for replicas inside a test process: a stalled machine must not look like an unavailable backend.
             .env("VINTEM_REDIS_BUDGET_MS", TEST_BUDGET_MS)
             .env("VINTEM_POSTGRES_BUDGET_MS", TEST_BUDGET_MS)
             .env("VINTEM_LOG", "warn,vintem_server=info")
             .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()?;
-        let log = child.stderr.take().context("the log is piped")?;
-        let (send, lines) = mpsc::channel();
-        let kept = Arc::new(Mutex::new(String::new()));
-        let keep = kept.clone();
-        // Read to the end, so that the process never waits for its log to be read.
+
+        let stderr = child.stderr.take().context("the log is piped")?;
+        let (line_sender, lines) = mpsc::channel();
+        let log = Arc::new(Mutex::new(String::new()));
+        let thread_log = log.clone();
+        // The thread reads to the end, so that the process never blocks on a full pipe.
         std::thread::spawn(move || {
-            for line in BufReader::new(log).lines().map_while(Result::ok) {
-                let mut kept = keep.lock().expect("never held across a panic");
-                kept.push_str(&line);
-                kept.push('\n');
-                drop(kept);
-                let _ = send.send(line);
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut log = thread_log.lock().expect("never held across a panic");
+                log.push_str(&line);
+                log.push('\n');
+                drop(log);
+                let _ = line_sender.send(line);
             }
         });
-        let mut process = Self { child, address: String::new(), admin_address: String::new(), log: kept };
-        let (mut listening, mut ready) = (false, false);
-        let began = Instant::now();
-        while !(listening && ready) {
-            let left = Duration::from_secs(60).saturating_sub(began.elapsed());
-            let line = lines.recv_timeout(left).context("the process did not become ready")?;
+
+        let mut process = Self { child, address: String::new(), admin_address: String::new(), log };
+        let mut is_listening = false;
+        let mut is_ready = false;
+        let started = Instant::now();
+        while !(is_listening && is_ready) {
+            let remaining = Duration::from_secs(60).saturating_sub(started.elapsed());
+            let line = lines.recv_timeout(remaining).context("the process did not become ready")?;
             let entry: serde_json::Value = serde_json::from_str(&line).with_context(|| format!("not JSON: {line}"))?;
             match entry["message"].as_str() {
                 Some("listening") => {
                     let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-                    (process.address, process.admin_address) = (text("address"), text("admin_address"));
-                    listening = true;
+                    process.address = text("address");
+                    process.admin_address = text("admin_address");
+                    is_listening = true;
                 }
-                Some("a new snapshot is served") => ready = true,
+                Some("a new snapshot is served") => is_ready = true,
                 _ => {}
             }
         }
         Ok(process)
     }
 
-    /// Its number, for what asks the kernel about it.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Everything that it has logged so far.
+    /// Everything the process has logged so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("never held across a panic").clone()
     }
@@ -150,10 +156,10 @@ impl ServerProcess {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it tells its operator under this name, labels included; none where it tells nothing of it.
+    /// Reads one metric by its name including labels; `None` if it is not exported.
     pub async fn fetch_metric(&self, http: &reqwest::Client, name: &str) -> anyhow::Result<Option<f64>> {
-        let told = http.get(format!("http://{}/metrics", self.admin_address)).send().await?.text().await?;
-        let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let metrics = http.get(format!("http://{}/metrics", self.admin_address)).send().await?.text().await?;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(value.map(str::parse).transpose()?)
     }
 
@@ -161,14 +167,14 @@ impl ServerProcess {
         send_signal(self.child.id(), "TERM").context("the process was gone")
     }
 
-    /// Ends it without a word.
+    /// Kills it without a shutdown.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// How it ended, if it did within this time.
+    /// Waits for the process to exit; `None` if it is still running after the timeout.
     pub fn wait_timeout(&mut self, timeout: Duration) -> anyhow::Result<Option<ExitStatus>> {
         let clock = QuietClock::start();
         while clock.elapsed() < timeout {
@@ -188,7 +194,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A `vintem work` of its own; killed with the test if it still runs.
+/// A running `vintem work`; dropping this kills it.
 #[derive(Debug)]
 pub struct WorkerProcess(Child);
 
@@ -208,7 +214,7 @@ impl WorkerProcess {
         self.0.id()
     }
 
-    /// Ends it without a word.
+    /// Kills it without a shutdown.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.0.kill()?;
         self.0.wait()?;

@@ -1,4 +1,4 @@
-//! A whole replica within the test's process, with a clock that the test holds.
+//! A complete replica inside the test process, with a clock that the test controls.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::wait_until;
 /// The pepper of all tests.
 pub const TEST_PEPPER: &str = "a pepper for tests, long enough to be taken";
 
-/// What the secrets of webhooks are sealed under in all tests.
+/// The key that encrypts webhook secrets in all tests.
 pub const TEST_SECRET_KEY: &str = "a secret key for tests, long enough to be taken";
 
-/// What a request of a test waits for an engine, unless the test is about just that.
+/// How long a request waits for PostgreSQL or Redis, except in tests about that timeout.
 pub const TEST_BUDGET_MS: &str = "5000";
 
-/// What a request waits for PostgreSQL where nobody says otherwise: for tests that are about that.
+/// The product's default PostgreSQL timeout, for tests about it.
 pub const DEFAULT_POSTGRES_BUDGET_FLAGS: [&str; 2] = ["--postgres-budget-ms", "500"];
 
 /// Limits that no test reaches.
@@ -49,37 +49,37 @@ struct ServeSettingsParser {
     serve: ServeSettings,
 }
 
-/// The settings of a replica on free ports, as if these flags had been given.
+/// Parses the settings of a replica on free ports, with these flags added.
 pub fn parse_serve_settings(database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<ServeSettings> {
-    let mut line = vec!["test", "--database-url", database_url, "--redis-url", redis_url];
-    line.extend(["--key-pepper", TEST_PEPPER, "--secret-key", TEST_SECRET_KEY]);
-    line.extend(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
-    // Many tests at once keep the engines waiting for the processor: that is no reason to go on without them.
+    let mut arguments = vec!["test", "--database-url", database_url, "--redis-url", redis_url];
+    arguments.extend(["--key-pepper", TEST_PEPPER, "--secret-key", TEST_SECRET_KEY]);
+    arguments.extend(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+
+    // Many parallel tests make PostgreSQL and Redis slow; that must not make a replica degrade.
     for budget in ["--redis-budget-ms", "--postgres-budget-ms"] {
         if !flags.contains(&budget) {
-            line.extend([budget, TEST_BUDGET_MS]);
+            arguments.extend([budget, TEST_BUDGET_MS]);
         }
     }
-    // Receivers of webhooks are on loopback.
+    // Webhook receivers in tests are on loopback.
     if !flags.contains(&"--webhook-allow") {
-        line.extend(["--webhook-allow", "127.0.0.0/8"]);
+        arguments.extend(["--webhook-allow", "127.0.0.0/8"]);
     }
-    line.extend(flags);
-    Ok(ServeSettingsParser::try_parse_from(line)?.serve)
+    arguments.extend(flags);
+    Ok(ServeSettingsParser::try_parse_from(arguments)?.serve)
 }
 
-/// What a test may want otherwise.
 #[derive(Debug, Default)]
 pub struct TestReplicaOptions<'a> {
     /// Further flags of `vintem serve`.
     pub flags: &'a [&'a str],
-    /// What all keys in Redis begin with; of its own unless replicas are to share.
+    /// The prefix of all keys in Redis; random unless replicas have to share one.
     pub redis_prefix: Option<&'a str>,
 }
 
 pub struct TestReplica {
     pub replica: Replica,
-    /// Where its exports are, once they are made.
+    /// Created by the first `build_exports`.
     export_dir: PathBuf,
     pub clock: Arc<ManualClock>,
     pub http: reqwest::Client,
@@ -91,7 +91,7 @@ pub struct TestReplica {
 
 impl Drop for TestReplica {
     fn drop(&mut self) {
-        // Most tests make none.
+        // An error is normal: most tests build no exports.
         let _ = std::fs::remove_dir_all(&self.export_dir);
         if let Err(error) = delete_redis_keys(&self.redis_prefix) {
             eprintln!("keys of {} were left in Redis: {error}", self.redis_prefix);
@@ -99,12 +99,11 @@ impl Drop for TestReplica {
     }
 }
 
-/// A prefix that no other test has.
+/// A prefix that no other test uses.
 pub fn random_redis_prefix() -> String {
     format!("test:{:016x}:", rand::random::<u64>())
 }
 
-/// Deletes everything under a prefix.
 fn delete_redis_keys(prefix: &str) -> redis::RedisResult<()> {
     let mut redis = redis::Client::open(redis_url())?.get_connection()?;
     let mut cursor = 0u64;
@@ -126,9 +125,11 @@ fn delete_redis_keys(prefix: &str) -> redis::RedisResult<()> {
     }
 }
 
-/// A key as the operator makes it, under the pepper of all tests: its id, and itself.
+/// Creates a key as an operator does, with [`TEST_PEPPER`]; returns its id and the key.
 pub async fn create_key(store: &Store, plan: Plan) -> anyhow::Result<(i64, String)> {
-    let (pepper, key) = (Pepper::new(TEST_PEPPER).expect("long enough"), generate_key());
+    let pepper = Pepper::new(TEST_PEPPER).expect("long enough");
+    let key = generate_key();
+
     let row = store
         .create_key(&NewKey {
             hmac: pepper.hmac(key.reveal()),
@@ -143,12 +144,12 @@ pub async fn create_key(store: &Store, plan: Plan) -> anyhow::Result<(i64, Strin
 }
 
 impl TestReplica {
-    /// Serves this database at this moment and waits until it is ready.
+    /// Serves this database with the clock at `now`, and waits until the replica is ready.
     pub async fn start(database: &TestDatabase, now: DateTime<Utc>) -> anyhow::Result<Self> {
         Self::start_with_options(database, now, TestReplicaOptions::default()).await
     }
 
-    /// With limits that no test reaches.
+    /// Uses limits that no test reaches.
     pub async fn start_with_high_limits(database: &TestDatabase, now: DateTime<Utc>) -> anyhow::Result<Self> {
         Self::start_with_options(database, now, TestReplicaOptions { flags: &HIGH_LIMIT_FLAGS, redis_prefix: None })
             .await
@@ -159,47 +160,50 @@ impl TestReplica {
         now: DateTime<Utc>,
         options: TestReplicaOptions<'_>,
     ) -> anyhow::Result<Self> {
-        let exports = std::env::temp_dir().join(format!("vintem-exports-{:016x}", rand::random::<u64>()));
-        let directory = exports.to_str().context("a name of plain characters")?;
-        let flags = [&["--export-dir", directory], options.flags].concat();
+        let export_dir = std::env::temp_dir().join(format!("vintem-exports-{:016x}", rand::random::<u64>()));
+        let export_dir_text = export_dir.to_str().context("a name of plain characters")?;
+        let flags = [&["--export-dir", export_dir_text], options.flags].concat();
         let settings = parse_serve_settings(&database.url(), &redis_url(), &flags)?;
-        let prefix = options.redis_prefix.map_or_else(random_redis_prefix, str::to_owned);
+        let redis_prefix = options.redis_prefix.map_or_else(random_redis_prefix, str::to_owned);
+
         let clock = Arc::new(ManualClock::new(now));
-        let replica = start_replica(&settings, &prefix, clock.clone()).await?;
+        let replica = start_replica(&settings, &redis_prefix, clock.clone()).await?;
         wait_until("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;
+
         let http = crate::http_client_builder().build()?;
-        let description = OpenApiSpec::load_project_spec()?;
-        let (database_url, webhooks) = (database.url(), settings.webhooks);
+        let openapi_spec = OpenApiSpec::load_project_spec()?;
         Ok(Self {
             replica,
-            export_dir: exports,
+            export_dir,
             clock,
             http,
-            database_url,
-            redis_prefix: prefix,
-            openapi_spec: description,
-            webhook_settings: webhooks,
+            database_url: database.url(),
+            redis_prefix,
+            openapi_spec,
+            webhook_settings: settings.webhooks,
         })
     }
 
-    /// Makes the files of the bulk export of what is served now, as `vintem work` does.
+    /// Builds the bulk export files from the served snapshot, as `vintem work` does.
     pub fn build_exports(&self) -> anyhow::Result<BuildReport> {
         let snapshot = self.replica.snapshot().get().context("the replica is ready")?;
         Ok(build_changed_exports(&snapshot, &self.export_dir, self.clock.now())?)
     }
 
-    /// Publishes all events whose rows are served, as `vintem work` does, and says how many.
+    /// Publishes all events whose rows are served, as `vintem work` does, and returns their number.
     pub async fn publish_events(&self) -> anyhow::Result<u64> {
-        let (store, live, mut published) = (self.replica.store(), self.replica.snapshot(), 0);
+        let store = self.replica.store();
+        let live_snapshot = self.replica.snapshot();
+        let mut published = 0;
         loop {
-            match publish_pending_events(&store, &live, self.clock.now()).await? {
+            match publish_pending_events(&store, &live_snapshot, self.clock.now()).await? {
                 0 => return Ok(published),
-                more => published += more,
+                count => published += count,
             }
         }
     }
 
-    /// What delivers to webhooks, as `vintem work` does, by the clock of the test.
+    /// The webhook dispatcher of `vintem work`, on the test's clock.
     pub fn webhook_dispatcher(&self) -> anyhow::Result<WebhookDispatcher> {
         build_dispatcher(self.open_store()?, &self.webhook_settings, self.clock.clone())
     }
@@ -216,31 +220,34 @@ impl TestReplica {
         self.send(self.http.get(self.url(path)).header("X-API-Key", key)).await
     }
 
-    /// Sends a request and holds its answer to `openapi.yaml`, whatever else the test looks at.
+    /// Sends a request and validates the response against `openapi.yaml`, whatever the test itself checks.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> anyhow::Result<reqwest::Response> {
-        let seen = self.send_unchecked(request).await?;
-        let objections = self.openapi_spec.validate_response(&seen);
-        anyhow::ensure!(objections.is_empty(), "{}", objections.join("; "));
-        let mut answer = http::Response::builder().status(seen.status).body(seen.body)?;
-        *answer.headers_mut() = seen.headers;
-        Ok(answer.into())
+        let observed = self.send_unchecked(request).await?;
+        let violations = self.openapi_spec.validate_response(&observed);
+        anyhow::ensure!(violations.is_empty(), "{}", violations.join("; "));
+
+        let mut response = http::Response::builder().status(observed.status).body(observed.body)?;
+        *response.headers_mut() = observed.headers;
+        Ok(response.into())
     }
 
-    /// The answer as it came, not judged.
+    /// Sends a request without validating the response.
     pub async fn send_unchecked(&self, request: reqwest::RequestBuilder) -> anyhow::Result<ObservedResponse> {
         let request = request.build()?;
-        let (method, path) = (request.method().to_string(), request.url().path().to_owned());
-        let answer = self.http.execute(request).await?;
-        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        Ok(ObservedResponse { method, path, status, headers, body: answer.bytes().await?.into() })
+        let method = request.method().to_string();
+        let path = request.url().path().to_owned();
+
+        let response = self.http.execute(request).await?;
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        Ok(ObservedResponse { method, path, status, headers, body: response.bytes().await?.into() })
     }
 
-    /// A key as the operator makes it.
     pub async fn create_key(&self, plan: Plan) -> anyhow::Result<(i64, String)> {
         create_key(&self.open_store()?, plan).await
     }
 
-    /// Waits until what is served is what the database holds.
+    /// Waits until the served snapshot matches the database.
     pub async fn wait_for_current_snapshot(&self) -> anyhow::Result<()> {
         let store = self.open_store()?;
         let expected = store.dataset_states().await?;
@@ -251,13 +258,13 @@ impl TestReplica {
         Ok(())
     }
 
-    /// A key that was good once, and is no more here.
+    /// Creates a key, revokes it and waits until the replica rejects it.
     pub async fn create_revoked_key(&self) -> anyhow::Result<String> {
         let (id, key) = self.create_key(Plan::Platinum).await?;
         self.open_store()?.revoke_key(id).await?;
-        // Within a second it is refused everywhere; a page does not count against anybody's quota.
+        // Revocation takes at most a second. `/health` is polled because pages don't count against a quota.
         wait_until("the key is revoked", Duration::from_secs(2), || async {
-            self.get_with_key("/health", &key).await.is_ok_and(|answer| answer.status() == 401)
+            self.get_with_key("/health", &key).await.is_ok_and(|response| response.status() == 401)
         })
         .await;
         Ok(key)

@@ -1,4 +1,5 @@
-//! Where the engines are, and engines of a test's own.
+//! URLs of the shared PostgreSQL and Redis, a dedicated PostgreSQL for tests that stop it, and a TCP proxy that can
+//! simulate a broken network.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -8,17 +9,17 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// The PostgreSQL that tests share, without a database's name.
+/// The PostgreSQL that tests share, without a database name.
 pub fn postgres_url() -> String {
     std::env::var("VINTEM_TEST_POSTGRES").unwrap_or_else(|_| "postgres://postgres@127.0.0.1:5432".into())
 }
 
-/// The Redis that tests share; each has a prefix of its own there.
+/// The Redis that tests share; each test uses its own key prefix.
 pub fn redis_url() -> String {
     std::env::var("VINTEM_TEST_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:6379".into())
 }
 
-/// A PostgreSQL of the test's own, to be taken away and brought back; it ends with the test.
+/// A PostgreSQL server for one test, which can stop and restart it. Dropping this stops the server.
 #[derive(Debug)]
 pub struct DedicatedPostgres {
     bin_dir: PathBuf,
@@ -32,29 +33,30 @@ impl DedicatedPostgres {
         Self::start_with_options("")
     }
 
-    /// With further options of the server, such as `-c log_statement=all`.
+    /// Passes further server options, such as `-c log_statement=all`.
     pub fn start_with_options(options: &str) -> anyhow::Result<Self> {
-        let programs = find_newest_postgres_bin()?;
-        let home = std::env::temp_dir().join(format!("vintem-postgres-{:016x}", rand::random::<u64>()));
-        std::fs::create_dir(&home)?;
-        let postgres =
-            Self { bin_dir: programs, work_dir: home, port: find_free_port()?, server_options: options.to_owned() };
+        let bin_dir = find_newest_postgres_bin()?;
+        let work_dir = std::env::temp_dir().join(format!("vintem-postgres-{:016x}", rand::random::<u64>()));
+        std::fs::create_dir(&work_dir)?;
+        let postgres = Self { bin_dir, work_dir, port: find_free_port()?, server_options: options.to_owned() };
+
         // The server refuses to run as root.
         if is_root()? {
             run_command(Command::new("chown").arg("postgres").arg(&postgres.work_dir))?;
         }
-        let data = postgres.data_dir();
+
+        let data_dir = postgres.data_dir();
         run_command(
             postgres
                 .postgres_command("initdb")
                 .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "-D"])
-                .arg(data),
+                .arg(data_dir),
         )?;
         postgres.launch()?;
         Ok(postgres)
     }
 
-    /// Without a database's name.
+    /// Without a database name.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}", self.port)
     }
@@ -63,12 +65,12 @@ impl DedicatedPostgres {
         self.port
     }
 
-    /// Starts it, and waits until it takes connections.
+    /// Starts the server and waits until it accepts connections.
     pub fn launch(&self) -> anyhow::Result<()> {
-        let began = Instant::now();
-        // After a kill its children may hold the shared memory for a moment still.
+        let started = Instant::now();
+        // After a kill, its child processes may keep the shared memory for a moment.
         while let Err(error) = self.try_start() {
-            if began.elapsed() > Duration::from_secs(20) {
+            if started.elapsed() > Duration::from_secs(20) {
                 return Err(error);
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -89,32 +91,33 @@ impl DedicatedPostgres {
         )
     }
 
-    /// Everything that it has logged so far.
+    /// Everything the server has logged so far.
     pub fn read_log(&self) -> std::io::Result<Vec<u8>> {
         std::fs::read(self.work_dir.join("log"))
     }
 
-    /// All that it holds, as `pg_dump` writes it.
+    /// Dumps the whole `postgres` database with `pg_dump`.
     pub fn pg_dump(&self) -> anyhow::Result<Vec<u8>> {
-        let dumped = self.postgres_command("pg_dump").arg(format!("{}/postgres", self.url())).output()?;
-        anyhow::ensure!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
-        Ok(dumped.stdout)
+        let output = self.postgres_command("pg_dump").arg(format!("{}/postgres", self.url())).output()?;
+        anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(output.stdout)
     }
 
-    /// Ends it as an operator would who is in a hurry.
+    /// A fast shutdown: open transactions are rolled back.
     pub fn stop(&self) -> anyhow::Result<()> {
         run_command(self.postgres_command("pg_ctl").args(["-w", "-m", "fast", "-D"]).arg(self.data_dir()).arg("stop"))
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the server without a shutdown, like a power cut.
     pub fn kill(&self) -> anyhow::Result<()> {
-        let pids = std::fs::read_to_string(self.data_dir().join("postmaster.pid"))?;
-        let server = pids.lines().next().unwrap_or_default().trim().parse()?;
-        // Its children end by themselves when it is gone.
-        send_signal(server, "KILL")?;
-        let began = Instant::now();
+        let pid_file = std::fs::read_to_string(self.data_dir().join("postmaster.pid"))?;
+        let pid = pid_file.lines().next().unwrap_or_default().trim().parse()?;
+        // Its child processes exit on their own once it is gone.
+        send_signal(pid, "KILL")?;
+
+        let started = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(10), "PostgreSQL still listens");
+            anyhow::ensure!(started.elapsed() < Duration::from_secs(10), "PostgreSQL still listens");
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
@@ -141,7 +144,7 @@ impl DedicatedPostgres {
 
 impl Drop for DedicatedPostgres {
     fn drop(&mut self) {
-        // It holds nothing that anybody misses.
+        // Its data is disposable, so a failed stop doesn't matter.
         let _ = run_command(
             self.postgres_command("pg_ctl").args(["-m", "immediate", "-D"]).arg(self.data_dir()).arg("stop"),
         );
@@ -151,7 +154,7 @@ impl Drop for DedicatedPostgres {
     }
 }
 
-/// Debian keeps the programs of each version apart.
+/// Debian installs each version's programs in a directory of its own.
 fn find_newest_postgres_bin() -> anyhow::Result<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql")?.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
     versions.max().ok_or_else(|| anyhow::anyhow!("no PostgreSQL is installed"))
@@ -162,14 +165,13 @@ fn is_root() -> anyhow::Result<bool> {
 }
 
 fn run_command(command: &mut Command) -> anyhow::Result<()> {
-    // A server that stays would keep a pipe open for ever.
+    // No pipes: a server that keeps running would hold one open forever.
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     anyhow::ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())
 }
 
-/// Stands between a client and a server, and can fall silent as a broken network does: nothing is closed, and nothing
-/// comes any more.
+/// A TCP proxy that can go silent like a broken network: connections stay open, but no data arrives.
 #[derive(Debug)]
 pub struct TcpProxy {
     port: u16,
@@ -177,17 +179,18 @@ pub struct TcpProxy {
 }
 
 impl TcpProxy {
-    /// To a port of this machine. Must be called within a runtime.
+    /// Forwards to a port of this machine. Must be called within a runtime.
     pub async fn start(target: u16) -> anyhow::Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-        let wire = Self { port: listener.local_addr()?.port(), is_cut: watch::Sender::new(false) };
-        let is_cut = wire.is_cut.clone();
+        let proxy = Self { port: listener.local_addr()?.port(), is_cut: watch::Sender::new(false) };
+
+        let is_cut = proxy.is_cut.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(proxy_connection(client, target, is_cut.subscribe()));
             }
         });
-        Ok(wire)
+        Ok(proxy)
     }
 
     pub fn port(&self) -> u16 {
@@ -198,45 +201,46 @@ impl TcpProxy {
         self.is_cut.send_replace(true);
     }
 
-    /// New connections get through again. What was cut stays so: its packets are long lost.
+    /// Lets new connections through again. Connections that were cut stay silent: their packets are lost.
     pub fn restore(&self) {
         self.is_cut.send_replace(false);
     }
 }
 
 async fn proxy_connection(mut client: TcpStream, target: u16, mut is_cut: watch::Receiver<bool>) {
-    let talk = async {
+    let forward = async {
         if let Ok(mut server) = TcpStream::connect(("127.0.0.1", target)).await {
             let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
         }
     };
-    // The cut first: what is sent after it never gets through.
+
+    // Poll the cut first, so that nothing sent after it gets through.
     let was_cut = tokio::select! {
         biased;
         cut = is_cut.wait_for(|is_cut| *is_cut) => cut.is_ok(),
-        () = talk => false,
+        () = forward => false,
     };
     if was_cut {
-        // Held open, and never read.
+        // Keep the connection open without reading from it.
         std::future::pending::<()>().await;
     }
 }
 
-/// Sends a signal, named as `kill` names it.
-pub(crate) fn send_signal(process: u32, name: &str) -> anyhow::Result<()> {
-    run_command(Command::new("kill").args([&format!("-{name}"), &process.to_string()]))
+/// Sends a signal by its `kill` name, such as `TERM`.
+pub(crate) fn send_signal(pid: u32, name: &str) -> anyhow::Result<()> {
+    run_command(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]))
 }
 
-/// Below the ports that the system gives to clients: while a server is away nobody else gets its port, and nobody who
-/// tries to reach it meets itself there.
+/// Picks a port below the ephemeral range. While a stopped server leaves its port free, no client can be assigned that
+/// port, and no client that tries to reach the server can connect to itself.
 pub fn find_free_port() -> std::io::Result<u16> {
-    let mut last = std::io::Error::other("no port was tried");
+    let mut last_error = std::io::Error::other("no port was tried");
     for _ in 0..100 {
         let port = rand::random_range(15_000..32_000);
         match TcpListener::bind(("127.0.0.1", port)) {
             Ok(_) => return Ok(port),
-            Err(error) => last = error,
+            Err(error) => last_error = error,
         }
     }
-    Err(last)
+    Err(last_error)
 }

@@ -1,4 +1,5 @@
-//! Requests at a steady pace, whatever becomes of the ones before: who waits for slow answers does not see them.
+//! Requests at a fixed rate, regardless of earlier ones (an open loop). A client that waits for each response before it
+//! sends the next would hide slow responses.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +7,14 @@ use futures_util::{StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// One request and what came of it.
+/// One request and its outcome.
 #[derive(Debug, Clone)]
 pub struct TimedRequest {
     pub path: String,
     /// When it should have been sent.
     pub due_at: Instant,
     pub answered_at: Instant,
-    /// None where no answer came.
+    /// `None` if no complete response arrived.
     pub status: Option<u16>,
     pub etag: String,
     pub body: Vec<u8>,
@@ -25,7 +26,7 @@ impl TimedRequest {
     }
 }
 
-/// Asks for these paths in turn, so many times a second for so long.
+/// Requests these paths in turn, `rate` times a second for this long.
 pub async fn get_at_rate(
     http: &reqwest::Client,
     address: &str,
@@ -36,39 +37,41 @@ pub async fn get_at_rate(
 ) -> Vec<TimedRequest> {
     let mut ticks = interval(Duration::from_secs(1) / rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (mut shots, mut done) = (JoinSet::new(), Vec::new());
+
+    let mut in_flight = JoinSet::new();
+    let mut finished = Vec::new();
     let count = (time.as_secs_f64() * f64::from(rate)) as usize;
     for path in paths.iter().cycle().take(count) {
-        let due = ticks.tick().await.into_std();
+        let due_at = ticks.tick().await.into_std();
         let request = http.get(format!("http://{address}{path}")).header("X-API-Key", key);
         let path = path.clone();
-        shots.spawn(async move {
-            let answer = request.send().await;
-            let (status, etag, body) = match answer {
-                Ok(answer) => {
-                    let etag =
-                        answer.headers().get("etag").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
-                    let status = answer.status().as_u16();
-                    match answer.bytes().await {
+        in_flight.spawn(async move {
+            let (status, etag, body) = match request.send().await {
+                Ok(response) => {
+                    let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok());
+                    let etag = etag.unwrap_or_default().to_owned();
+                    let status = response.status().as_u16();
+                    match response.bytes().await {
                         Ok(body) => (Some(status), etag, body.to_vec()),
                         Err(_) => (None, etag, Vec::new()),
                     }
                 }
                 Err(_) => (None, String::new(), Vec::new()),
             };
-            TimedRequest { path, due_at: due, answered_at: Instant::now(), status, etag, body }
+            TimedRequest { path, due_at, answered_at: Instant::now(), status, etag, body }
         });
-        while let Some(shot) = shots.try_join_next() {
-            done.extend(shot);
+        while let Some(request) = in_flight.try_join_next() {
+            finished.extend(request);
         }
     }
-    while let Some(shot) = shots.join_next().await {
-        done.extend(shot);
+
+    while let Some(request) = in_flight.join_next().await {
+        finished.extend(request);
     }
-    done
+    finished
 }
 
-/// Does this once for each number below `count`, so many at a time, and returns what came of them in whatever order.
+/// Calls `run` with each number below `count`, at most `concurrency` at a time; the results are in no particular order.
 pub async fn run_concurrently<T, F: Future<Output = anyhow::Result<T>>>(
     count: usize,
     concurrency: usize,
@@ -77,7 +80,7 @@ pub async fn run_concurrently<T, F: Future<Output = anyhow::Result<T>>>(
     futures_util::stream::iter(0..count).map(run).buffer_unordered(concurrency).try_collect().await
 }
 
-/// What so many of a hundred do not exceed.
+/// The duration that `percent` percent of these don't exceed.
 pub fn percentile(times: impl IntoIterator<Item = Duration>, percent: usize) -> Duration {
     let mut times: Vec<Duration> = times.into_iter().collect();
     times.sort_unstable();

@@ -1,4 +1,4 @@
-//! Receivers of webhooks, one a path, on one loopback port: they note what they get and answer as they are told.
+//! Webhook receivers on one loopback port, one per path. They record each request and respond as the test configures.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use http::{HeaderMap, StatusCode, Uri};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// How a receiver answers; 200 unless it was told otherwise.
+/// How a receiver responds; 200 by default.
 #[derive(Debug, Clone)]
 pub enum ReceiverBehavior {
     Status(u16),
@@ -23,15 +23,14 @@ pub enum ReceiverBehavior {
     TooManyRequests(&'static str),
     /// 200 after a while.
     DelayedOk(Duration),
-    /// Leads elsewhere.
+    /// 302 to this URL.
     Redirect(String),
-    /// 200 with far more to read than anybody wants.
+    /// 200 with a body that never ends.
     EndlessBody,
-    /// Cuts the connection instead.
+    /// Closes the connection without a response.
     CutConnection,
 }
 
-/// A request that came in.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     pub path: String,
@@ -45,7 +44,6 @@ impl ReceivedRequest {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The event's.
     pub fn event_id(&self) -> &str {
         self.header("webhook-id")
     }
@@ -57,7 +55,7 @@ struct ReceiverState {
     behaviors: Mutex<HashMap<String, ReceiverBehavior>>,
 }
 
-/// It ends with the test.
+/// Dropping this stops the server.
 #[derive(Debug)]
 pub struct WebhookReceiver {
     pub address: SocketAddr,
@@ -68,32 +66,34 @@ pub struct WebhookReceiver {
 impl WebhookReceiver {
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let (address, desk) = (listener.local_addr()?, Arc::new(ReceiverState::default()));
-        let service = Router::new().fallback(handle_request).with_state(desk.clone());
+        let address = listener.local_addr()?;
+        let state = Arc::new(ReceiverState::default());
+
+        let router = Router::new().fallback(handle_request).with_state(state.clone());
         let server = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, service).await {
+            if let Err(error) = axum::serve(listener, router).await {
                 eprintln!("the receiver ended: {error}");
             }
         });
-        Ok(Self { address, state: desk, server })
+        Ok(Self { address, state, server })
     }
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// From now on this path answers so.
-    pub fn set_behavior(&self, path: &str, manner: ReceiverBehavior) {
-        self.state.behaviors.lock().expect("never held across a panic").insert(path.to_owned(), manner);
+    /// Sets how this path responds from now on.
+    pub fn set_behavior(&self, path: &str, behavior: ReceiverBehavior) {
+        self.state.behaviors.lock().expect("never held across a panic").insert(path.to_owned(), behavior);
     }
 
-    /// What a path has received so far, in order.
+    /// The requests to one path so far, in order.
     pub fn requests_to(&self, path: &str) -> Vec<ReceivedRequest> {
-        let all = self.state.requests.lock().expect("never held across a panic");
-        all.iter().filter(|received| received.path == path).cloned().collect()
+        let requests = self.state.requests.lock().expect("never held across a panic");
+        requests.iter().filter(|request| request.path == path).cloned().collect()
     }
 
-    /// All that came in so far, whatever its path.
+    /// The requests to all paths so far, in order.
     pub fn all_requests(&self) -> Vec<ReceivedRequest> {
         self.state.requests.lock().expect("never held across a panic").clone()
     }
@@ -102,22 +102,21 @@ impl WebhookReceiver {
         self.state.requests.lock().expect("never held across a panic").len()
     }
 
-    /// How many came in on other paths than this one.
+    /// The number of requests to paths other than this one.
     pub fn request_count_excluding(&self, path: &str) -> usize {
-        let all = self.state.requests.lock().expect("never held across a panic");
-        all.iter().filter(|received| received.path != path).count()
+        let requests = self.state.requests.lock().expect("never held across a panic");
+        requests.iter().filter(|request| request.path != path).count()
     }
 
-    /// Begins anew.
     pub fn clear_requests(&self) {
         self.state.requests.lock().expect("never held across a panic").clear();
     }
 
-    /// The only one that this path has received.
+    /// The only request to this path; an error if there is none or more than one.
     pub fn single_request_to(&self, path: &str) -> anyhow::Result<ReceivedRequest> {
-        let mut received = self.requests_to(path);
-        anyhow::ensure!(received.len() == 1, "{path} received {}", received.len());
-        received.pop().context("one")
+        let mut requests = self.requests_to(path);
+        anyhow::ensure!(requests.len() == 1, "{path} received {}", requests.len());
+        requests.pop().context("one")
     }
 }
 
@@ -127,26 +126,32 @@ impl Drop for WebhookReceiver {
     }
 }
 
-async fn handle_request(State(desk): State<Arc<ReceiverState>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn handle_request(
+    State(state): State<Arc<ReceiverState>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let path = uri.path().to_owned();
-    let manner = desk.behaviors.lock().expect("never held across a panic").get(&path).cloned();
-    let received = ReceivedRequest { path, headers, body, received_at: Instant::now() };
-    desk.requests.lock().expect("never held across a panic").push(received);
-    let answer = Response::builder();
-    let response = match manner.unwrap_or(ReceiverBehavior::Status(200)) {
-        ReceiverBehavior::Status(status) => answer.status(status).body(Body::from("a word that nobody is to be told")),
-        ReceiverBehavior::TooManyRequests(wait) => answer.status(429).header("retry-after", wait).body(Body::empty()),
+    let behavior = state.behaviors.lock().expect("never held across a panic").get(&path).cloned();
+    let request = ReceivedRequest { path, headers, body, received_at: Instant::now() };
+    state.requests.lock().expect("never held across a panic").push(request);
+
+    let builder = Response::builder();
+    let response = match behavior.unwrap_or(ReceiverBehavior::Status(200)) {
+        ReceiverBehavior::Status(status) => builder.status(status).body(Body::from("a word that nobody is to be told")),
+        ReceiverBehavior::TooManyRequests(wait) => builder.status(429).header("retry-after", wait).body(Body::empty()),
         ReceiverBehavior::DelayedOk(wait) => {
             tokio::time::sleep(wait).await;
-            answer.body(Body::empty())
+            builder.body(Body::empty())
         }
-        ReceiverBehavior::Redirect(to) => answer.status(StatusCode::FOUND).header("location", to).body(Body::empty()),
+        ReceiverBehavior::Redirect(to) => builder.status(StatusCode::FOUND).header("location", to).body(Body::empty()),
         ReceiverBehavior::EndlessBody => {
             let endless =
                 futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[b'x'; 8192])));
-            answer.body(Body::from_stream(endless))
+            builder.body(Body::from_stream(endless))
         }
-        // The server drops the connection of a handler that does not come to its end.
+        // The server drops the connection when its handler panics.
         ReceiverBehavior::CutConnection => std::panic::resume_unwind(Box::new("to cut the connection")),
     };
     response.expect("a plain answer")

@@ -1,5 +1,5 @@
-//! How fast a year of filings enters the store, beside a bare COPY of the same rows into the same table with the same
-//! indexes: `just bench-ingest`. Both in one run and in turns, so that what else the machine does meets both.
+//! Compares loading a year of filings into the store with a bare COPY of the same rows into the same table with the same
+//! indexes: `just bench-ingest`. Both run alternately in one process, so that other load on the machine affects both.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use vintem_store::load::{ArchivedResponse, NewFetch};
 use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams};
 use vintem_testkit::{TestDatabase, http_client_builder};
 
-/// The least share of a bare COPY's speed.
+/// Minimum share of a bare COPY's speed.
 const MIN_RATIO_TO_COPY: f64 = 0.4;
 const COPY_CHUNK_BYTES: usize = 1 << 20;
 
@@ -41,29 +41,35 @@ async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let options =
         FakeUpstreamOptions { ipe_rows_per_year: arguments.rows, companies: 2_500, ..FakeUpstreamOptions::default() };
-    let (upstreams, http) = (FakeUpstreams::start(options)?, http_client_builder().build()?);
-    let (ours, bare) = (TestDatabase::create_empty().await?, TestDatabase::create_empty().await?);
+    let upstreams = FakeUpstreams::start(options)?;
+    let http = http_client_builder().build()?;
+    let load_database = TestDatabase::create_empty().await?;
+    let copy_database = TestDatabase::create_empty().await?;
+
     let mut times = IngestTimes::default();
     for year in (2025 - arguments.years + 1)..=2025 {
-        let address = format!("{}/dados/CIA_ABERTA/DOC/IPE/DADOS/ipe_cia_aberta_{year}.zip", upstreams.cvm_url());
-        let archive = http.get(&address).send().await?.error_for_status()?.bytes().await?;
-        let began = Instant::now();
-        let read = parse_year_archive(&archive, CvmDataset::Ipe, year, Utc::now().date_naive())?.filings;
-        times.reading += began.elapsed();
-        times.rows += read.parsed.rows.len();
-        let received =
-            ArchivedResponse { status: 200, content_type: "application/zip".into(), body: read.archived_body };
-        let fetch =
-            NewFetch { source_url: address, fetched_at: Utc::now(), sha256: read.sha256, response: Some(received) };
-        // Whoever goes first finds the disk busier: they take turns.
+        let source_url = format!("{}/dados/CIA_ABERTA/DOC/IPE/DADOS/ipe_cia_aberta_{year}.zip", upstreams.cvm_url());
+        let archive = http.get(&source_url).send().await?.error_for_status()?.bytes().await?;
+
+        let started = Instant::now();
+        let filings = parse_year_archive(&archive, CvmDataset::Ipe, year, Utc::now().date_naive())?.filings;
+        times.reading += started.elapsed();
+        times.rows += filings.parsed.rows.len();
+
+        let response =
+            ArchivedResponse { status: 200, content_type: "application/zip".into(), body: filings.archived_body };
+        let fetch = NewFetch { source_url, fetched_at: Utc::now(), sha256: filings.sha256, response: Some(response) };
+        let rows = &filings.parsed.rows;
+        // The first of the two finds the disk busier, so they take turns.
         if year % 2 == 0 {
-            times.loading += time_load(&ours, &fetch, &read.parsed.rows, year).await?;
-            times.copying += time_bare_copy(&bare, &read.parsed.rows).await?;
+            times.loading += time_load(&load_database, &fetch, rows, year).await?;
+            times.copying += time_bare_copy(&copy_database, rows).await?;
         } else {
-            times.copying += time_bare_copy(&bare, &read.parsed.rows).await?;
-            times.loading += time_load(&ours, &fetch, &read.parsed.rows, year).await?;
+            times.copying += time_bare_copy(&copy_database, rows).await?;
+            times.loading += time_load(&load_database, &fetch, rows, year).await?;
         }
     }
+
     let per_second = |time: Duration| times.rows as f64 / time.as_secs_f64();
     let ratio = per_second(times.loading) / per_second(times.copying);
     println!("rows: {}", times.rows);
@@ -76,19 +82,20 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As ingestion does it: staged, compared with what is there, appended, archived.
+/// Loads as ingestion does: stage, compare with the existing rows, append, archive.
 async fn time_load(database: &TestDatabase, fetch: &NewFetch, rows: &[Filing], year: i32) -> anyhow::Result<Duration> {
     let store = database.open_store()?;
     store.ping().await?;
-    let began = Instant::now();
+
+    let started = Instant::now();
     let mut load = store.begin_load(Dataset::Filings, DataOrigin::Real, fetch).await?;
     load.append_full_filings(rows, CvmDataset::Ipe, year).await?;
     let appended = load.commit().await?;
     ensure!(appended == rows.len() as u64, "{appended} of {} rows were appended", rows.len());
-    Ok(began.elapsed())
+    Ok(started.elapsed())
 }
 
-/// The same rows straight into the table.
+/// Copies the same rows straight into the table.
 async fn time_bare_copy(database: &TestDatabase, rows: &[Filing]) -> anyhow::Result<Duration> {
     let mut connection = database.connect().await?;
     let fetch_id: i64 = sqlx::query_scalar(
@@ -98,7 +105,8 @@ async fn time_bare_copy(database: &TestDatabase, rows: &[Filing]) -> anyhow::Res
     )
     .fetch_one(&mut connection)
     .await?;
-    let began = Instant::now();
+
+    let started = Instant::now();
     let mut sink = connection
         .copy_in_raw(
             "copy filing_version (id, known_at, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
@@ -106,7 +114,8 @@ async fn time_bare_copy(database: &TestDatabase, rows: &[Filing]) -> anyhow::Res
              from stdin",
         )
         .await?;
-    let (mut buffer, now) = (CopyBuffer::default(), Utc::now().naive_utc());
+    let mut buffer = CopyBuffer::default();
+    let now = Utc::now().naive_utc();
     for row in rows {
         buffer
             .text(&row.id)
@@ -131,5 +140,5 @@ async fn time_bare_copy(database: &TestDatabase, rows: &[Filing]) -> anyhow::Res
     }
     sink.send(buffer.take_bytes()).await?;
     sink.finish().await?;
-    Ok(began.elapsed())
+    Ok(started.elapsed())
 }

@@ -1,7 +1,7 @@
-//! A served replica under a steady load while filings are loaded: `just loads`.
+//! Measures a replica under steady traffic while filings are loaded: `just loads`.
 //!
-//! Each load brings one filing, newer than all before it. So the first row of the list tells how many loads an answer
-//! knows of, and its total and its ETag must tell the same.
+//! Each load adds one filing, newer than all before it. So the first row of the list shows how many loads a response
+//! includes, and its total and its ETag must agree.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use vintem_testkit::timed_requests::{TimedRequest, get_at_rate, percentile};
 use vintem_testkit::{QuietClock, http_client_builder};
 
 const LIST_PATH: &str = "/api/v1/filings?limit=20";
-/// What our ids begin with: after those of all others on the same day.
+/// Prefix of our filing ids; it sorts after all other ids of the same day.
 const ID_PREFIX: &str = "zz-load-";
 /// A load is seen within this.
 const MAX_VISIBILITY_SECONDS: f64 = 2.0;
@@ -48,22 +48,23 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let (http, store) =
-        (http_client_builder().build()?, Store::open(&arguments.database_url, 2, Timeouts::for_workers())?);
+    let http = http_client_builder().build()?;
+    let store = Store::open(&arguments.database_url, 2, Timeouts::for_workers())?;
     let paths = request_paths();
     let time = Duration::from_secs(arguments.seconds);
-    let shots = |time| get_at_rate(&http, &arguments.address, &arguments.key, &paths, arguments.rate, time);
-    let quiet = shots(time / 2).await;
+
+    let send_requests = |time| get_at_rate(&http, &arguments.address, &arguments.key, &paths, arguments.rate, time);
+    let quiet = send_requests(time / 2).await;
     let base = quiet.iter().find_map(list_total).context("no list was answered")?;
     let swaps_before = fetch_swap_count(&http, &arguments.admin_address).await?;
     let started = Instant::now();
     let quiet_clock = QuietClock::start();
-    let (busy, loaded) = tokio::join!(shots(time), load_filings(&store, &arguments));
+    let (busy, loaded) = tokio::join!(send_requests(time), load_filings(&store, &arguments));
     let slowdown = started.elapsed().as_secs_f64() / quiet_clock.elapsed().as_secs_f64();
     let loaded = loaded?;
     let swaps = fetch_swap_count(&http, &arguments.admin_address).await? - swaps_before;
 
-    let failed = quiet.iter().chain(&busy).filter(|shot| shot.status != Some(200)).count();
+    let failed = quiet.iter().chain(&busy).filter(|request| request.status != Some(200)).count();
     let mixed = count_mixed_responses(&busy, base);
     let unseen = max_visibility_delay(&busy, base, &loaded);
     let (calm, under_load) = (
@@ -71,6 +72,7 @@ async fn main() -> anyhow::Result<()> {
         percentile(busy.iter().map(TimedRequest::latency), 99),
     );
     let ratio = under_load.as_secs_f64() / calm.as_secs_f64();
+
     println!("requests: {}", quiet.len() + busy.len());
     println!("loads: {}", loaded.len());
     println!("swaps: {swaps}");
@@ -82,6 +84,7 @@ async fn main() -> anyhow::Result<()> {
     println!("p99_ratio: {ratio:.2}");
     println!("failed: {failed}");
     println!("mixed: {mixed}");
+
     ensure!(failed == 0, "{failed} requests were not answered by 200");
     ensure!(mixed == 0, "{mixed} answers mix generations");
     ensure!(unseen <= MAX_VISIBILITY_SECONDS * slowdown, "a load was seen only after {unseen:.2} s");
@@ -95,7 +98,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists half of the time, and whatever else people ask for.
+/// Half of the requests are for the list, the rest a mix of other endpoints.
 fn request_paths() -> Vec<String> {
     let others = [
         "/api/v1/market/overview",
@@ -108,7 +111,7 @@ fn request_paths() -> Vec<String> {
     others.iter().flat_map(|other| [LIST_PATH.to_owned(), (*other).to_owned()]).collect()
 }
 
-/// When each load was committed.
+/// Loads the filings at a steady rate and returns when each was committed.
 async fn load_filings(store: &Store, arguments: &Arguments) -> anyhow::Result<Vec<Instant>> {
     let mut ticks = tokio::time::interval(Duration::from_secs(arguments.seconds) / (arguments.loads + 1));
     let mut committed = Vec::new();
@@ -141,28 +144,29 @@ fn build_filing(number: u32) -> Filing {
     }
 }
 
-fn list_total(shot: &TimedRequest) -> Option<u64> {
-    if shot.path != LIST_PATH {
+fn list_total(request: &TimedRequest) -> Option<u64> {
+    if request.path != LIST_PATH {
         return None;
     }
-    serde_json::from_slice::<Value>(&shot.body).ok()?["total"].as_u64()
+    serde_json::from_slice::<Value>(&request.body).ok()?["total"].as_u64()
 }
 
-/// How many loads an answer knows of, by its first row.
-fn newest_load_number(shot: &TimedRequest) -> Option<u64> {
-    let body: Value = serde_json::from_slice(&shot.body).ok()?;
+/// How many loads a response includes, by its first row.
+fn newest_load_number(request: &TimedRequest) -> Option<u64> {
+    let body: Value = serde_json::from_slice(&request.body).ok()?;
     let id = body["data"][0]["id"].as_str()?;
     Some(id.strip_prefix(ID_PREFIX).map_or(0, |number| number.parse().unwrap_or(0)))
 }
 
-/// Answers whose first row, total and ETag do not belong together.
-fn count_mixed_responses(shots: &[TimedRequest], base: u64) -> usize {
-    let mut by_etag: HashMap<&str, u64> = HashMap::new();
-    let lists = shots.iter().filter_map(|shot| Some((shot, list_total(shot)?, newest_load_number(shot)?)));
+/// Counts responses whose first row, total and ETag belong to different snapshots.
+fn count_mixed_responses(requests: &[TimedRequest], base: u64) -> usize {
+    let mut total_by_etag: HashMap<&str, u64> = HashMap::new();
+    let lists =
+        requests.iter().filter_map(|request| Some((request, list_total(request)?, newest_load_number(request)?)));
     lists
-        .filter(|(shot, total, newest)| {
-            let of_etag = *by_etag.entry(&shot.etag).or_insert(*total);
-            total - base != *newest || of_etag != *total
+        .filter(|(request, total, newest)| {
+            let etag_total = *total_by_etag.entry(&request.etag).or_insert(*total);
+            total - base != *newest || etag_total != *total
         })
         .count()
 }
@@ -185,7 +189,7 @@ fn max_visibility_delay(shots: &[TimedRequest], base: u64, committed: &[Instant]
     waited.chain(unseen_at_the_end).fold(0.0, f64::max)
 }
 
-/// How many snapshots were put in place.
+/// How many snapshots the replica has swapped in.
 async fn fetch_swap_count(http: &reqwest::Client, admin_address: &str) -> anyhow::Result<u64> {
     let metrics = http.get(format!("http://{admin_address}/metrics")).send().await?.text().await?;
     let line = metrics.lines().find_map(|line| line.strip_prefix("vintem_snapshots_total "));

@@ -1,18 +1,17 @@
-//! Three times as many requests as the service can answer, for a minute: `just overload`.
+//! Sends three times as many requests as the service can answer, for a minute: `just overload`.
 //!
-//! The peak is what it answers to connections that ask again as soon as they are answered. In the flood requests come at
-//! three times that rate, whatever becomes of them, each reckoned from the instant at which it was due: a request that waits
-//! for a free connection of the load's own is as late as one that waits in the service.
+//! The peak is the throughput of a closed loop, whose connections send the next request as soon as they have a response.
+//! In the flood, requests come at three times that rate regardless of earlier ones, and each latency counts from the
+//! instant the request was due: waiting for a free connection of the load generator counts like waiting in the service.
 //!
-//! The machine is not the same from one minute to the next, so the flood comes in pieces, with the peak found anew between
-//! them, and each piece is held against the peaks on both sides of it. The service never rests meanwhile: at its peak it is as
-//! busy as in the flood.
+//! The machine's speed varies from minute to minute, so the flood is split into segments. The peak is measured again
+//! between them, and each segment is compared with the peaks before and after it. The service never rests in between: at
+//! its peak it is as busy as in the flood.
 //!
-//! The service runs on one core; load, Redis and PostgreSQL on the others, where the recipe puts this program and the
-//! engines: what they take is not the service's doing, and a service that slowed its load down would be asked for less. How
-//! much of its core the service had is printed, at the peak and in the flood: a core that others were on too is no measure.
-//! The requests are of the kind that costs something: of the smallest ones being refused costs a good part of what being
-//! answered does.
+//! The service runs on one core; the recipe puts this program, Redis and PostgreSQL on the others. Their CPU time is not
+//! the service's, and a service that slowed its load generator down would get fewer requests. The service's share of its
+//! core is printed for peak and flood, because a run is worthless if other processes used that core. The requests are
+//! expensive ones: for the cheapest requests, rejecting one costs nearly as much as answering it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -37,14 +36,14 @@ const MAX_ADMITTED_P99: Duration = Duration::from_millis(250);
 const MAX_SHED_P99: Duration = Duration::from_millis(50);
 const MAX_HEALTH_P99: Duration = Duration::from_millis(100);
 const MAX_RECOVERY_TIME: Duration = Duration::from_secs(2);
-/// The flood comes in so many pieces, and the peak is found anew in so long.
+/// Number of segments of the flood; the peak is measured before and after each.
 const FLOOD_SEGMENTS: u32 = 6;
-/// As many as the service has under way at once of such requests: it is never without work, and turns none away.
+/// As many such requests as the service handles concurrently: it always has work and rejects none.
 const PEAK_CONNECTIONS: usize = 32;
 const PEAK_DURATION: Duration = Duration::from_secs(4);
-/// What is far from too much comes for so long, before and after.
+/// How long the moderate load before and after the flood lasts.
 const CALM_DURATION: Duration = Duration::from_secs(5);
-/// So often that a minute has some hundred of them, and so seldom that an address may: pages have a limit of their own.
+/// Frequent enough for a few hundred probes a minute, and within the limit that pages have per address.
 const PROBE_INTERVAL: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Parser)]
@@ -69,7 +68,7 @@ struct Arguments {
     flags: Vec<String>,
 }
 
-/// Where the service runs; the recipe keeps all else off it.
+/// The service's core; the recipe keeps all other processes off it.
 const SERVICE_CORE: &str = "0";
 
 fn main() -> anyhow::Result<()> {
@@ -78,8 +77,9 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
-    let (redis, database) = (DedicatedRedis::start()?, TestDatabase::create_demo(Utc::now()).await?);
-    // Limits stay out of it: what is refused here is refused for the service's own sake.
+    let redis = DedicatedRedis::start()?;
+    let database = TestDatabase::create_demo(Utc::now()).await?;
+    // No rate limit: only load shedding may reject requests here.
     let mut flags = vec!["--limit-platinum", "100000000"];
     flags.extend(DEFAULT_POSTGRES_BUDGET_FLAGS);
     flags.extend(arguments.flags.iter().map(String::as_str));
@@ -88,43 +88,51 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     for _ in 0..200 {
         keys.push(create_key(&store, Plan::Platinum).await?.1);
     }
-    let (database_url, redis_url) = (database.url(), redis.url());
+
+    let database_url = database.url();
+    let redis_url = redis.url();
     let service = ServerProcess::start_on_cores(SERVICE_CORE, &arguments.vintem, &database_url, &redis_url, &flags)?;
     let address: SocketAddr = service.address.parse()?;
     let requests = Arc::new(build_requests(&keys));
 
-    let peak = async || measure_closed_loop_goodput(address, &requests, PEAK_CONNECTIONS, PEAK_DURATION).await;
-    let load = async |rate, time| run_open_loop(address, &requests, arguments.connections, rate, time).await;
-    let calm_rate = peak().await? / 3.0;
-    let calm = load(calm_rate, CALM_DURATION).await;
-    let refused_in_calm = calm.iter().filter(|reply| reply.status != 200).count();
+    let measure_peak = async || measure_closed_loop_goodput(address, &requests, PEAK_CONNECTIONS, PEAK_DURATION).await;
+    let run_load = async |rate, time| run_open_loop(address, &requests, arguments.connections, rate, time).await;
+    let calm_rate = measure_peak().await? / 3.0;
+    let calm = run_load(calm_rate, CALM_DURATION).await;
+    let refused_in_calm = calm.iter().filter(|sample| sample.status != 200).count();
 
-    let piece = Duration::from_secs(arguments.seconds) / FLOOD_SEGMENTS;
-    let (mut flood, mut ratios, mut health) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut core_at_peak, mut core_in_flood) = (Vec::new(), Vec::new());
+    let segment_time = Duration::from_secs(arguments.seconds) / FLOOD_SEGMENTS;
+    let mut flood = Vec::new();
+    let mut ratios = Vec::new();
+    let mut health = Vec::new();
+    let mut core_at_peak = Vec::new();
+    let mut core_in_flood = Vec::new();
     let mut core = CpuShareMeter::start(&service)?;
-    let mut peaks = vec![peak().await?];
-    for number in 0..FLOOD_SEGMENTS as usize {
+    let mut peaks = vec![measure_peak().await?];
+    for segment in 0..FLOOD_SEGMENTS as usize {
         core_at_peak.push(core.share_since_last_call()?);
         let prober = HealthProber::start(address);
-        let replies = load(peaks[number] * arguments.times, piece).await;
+        let samples = run_load(peaks[segment] * arguments.times, segment_time).await;
         health.extend(prober.stop()?);
         core_in_flood.push(core.share_since_last_call()?);
-        peaks.push(peak().await?);
-        let good = replies.iter().filter(|reply| reply.status == 200).count();
-        ratios.push(good as f64 / piece.as_secs_f64() / f64::midpoint(peaks[number], peaks[number + 1]));
-        flood.extend(replies);
-    }
-    load(peaks[FLOOD_SEGMENTS as usize] * arguments.times, CALM_DURATION).await;
-    let after = load(calm_rate, CALM_DURATION).await;
+        peaks.push(measure_peak().await?);
 
-    let of = |status: u16| flood.iter().filter(move |reply| reply.status == status);
-    let latency = |status: u16, percent: usize| percentile(of(status).map(|reply| reply.latency), percent);
-    let (good, shed) = (of(200).count(), of(503).count());
+        let good = samples.iter().filter(|sample| sample.status == 200).count();
+        ratios.push(good as f64 / segment_time.as_secs_f64() / f64::midpoint(peaks[segment], peaks[segment + 1]));
+        flood.extend(samples);
+    }
+    run_load(peaks[FLOOD_SEGMENTS as usize] * arguments.times, CALM_DURATION).await;
+    let after = run_load(calm_rate, CALM_DURATION).await;
+
+    let with_status = |status: u16| flood.iter().filter(move |sample| sample.status == status);
+    let latency = |status: u16, percent: usize| percentile(with_status(status).map(|sample| sample.latency), percent);
+    let good = with_status(200).count();
+    let shed = with_status(503).count();
     let others = flood.len() - good - shed;
-    let unsaid = of(503).filter(|reply| !reply.has_retry_after).count();
+    let without_retry_after = with_status(503).filter(|sample| !sample.has_retry_after).count();
     let goodput_ratio = median(&mut ratios);
     let recovery = recovery_time(&calm, &after);
+
     let milliseconds = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
     let seconds = arguments.seconds as f64;
     println!("peak_requests_a_second: {:.0}", median(&mut peaks));
@@ -134,7 +142,7 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     println!("share_of_the_core_at_peak: {:.3}", median(&mut core_at_peak));
     println!("share_of_the_core_in_flood: {:.3}", median(&mut core_in_flood));
     println!("refused_in_calm: {refused_in_calm} of {}", calm.len());
-    println!("calm_p99_milliseconds: {}", milliseconds(percentile(calm.iter().map(|reply| reply.latency), 99)));
+    println!("calm_p99_milliseconds: {}", milliseconds(percentile(calm.iter().map(|sample| sample.latency), 99)));
     println!("admitted_p50_milliseconds: {}", milliseconds(latency(200, 50)));
     println!("admitted_p99_milliseconds: {}", milliseconds(latency(200, 99)));
     println!("shed_p50_milliseconds: {}", milliseconds(latency(503, 50)));
@@ -146,8 +154,12 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     println!("goodput_ratio_lowest: {:.2}", ratios[0]);
     println!("goodput_ratio_highest: {:.2}", ratios[ratios.len() - 1]);
     println!("goodput_ratio: {goodput_ratio:.2}");
+
     ensure!(refused_in_calm == 0, "{refused_in_calm} were refused before there was too much");
-    ensure!(others == 0 && unsaid == 0, "{others} answers were neither 200 nor 503, {unsaid} did not say when to come");
+    ensure!(
+        others == 0 && without_retry_after == 0,
+        "{others} answers were neither 200 nor 503, {without_retry_after} did not say when to come"
+    );
     ensure!(shed > 0, "nothing was shed: it was not too much");
     ensure!(goodput_ratio >= MIN_GOODPUT_RATIO, "less than {MIN_GOODPUT_RATIO} of the peak was answered");
     ensure!(latency(200, 99) <= MAX_ADMITTED_P99, "the slowest of what was answered were too slow");
@@ -157,7 +169,7 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How much of its core the service had.
+/// Measures the service's share of its core.
 struct CpuShareMeter<'s> {
     service: &'s ServerProcess,
     measured_at: Instant,
@@ -169,7 +181,7 @@ impl<'s> CpuShareMeter<'s> {
         Ok(Self { service, measured_at: Instant::now(), cpu_time: process_cpu_time(service.pid())? })
     }
 
-    /// Since it was last asked.
+    /// The share since the previous call.
     fn share_since_last_call(&mut self) -> anyhow::Result<f64> {
         let now = Self::start(self.service)?;
         let share = (now.cpu_time - self.cpu_time).as_secs_f64() / (now.measured_at - self.measured_at).as_secs_f64();
@@ -183,15 +195,16 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// What of all that people ask for costs the most to reckon and is answered in a few words, with each key in turn: a
-/// comparison of all series over all of their days.
+/// The request that costs the most CPU and has a small response, a comparison of all series over all days, with each
+/// key in turn.
 fn build_requests(keys: &[String]) -> Vec<Vec<u8>> {
     let ids = "selic,cdi,ipca,selic-effective,selic-daily,cdi-daily,ipca-12m,ipca-ytd,real-selic";
     let paths: Vec<String> = (1..=8).map(|limit| format!("/api/v1/market/compare?ids={ids}&limit={limit}")).collect();
     keys.iter().flat_map(|key| paths.iter().map(|path| build_keyed_get(path, key))).collect()
 }
 
-/// Asks for `/health` while the flood lasts; by a thread, so that the load's own queue is not taken for the service's.
+/// Requests `/health` during the flood, on a thread of its own, so that the load generator's queueing is not mistaken
+/// for the service's.
 struct HealthProber {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Vec<Duration>>>,
@@ -204,36 +217,37 @@ impl HealthProber {
         Self { stop, thread: std::thread::spawn(move || probe_health(address, &stopped)) }
     }
 
-    /// How long each answer took.
+    /// Stops probing and returns how long each response took.
     fn stop(self) -> anyhow::Result<Vec<Duration>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the probe does not panic")
     }
 }
 
-/// On a connection of its own each, as a prober has it.
+/// Opens a new connection for each probe, as a load balancer's health check does.
 fn probe_health(address: SocketAddr, stop: &AtomicBool) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let asked = Instant::now();
+        let started = Instant::now();
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(b"GET /health HTTP/1.1\r\nHost: vintem.example\r\nConnection: close\r\n\r\n")?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        times.push(asked.elapsed());
-        ensure!(answer.starts_with(b"HTTP/1.1 200"), "/health: {}", String::from_utf8_lossy(&answer));
-        std::thread::sleep(PROBE_INTERVAL.saturating_sub(asked.elapsed()));
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response)?;
+        times.push(started.elapsed());
+        ensure!(response.starts_with(b"HTTP/1.1 200"), "/health: {}", String::from_utf8_lossy(&response));
+        std::thread::sleep(PROBE_INTERVAL.saturating_sub(started.elapsed()));
     }
     Ok(times)
 }
 
-/// How long after the flood a request was last refused, or as slow as none in a hundred was before it.
+/// When, after the flood, the last request failed or took more than twice the calm p99 plus 10 ms.
 fn recovery_time(calm: &[LoadSample], after: &[LoadSample]) -> Duration {
-    let slow = percentile(calm.iter().map(|reply| reply.latency), 99) * 2 + Duration::from_millis(10);
-    let is_bad = |reply: &&LoadSample| reply.status != 200 || reply.latency > slow;
-    let mut bad: Vec<Duration> = after.iter().filter(is_bad).map(|reply| reply.due_at + reply.latency).collect();
+    let max_latency = percentile(calm.iter().map(|sample| sample.latency), 99) * 2 + Duration::from_millis(10);
+    let is_bad = |sample: &&LoadSample| sample.status != 200 || sample.latency > max_latency;
+    let mut bad: Vec<Duration> = after.iter().filter(is_bad).map(|sample| sample.due_at + sample.latency).collect();
     bad.sort_unstable();
+
     // One in a hundred may be slow at any time.
-    let spare = after.len() / 100;
-    bad.len().checked_sub(spare + 1).map_or(Duration::ZERO, |place| bad[place])
+    let tolerated = after.len() / 100;
+    bad.len().checked_sub(tolerated + 1).map_or(Duration::ZERO, |index| bad[index])
 }

@@ -1,7 +1,7 @@
-//! Webhooks at length: `just outbox`, and `just fan-out`. Within checks/with-engines.
+//! Long webhook trials, run by checks/lib/with-engines: `just outbox` and `just fan-out`.
 //!
-//! `outbox` kills a process that loads rates, at random moments and again and again: never is there a value without its
-//! event, nor an event without its value. `fan-out` has one event delivered to very many webhooks by one worker.
+//! `outbox` repeatedly kills a process that loads rates, at random moments, and checks that no value is ever without its
+//! event and no event without its value. `fan-out` has one worker deliver one event to very many webhooks.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ use vintem_testkit::webhook_receiver::{ReceivedRequest, ReceiverBehavior, Webhoo
 use vintem_testkit::webhooks::insert_webhooks;
 use vintem_testkit::{TestDatabase, WorkerProcess, create_key, wait_until};
 
-/// What the API gives to one key.
+/// The API's limit per key.
 const WEBHOOKS_PER_KEY: usize = 20;
-/// The receiver that dies.
+/// The receiver that stops responding.
 const DEAD_RECEIVER_PATH: &str = "/0";
-/// The first day that a trial loads a value of.
+/// The day of the first loaded value.
 const FIRST_DAY: NaiveDate = NaiveDate::from_ymd_opt(1950, 1, 1).expect("a day of the calendar");
 
 #[derive(Debug, Parser)]
@@ -75,28 +75,29 @@ async fn main() -> anyhow::Result<()> {
 async fn run_outbox_trials(trials: u32) -> anyhow::Result<()> {
     let database = TestDatabase::create_empty().await?;
     let mut connection = database.connect().await?;
-    let (mut killed, mut loads) = (0, 0);
+    let mut killed = 0;
+    let mut loads = 0;
     for trial in 1..=trials {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["load", &database.url()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        // It needs some milliseconds to begin; then a load follows the other, each of some fifty.
+        // The process takes some milliseconds to start; then it loads one value after another, about 50 ms each.
         tokio::time::sleep(Duration::from_micros(rand::random_range(30_000..250_000))).await;
         killed += u32::from(child.try_wait()?.is_none());
         child.kill()?;
         child.wait()?;
-        // A transaction that was sent to its end before may still come to it.
+
+        // A commit that was sent before the kill may still complete.
         wait_for_other_connections(&mut connection).await?;
-        let (values, events) = (
-            fetch_unique_dates(&mut connection, SELECT_VALUE_DATES).await?,
-            fetch_unique_dates(&mut connection, SELECT_EVENT_DATES).await?,
-        );
-        let alone = values.symmetric_difference(&events).count();
-        ensure!(alone == 0, "trial {trial}: {alone} values or events without the other");
+        let values = fetch_unique_dates(&mut connection, SELECT_VALUE_DATES).await?;
+        let events = fetch_unique_dates(&mut connection, SELECT_EVENT_DATES).await?;
+        let unmatched = values.symmetric_difference(&events).count();
+        ensure!(unmatched == 0, "trial {trial}: {unmatched} values or events without the other");
         loads = values.len();
     }
+
     println!("trials: {trials}");
     println!("killed_at_work: {killed}");
     println!("loads: {loads}");
@@ -110,15 +111,16 @@ const SELECT_VALUE_DATES: &str = "select ref_date from observation where series 
 const SELECT_EVENT_DATES: &str = "select (subject ->> 'date')::date from event where type = 'rate.published'";
 
 async fn fetch_unique_dates(connection: &mut PgConnection, query: &'static str) -> anyhow::Result<HashSet<NaiveDate>> {
-    let days: Vec<NaiveDate> = sqlx::query_scalar(query).fetch_all(connection).await?;
-    let (count, days) = (days.len(), days.into_iter().collect::<HashSet<_>>());
-    ensure!(count == days.len(), "one of them is there twice");
-    Ok(days)
+    let dates: Vec<NaiveDate> = sqlx::query_scalar(query).fetch_all(connection).await?;
+    let count = dates.len();
+    let unique_dates: HashSet<NaiveDate> = dates.into_iter().collect();
+    ensure!(count == unique_dates.len(), "one of them is there twice");
+    Ok(unique_dates)
 }
 
-/// Waits until the connections of the one that was killed are gone.
+/// Waits until the connections of the killed process are gone.
 async fn wait_for_other_connections(connection: &mut PgConnection) -> anyhow::Result<()> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let others: i64 = sqlx::query_scalar(
             "select count(*)
@@ -130,7 +132,7 @@ async fn wait_for_other_connections(connection: &mut PgConnection) -> anyhow::Re
         if others == 0 {
             return Ok(());
         }
-        ensure!(began.elapsed() < Duration::from_secs(10), "a connection does not end");
+        ensure!(started.elapsed() < Duration::from_secs(10), "a connection does not end");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -142,6 +144,7 @@ async fn load_values_until_killed(database_url: &str) -> anyhow::Result<()> {
     let last: Option<NaiveDate> =
         sqlx::query_scalar("select max(ref_date) from observation").fetch_one(&mut connection).await?;
     connection.close().await?;
+
     let mut day = last.map_or(FIRST_DAY, |last| last + Days::new(1));
     loop {
         let fetch = NewFetch::without_response(format!("trial:{day}"), Utc::now(), [2; 32]);
@@ -160,7 +163,8 @@ async fn run_fan_out(
     max_p99_ratio: Option<f64>,
 ) -> anyhow::Result<()> {
     let database = TestDatabase::create_demo(Utc::now()).await?;
-    let (store, mut connection) = (database.open_store()?, database.connect().await?);
+    let store = database.open_store()?;
+    let mut connection = database.connect().await?;
     let receiver = WebhookReceiver::start().await?;
     let mut keys = Vec::new();
     for _ in 0..subscriptions.div_ceil(WEBHOOKS_PER_KEY) {
@@ -168,8 +172,9 @@ async fn run_fan_out(
     }
     let urls: Vec<String> = (0..subscriptions).map(|number| receiver.url(&format!("/{number}"))).collect();
     insert_webhooks(&mut connection, &keys, &urls).await?;
+
     let worker = WorkerProcess::start(vintem, &database.url(), &["--webhook-allow", "127.0.0.0/8"])?;
-    // It is ready once it has published something: a first filing, which all get.
+    // The worker is ready once it has delivered a first filing to all webhooks.
     load_new_filing(&store, 0).await?;
     wait_until("the worker works", Duration::from_secs(120), || async { receiver.request_count() == subscriptions })
         .await;
@@ -180,56 +185,61 @@ async fn run_fan_out(
         receiver.request_count() >= 2 * subscriptions
     })
     .await;
-    let all = receiver.all_requests();
-    let of_it = &all[subscriptions..];
-    let reached: HashSet<&str> = of_it.iter().map(|received| received.path.as_str()).collect();
-    ensure!(reached.len() == subscriptions && of_it.len() == subscriptions, "some were told twice, others never");
-    let since = |received: &ReceivedRequest| received.received_at.saturating_duration_since(committed);
-    let last = of_it.iter().map(since).max().unwrap_or_default().as_secs_f64();
+
+    let all_requests = receiver.all_requests();
+    let deliveries = &all_requests[subscriptions..];
+    let paths: HashSet<&str> = deliveries.iter().map(|request| request.path.as_str()).collect();
+    ensure!(paths.len() == subscriptions && deliveries.len() == subscriptions, "some were told twice, others never");
+    let delay = |request: &ReceivedRequest| request.received_at.saturating_duration_since(committed);
+    let last = deliveries.iter().map(delay).max().unwrap_or_default().as_secs_f64();
     println!("subscriptions: {subscriptions}");
-    println!("first_seconds: {:.2}", of_it.iter().map(since).min().unwrap_or_default().as_secs_f64());
-    println!("median_seconds: {:.2}", percentile(of_it.iter().map(since), 50).as_secs_f64());
+    println!("first_seconds: {:.2}", deliveries.iter().map(delay).min().unwrap_or_default().as_secs_f64());
+    println!("median_seconds: {:.2}", percentile(deliveries.iter().map(delay), 50).as_secs_f64());
     println!("processor_seconds_of_the_worker: {:.2}", process_cpu_time(worker.pid())?.as_secs_f64());
 
-    // A receiver that is dead, beside the others, in turns with and without it: how long after the first of the others
-    // the rest of them hear of it.
+    // Rounds alternate between a dead receiver and none. Measured is the delay of the other receivers' deliveries after
+    // the first of them.
     let mut latencies = [Vec::new(), Vec::new()];
     for round in 2..12u32 {
         let is_dead = round % 2 == 1;
-        let manner = if is_dead {
+        let behavior = if is_dead {
             ReceiverBehavior::DelayedOk(Duration::from_secs(3600))
         } else {
             ReceiverBehavior::Status(200)
         };
-        receiver.set_behavior(DEAD_RECEIVER_PATH, manner);
+        receiver.set_behavior(DEAD_RECEIVER_PATH, behavior);
         receiver.clear_requests();
         load_new_filing(&store, round).await?;
         wait_until("all others have heard of it", Duration::from_secs(300), || async {
             receiver.request_count_excluding(DEAD_RECEIVER_PATH) == subscriptions - 1
         })
         .await;
-        let all = receiver.all_requests();
-        let times: Vec<Instant> =
-            all.iter().filter(|one| one.path != DEAD_RECEIVER_PATH).map(|one| one.received_at).collect();
+
+        let requests = receiver.all_requests();
+        let others = requests.iter().filter(|request| request.path != DEAD_RECEIVER_PATH);
+        let times: Vec<Instant> = others.map(|request| request.received_at).collect();
         let first = times.iter().min().copied().context("some were told")?;
         latencies[usize::from(is_dead)].extend(times.into_iter().map(|time| time - first));
     }
-    let [calm, beside] = latencies.map(|times| percentile(times, 99).as_secs_f64());
-    println!("p99_seconds: {calm:.3}");
-    println!("p99_seconds_beside_a_dead_one: {beside:.3}");
-    println!("p99_ratio: {:.2}", beside / calm);
+
+    let [p99_alone, p99_beside_dead] = latencies.map(|times| percentile(times, 99).as_secs_f64());
+    let ratio = p99_beside_dead / p99_alone;
+    println!("p99_seconds: {p99_alone:.3}");
+    println!("p99_seconds_beside_a_dead_one: {p99_beside_dead:.3}");
+    println!("p99_ratio: {ratio:.2}");
     println!("seconds: {last:.2}");
     ensure!(last <= max_seconds, "the last one heard of it after {last:.2} s");
     if let Some(max_ratio) = max_p99_ratio {
-        ensure!(beside / calm <= max_ratio, "beside a dead receiver others wait {:.2} times as long", beside / calm);
+        ensure!(ratio <= max_ratio, "beside a dead receiver others wait {ratio:.2} times as long");
     }
     Ok(())
 }
 
-/// A filing that is new today.
+/// Loads a filing delivered today.
 async fn load_new_filing(store: &Store, number: u32) -> anyhow::Result<()> {
     let today = sao_paulo_date(Utc::now());
     let fetch = NewFetch::without_response(format!("filing:{number}"), Utc::now(), [3; 32]);
+
     let mut load = store.begin_load(Dataset::Filings, DataOrigin::Synthetic, &fetch).await?;
     load.emit_events_since(today);
     load.append_filings(&[Filing {

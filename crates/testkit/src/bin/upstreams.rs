@@ -1,4 +1,4 @@
-//! Stand-ins for the upstreams by hand: what tests ask, one can ask too, or point `vintem` at it.
+//! Runs the fake upstreams of the tests as a program, to query by hand or to point `vintem` at.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ struct Arguments {
 }
 
 fn parse_fault_argument(text: &str) -> Result<(String, Fault), String> {
-    // The last one: a path has some of its own.
+    // Split at the last `=`: a path may contain others.
     let (part, fault) = text.rsplit_once('=').ok_or("PART=FAULT is expected")?;
     Ok((part.to_owned(), fault.parse()?))
 }
@@ -67,6 +67,7 @@ async fn main() -> anyhow::Result<()> {
     let today = arguments.today.unwrap_or_else(|| sao_paulo_date(Utc::now()));
     let made_up =
         if arguments.data.is_some() { "all that no file has (IPE, tickers, most of PTAX)" } else { "everything" };
+
     let upstreams = FakeUpstreams::start(FakeUpstreamOptions {
         data_dir: arguments.data,
         today,
@@ -78,6 +79,7 @@ async fn main() -> anyhow::Result<()> {
     for (part, fault) in arguments.fault {
         upstreams.set_fault(&part, Some(fault));
     }
+
     eprintln!("stand-ins for SGS, PTAX and CVM on {today}: {made_up} is SYNTHETIC; Ctrl-C ends them");
     println!("VINTEM_SGS_URL={}", upstreams.sgs_url());
     println!("VINTEM_PTAX_URL={}", upstreams.ptax_url());

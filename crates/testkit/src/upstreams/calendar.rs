@@ -1,16 +1,16 @@
-//! Brazil's bank days, as far as the upstreams keep to them.
+//! Brazil's banking days, as far as the upstreams follow them.
 
 use chrono::{Datelike, Days, NaiveDate};
 use vintem_domain::Calendar;
 
-/// How far what is generated reaches; a stand-in's day may lie anywhere before.
+/// The end of the generated data; the fakes' current day may be any day up to it.
 pub const LAST_GENERATED_DAY: NaiveDate = ymd(2040, 12, 31);
 
 pub const fn ymd(year: i32, month: u32, day: u32) -> NaiveDate {
     NaiveDate::from_ymd_opt(year, month, day).expect("a day of the calendar")
 }
 
-/// Every day of the calendar, both ends included.
+/// Every calendar day, both ends included.
 pub fn date_range(from: NaiveDate, to: NaiveDate) -> impl Iterator<Item = NaiveDate> {
     from.iter_days().take_while(move |day| *day <= to)
 }
@@ -23,7 +23,7 @@ pub fn business_day_on_or_after(date: NaiveDate) -> NaiveDate {
     date.iter_days().find(|date| is_business_day(*date)).expect("holidays end")
 }
 
-/// The Sunday on or before: the regulator rewrites its archives on Sundays.
+/// CVM rewrites its archives on Sundays.
 pub fn sunday_on_or_before(date: NaiveDate) -> NaiveDate {
     date - Days::new(date.weekday().num_days_from_sunday().into())
 }

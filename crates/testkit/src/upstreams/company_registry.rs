@@ -1,4 +1,4 @@
-//! The regulator's registry of companies: read from the file that is served, or made up in its layout.
+//! CVM's company registry: parses the served file, or generates a synthetic one in the same layout.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ pub const CSV_HEADER: &str = concat!(
     "CNPJ_AUDITOR;AUDITOR"
 );
 
-/// As many as have a name of their own.
+/// The number of distinct company names.
 pub const MAX_COMPANIES: usize = PLACE_ROOTS.len() * PLACE_ENDINGS.len() * PLACE_QUALIFIERS.len();
 
-/// Those who file: one for each code, whatever the number of its rows.
+/// A company that files; one per code, however many rows it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryCompany {
     /// With dots, slash and hyphen.
@@ -38,19 +38,21 @@ impl RegistryCompany {
     }
 }
 
-/// By rising code. Rows that cannot be read are nobody's.
+/// The companies by ascending code. Unreadable rows are skipped.
 pub fn parse_companies(registry: &[u8]) -> Vec<RegistryCompany> {
     let text = decode_latin1(registry);
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
-    let place = |name: &str| header.iter().position(|column| *column == name).unwrap_or(usize::MAX);
+    let column_index = |name: &str| header.iter().position(|column| *column == name).unwrap_or(usize::MAX);
     let [cnpj, name, code, registered_on, cancelled_on, market] =
-        ["CNPJ_CIA", "DENOM_SOCIAL", "CD_CVM", "DT_REG", "DT_CANCEL", "TP_MERC"].map(place);
+        ["CNPJ_CIA", "DENOM_SOCIAL", "CD_CVM", "DT_REG", "DT_CANCEL", "TP_MERC"].map(column_index);
+
     let mut companies: BTreeMap<u32, RegistryCompany> = BTreeMap::new();
     for line in lines {
         let fields: Vec<&str> = line.split(';').collect();
-        let field = |at: usize| fields.get(at).copied().unwrap_or_default();
-        let (Ok(code), Ok(registered_on)) = (field(code).parse(), field(registered_on).parse()) else { continue };
+        let field = |index: usize| fields.get(index).copied().unwrap_or_default();
+        let Ok(code) = field(code).parse() else { continue };
+        let Ok(registered_on) = field(registered_on).parse() else { continue };
         let is_on_exchange = field(market) == "BOLSA";
         let company = companies.entry(code).or_insert_with(|| RegistryCompany {
             cnpj: field(cnpj).to_owned(),
@@ -65,12 +67,13 @@ pub fn parse_companies(registry: &[u8]) -> Vec<RegistryCompany> {
     companies.into_values().collect()
 }
 
-/// A registry of made-up companies in the regulator's layout, with what is odd in the real one: several rows for a
-/// company that is on several markets, a number that had another code before, doubled spaces, quotes that nobody
-/// escaped, postcodes without their leading zeros. No natural person is named.
+/// Generates a registry of synthetic companies in CVM's layout, with the oddities of the real one: several rows for a
+/// company on several markets, a CNPJ that had another code before, doubled spaces, unescaped quotes, postcodes without
+/// leading zeros. No natural person is named.
 pub fn generate_registry(count: usize) -> Vec<u8> {
     let mut file = encode_latin1(CSV_HEADER);
     file.extend_from_slice(b"\r\n");
+
     for number in 0..count.min(MAX_COMPANIES) {
         let mut random = SeededRandom::new(&format!("company {number}"));
         let row = generate_company_row(number, count, &mut random);
@@ -78,9 +81,10 @@ pub fn generate_registry(count: usize) -> Vec<u8> {
             (true, _) => &[""],
             (false, 3) => &["BOLSA", "BALCÃO ORGANIZADO"],
             (false, 4) => &["BALCÃO NÃO ORGANIZADO"],
-            (false, place) if place % 2 == 0 => &["BOLSA"],
+            (false, remainder) if remainder % 2 == 0 => &["BOLSA"],
             (false, _) => &["BALCÃO ORGANIZADO"],
         };
+
         for market in markets {
             let mut row = row.clone();
             row.insert("TP_MERC", (*market).to_owned());
@@ -102,15 +106,17 @@ fn generate_company_row(number: usize, count: usize, random: &mut SeededRandom) 
         PLACE_QUALIFIERS[number / (PLACE_ROOTS.len() * PLACE_ENDINGS.len())]
     );
     let place = place.trim_end();
-    // The real file doubles spaces here and there.
+    // The real file has doubled spaces in some names.
     let gap = if number % 40 == 7 { "  " } else { " " };
     let name = format!("{before} {place}{gap}{after}").trim().to_owned();
     let (city, state) = *random.pick(&CITIES);
+
     let span = (ymd(2025, 6, 30) - ymd(1970, 1, 2)).num_days();
     let registered_on = ymd(1970, 1, 2) + Days::new((span * number as i64 / count.max(1) as i64).unsigned_abs());
-    // The oldest company files for ever, so that there is always one that does.
+    // The oldest company is never canceled, so that there is always one that files.
     let is_cancelled = number > 0 && number % 5 < 2;
     let street = if number % 30 == 11 { "SBS - QUADRA 1 - BLOCO \"C\"" } else { "Rua das Pitangueiras, 120" };
+
     let mut row = BTreeMap::from([
         ("CNPJ_CIA", format_cnpj(cnpj_root_and_branch(number))),
         ("DENOM_SOCIAL", name),
@@ -142,6 +148,7 @@ fn generate_company_row(number: usize, count: usize, random: &mut SeededRandom) 
         ("AUDITOR", "VALMORANTE AUDITORES INDEPENDENTES S/S".to_owned()),
         ("CNPJ_AUDITOR", format_cnpj("999990010001")),
     ]);
+
     if is_cancelled {
         let cancelled_on = registered_on + Days::new(400 + random.below(4000) as u64);
         row.insert("DT_CANCEL", cancelled_on.to_string());
@@ -154,16 +161,16 @@ fn generate_company_row(number: usize, count: usize, random: &mut SeededRandom) 
     row
 }
 
-/// Roots from 99.900.000 on belong to nobody. Now and then a company has the number that a cancelled registration of
-/// its own had before.
+/// CNPJ roots from 99.900.000 on are unassigned. Some companies have the CNPJ of their own earlier, canceled
+/// registration.
 fn cnpj_root_and_branch(number: usize) -> String {
-    let is_registered_anew = number % 75 == 52;
-    let root = if is_registered_anew { number - 1 } else { number };
+    let is_reregistration = number % 75 == 52;
+    let root = if is_reregistration { number - 1 } else { number };
     let branch = if number % 60 == 29 { 652 } else { 1 };
     format!("999{root:05}{branch:04}")
 }
 
-/// From a root and a branch, with the check digits.
+/// Formats a root and branch as a CNPJ with its check digits.
 pub fn format_cnpj(root_and_branch: impl AsRef<str>) -> String {
     let digits: [u8; 12] = root_and_branch.as_ref().as_bytes().try_into().expect("eight digits and four");
     let cnpj = Cnpj::from_root_and_branch(digits);
@@ -171,7 +178,7 @@ pub fn format_cnpj(root_and_branch: impl AsRef<str>) -> String {
     format!("{}.{}.{}/{}-{}", &digits[..2], &digits[2..5], &digits[5..8], &digits[8..12], &digits[12..])
 }
 
-/// What has no place in the regulator's encoding becomes a question mark.
+/// Encodes in Latin-1, as CVM does; characters outside it become question marks.
 pub fn encode_latin1(text: &str) -> Vec<u8> {
     text.chars().map(|character| u8::try_from(u32::from(character)).unwrap_or(b'?')).collect()
 }
@@ -194,11 +201,13 @@ mod tests {
         assert!(text.ends_with("\r\n") && text.matches('\n').count() == text.matches("\r\n").count());
         assert!(text.lines().all(|line| line.split(';').count() == 47));
         assert!(!file.iter().any(|byte| (0x80..0xa0).contains(byte)));
+
         let companies = parse_companies(&file);
         assert_eq!(companies.len(), 300);
         let numbers: BTreeSet<&str> = companies.iter().map(|company| company.cnpj.as_str()).collect();
         assert!(numbers.len() < 300 && text.lines().count() > 301);
         assert!(companies.iter().all(|company| Cnpj::parse(&company.cnpj).is_some()));
+
         for oddity in ["BLOCO \"C\"", "  S.A.", "CANCELADA", "SUSPENSO(A) - DECISÃO ADM", "/0652-"] {
             assert!(text.contains(oddity), "{oddity}");
         }

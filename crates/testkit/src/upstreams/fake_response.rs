@@ -1,4 +1,4 @@
-//! An answer before it is sent, and the conditional requests that files honour.
+//! A response before it is sent, and the conditional requests that files honor.
 
 use bytes::Bytes;
 use chrono::{DateTime, SubsecRound, Utc};
@@ -14,7 +14,7 @@ pub struct FakeResponse {
     pub status: StatusCode,
     pub headers: Vec<(HeaderName, String)>,
     pub body: Bytes,
-    /// Since when a file is what it is. Files alone have this, and with it `ETag` and `Last-Modified`.
+    /// When a file last changed. Only files have this, and with it `ETag` and `Last-Modified`.
     pub modified_at: Option<DateTime<Utc>>,
 }
 
@@ -24,8 +24,8 @@ impl FakeResponse {
         Self { status, headers, body: body.into(), modified_at: None }
     }
 
-    pub fn file(content_type: &str, body: impl Into<Bytes>, modified: DateTime<Utc>) -> Self {
-        Self { modified_at: Some(modified.trunc_subsecs(0)), ..Self::new(StatusCode::OK, content_type, body) }
+    pub fn file(content_type: &str, body: impl Into<Bytes>, modified_at: DateTime<Utc>) -> Self {
+        Self { modified_at: Some(modified_at.trunc_subsecs(0)), ..Self::new(StatusCode::OK, content_type, body) }
     }
 
     pub fn with_header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
@@ -34,42 +34,43 @@ impl FakeResponse {
         self
     }
 
-    /// With its marks, if it is a file; and without its body if the client has it already.
+    /// Adds the validators if this is a file, and turns it into a 304 if the client already has it.
     pub fn into_conditional_response(self, request: &HeaderMap) -> Self {
-        let Some(modified) = self.modified_at else { return self };
-        let etag = compute_etag(&self.body, modified);
-        let is_known = is_not_modified(request, &etag, modified);
-        let marked = self.with_header(header::ETAG, etag).with_header(header::LAST_MODIFIED, http_date(modified));
-        if !is_known || marked.status != StatusCode::OK {
-            return marked.with_header(header::ACCEPT_RANGES, "bytes");
+        let Some(modified_at) = self.modified_at else { return self };
+        let etag = compute_etag(&self.body, modified_at);
+        let is_not_modified = is_not_modified(request, &etag, modified_at);
+
+        let response = self.with_header(header::ETAG, etag).with_header(header::LAST_MODIFIED, http_date(modified_at));
+        if !is_not_modified || response.status != StatusCode::OK {
+            return response.with_header(header::ACCEPT_RANGES, "bytes");
         }
-        let headers = marked.headers.into_iter().filter(|(name, _)| *name != header::CONTENT_TYPE).collect();
+        let headers = response.headers.into_iter().filter(|(name, _)| *name != header::CONTENT_TYPE).collect();
         Self { status: StatusCode::NOT_MODIFIED, headers, body: Bytes::new(), modified_at: None }
     }
 }
 
-/// As Apache makes it, of length and time; and of the content, so that no two contents share one.
-fn compute_etag(body: &[u8], modified: DateTime<Utc>) -> String {
-    let digest = Sha256::new().chain_update(body).chain_update(modified.timestamp().to_be_bytes()).finalize();
+/// Like Apache's, from length and time; the content is hashed too, so that no two contents share a tag.
+fn compute_etag(body: &[u8], modified_at: DateTime<Utc>) -> String {
+    let digest = Sha256::new().chain_update(body).chain_update(modified_at.timestamp().to_be_bytes()).finalize();
     let digest = digest.iter().take(7).map(|byte| format!("{byte:02x}")).collect::<String>();
     format!("\"{:x}-{digest}\"", body.len())
 }
 
-/// The tag counts alone where one is sent, and the time where none is.
-fn is_not_modified(request: &HeaderMap, etag: &str, modified: DateTime<Utc>) -> bool {
+/// `If-None-Match` takes precedence over `If-Modified-Since`.
+fn is_not_modified(request: &HeaderMap, etag: &str, modified_at: DateTime<Utc>) -> bool {
     let text = |name| request.get(name).and_then(|value| value.to_str().ok());
     if let Some(tags) = text(header::IF_NONE_MATCH) {
         return tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*");
     }
     let since = text(header::IF_MODIFIED_SINCE).and_then(|date| DateTime::parse_from_rfc2822(date).ok());
-    since.is_some_and(|since| modified <= since.to_utc())
+    since.is_some_and(|since| modified_at <= since.to_utc())
 }
 
 pub fn http_date(time: DateTime<Utc>) -> String {
     time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// The parameters of a query, decoded; `+` stays what it is.
+/// The decoded parameters of a query; `+` is not decoded to a space.
 pub fn parse_query(query: &str) -> Vec<(String, String)> {
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts

@@ -1,4 +1,4 @@
-//! What goes wrong upstream, switched on by a test for the paths that it names.
+//! Upstream faults that a test switches on for the paths it names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,24 +12,24 @@ use super::fake_response::{FakeResponse, HTML_CONTENT_TYPE, JSON_CONTENT_TYPE};
 use super::sgs;
 use super::zip_archive::{self, ZipMember};
 
-/// A change to the bytes of a true body.
+/// A change to the bytes of a normal body.
 pub type BodyTransform = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 #[derive(Clone)]
 pub enum Fault {
-    /// An error page that says it is a success.
+    /// An HTML error page with status 200.
     HtmlWith200,
-    /// A success without a body.
+    /// Status 200 without a body.
     Empty200,
     /// `[]`
     EmptyArray,
-    /// The true body, called HTML.
+    /// The normal body with an HTML content type.
     JsonAsHtml,
-    /// The 404 by which SGS says that a window is empty.
+    /// The 404 that SGS sends for a window without values.
     SgsValuesNotFound,
-    /// The 404 of an outage: no body.
+    /// A 404 without a body, as in an outage.
     EmptyNotFound,
-    /// The refusal of a window of more than ten years, with the status 406 or, as seen at times, 200.
+    /// The error for a window of more than ten years, with status 406 or, as the real service sometimes does, 200.
     WindowTooWide { with_200: bool },
     /// 429, with this `Retry-After`.
     TooManyRequests { retry_after: Option<String> },
@@ -39,38 +39,38 @@ pub enum Fault {
     ServerErrorPage,
     /// Any other status, without a body.
     Status(u16),
-    /// The connection stays open, and nothing comes any more.
+    /// The connection stays open, and no more data arrives.
     Stall(StallAt),
-    /// The connection closes half way through the body.
+    /// The connection closes halfway through the body.
     CutBody,
-    /// `Content-Encoding: gzip` over what is none.
+    /// `Content-Encoding: gzip` with a body that is not gzip.
     GzipGarbage,
-    /// 302 to the same path at `localhost`, another name than the one that was asked. There the truth is served, and
-    /// [`Seen::host`](super::Seen::host) tells who followed.
+    /// 302 to the same path at `localhost`, a different host name. The normal response is served there, and
+    /// [`RecordedRequest::host`](super::RecordedRequest::host) shows who followed.
     RedirectToOtherHost,
-    /// `Content-Length` states half of what the body has, so that half of it arrives and all seems well.
+    /// `Content-Length` states half of the body's length, so that half of it arrives without an error.
     WrongContentLength,
-    /// The first tenths of an archive, as if they were all of it.
+    /// The first tenths of an archive, sent as if complete.
     TruncatedZip { tenths: u8 },
     /// A small archive whose member inflates to more than 200 MB.
     ZipBomb,
-    /// The true archive with further members that want to be written elsewhere.
+    /// The normal archive with further members whose paths lead outside the target directory.
     PathTraversalZip,
     /// An archive without the member that it is named after.
     MissingMember,
-    /// This body, with the headers of the true one.
+    /// This body, with the headers of the normal one.
     ReplaceBody(Vec<u8>),
-    /// The true body, changed.
+    /// The normal body, changed.
     TransformBody(BodyTransform),
-    /// The true archive with its first member changed: the one that it is named after.
+    /// The normal archive with its first member changed, the one that it is named after.
     TransformZipMember(BodyTransform),
-    /// Only the next so many requests.
+    /// A fault for the next N requests only.
     ForNextRequests(u32, Box<Fault>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StallAt {
-    /// Before the first byte of an answer.
+    /// Before the first byte of a response.
     Head,
     /// In the middle of the body.
     HalfBody,
@@ -89,7 +89,7 @@ impl Fault {
         Self::TransformZipMember(Arc::new(change))
     }
 
-    /// The faults that have a name on the command line.
+    /// The faults that can be named on the command line.
     fn named_faults() -> Vec<(&'static str, Self)> {
         let retry_after = || Some("2".to_owned());
         vec![
@@ -117,7 +117,7 @@ impl Fault {
         ]
     }
 
-    /// Names for the help of the command line.
+    /// The names, for the command-line help.
     pub fn names() -> String {
         Self::named_faults().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
@@ -154,7 +154,7 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// How an answer travels.
+/// How much of a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyDelivery {
     Complete,
@@ -163,15 +163,15 @@ pub enum BodyDelivery {
     HalfThenStall,
     /// Half of the body, then the connection closes.
     HalfThenClose,
-    /// Half of the body, and a length that says that it is all.
+    /// Half of the body, with a `Content-Length` that says it is complete.
     HalfAsComplete,
 }
 
-/// More than what a client may take in.
+/// More than a client accepts.
 const ZIP_BOMB_MEGABYTES: usize = 210;
 
-/// What is sent instead of the truth. `truth` is only asked where the fault needs it, for it may take long to make;
-/// `target` is the path and query as they were sent.
+/// Applies a fault to a response. `normal_response` is only called if the fault needs it, because it may be slow to
+/// generate; `target` is the path and query as sent.
 pub fn apply_fault(
     fault: Option<Fault>,
     target: &str,
@@ -179,6 +179,7 @@ pub fn apply_fault(
     normal_response: impl FnOnce() -> anyhow::Result<FakeResponse>,
 ) -> anyhow::Result<(FakeResponse, BodyDelivery)> {
     let Some(fault) = fault else { return Ok((normal_response()?, BodyDelivery::Complete)) };
+
     let delivery = match fault {
         Fault::Stall(StallAt::Head) => return Ok((empty_response(StatusCode::OK), BodyDelivery::NoResponse)),
         Fault::Stall(StallAt::HalfBody) => BodyDelivery::HalfThenStall,
@@ -186,7 +187,8 @@ pub fn apply_fault(
         Fault::WrongContentLength => BodyDelivery::HalfAsComplete,
         _ => BodyDelivery::Complete,
     };
-    let answer = match fault {
+
+    let response = match fault {
         Fault::ForNextRequests(_, fault) => return apply_fault(Some(*fault), target, own_port, normal_response),
         Fault::Stall(_) | Fault::CutBody | Fault::WrongContentLength => normal_response()?,
         Fault::HtmlWith200 => FakeResponse::new(StatusCode::OK, HTML_CONTENT_TYPE, sgs::INVALID_REQUEST_PAGE),
@@ -229,16 +231,15 @@ pub fn apply_fault(
             }
         })?,
         Fault::ZipBomb => {
-            let true_answer = normal_response()?;
-            let first = zip_archive::read_zip(&true_answer.body)?.into_iter().next();
+            let response = normal_response()?;
+            let first = zip_archive::read_zip(&response.body)?.into_iter().next();
             let first = first.unwrap_or_else(|| ZipMember::new("empty.csv", ""));
             let header = first.content.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-            let bomb =
-                zip_archive::build_zip_bomb(&first.name, header, ZIP_BOMB_MEGABYTES, modified_date(&true_answer))?;
-            with_changed_body(true_answer, |_| bomb)
+            let bomb = zip_archive::build_zip_bomb(&first.name, header, ZIP_BOMB_MEGABYTES, modified_date(&response))?;
+            with_changed_body(response, |_| bomb)
         }
     };
-    Ok((answer, delivery))
+    Ok((response, delivery))
 }
 
 const SERVER_ERROR_PAGE: &str = concat!(
@@ -257,22 +258,22 @@ fn retry_after_response(status: StatusCode, retry_after: Option<String>) -> Fake
     }
 }
 
-/// Another body is another file, and a younger one.
-fn with_changed_body(answer: FakeResponse, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> FakeResponse {
-    let modified = answer.modified_at.map(|modified| modified + TimeDelta::minutes(1));
-    FakeResponse { body: change(answer.body.to_vec()).into(), modified_at: modified, ..answer }
+/// A changed file also gets a later modification time.
+fn with_changed_body(response: FakeResponse, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> FakeResponse {
+    let modified_at = response.modified_at.map(|modified_at| modified_at + TimeDelta::minutes(1));
+    FakeResponse { body: change(response.body.to_vec()).into(), modified_at, ..response }
 }
 
 fn with_changed_members(
-    answer: FakeResponse,
+    response: FakeResponse,
     change: impl FnOnce(&mut Vec<ZipMember>),
 ) -> anyhow::Result<FakeResponse> {
-    let mut members = zip_archive::read_zip(&answer.body)?;
+    let mut members = zip_archive::read_zip(&response.body)?;
     change(&mut members);
-    let archive = zip_archive::write_zip(&members, modified_date(&answer))?;
-    Ok(with_changed_body(answer, |_| archive))
+    let archive = zip_archive::write_zip(&members, modified_date(&response))?;
+    Ok(with_changed_body(response, |_| archive))
 }
 
-fn modified_date(answer: &FakeResponse) -> NaiveDate {
-    answer.modified_at.unwrap_or_default().date_naive()
+fn modified_date(response: &FakeResponse) -> NaiveDate {
+    response.modified_at.unwrap_or_default().date_naive()
 }

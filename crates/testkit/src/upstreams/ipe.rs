@@ -1,9 +1,9 @@
-//! Years of filings (IPE) over the companies of a registry, in the regulator's layout. All of it is synthetic: the
-//! upstream has no field to say so.
+//! Years of filings (IPE) for the companies of a registry, in CVM's layout. All of it is synthetic; the upstream format
+//! has no field to mark it as such.
 //!
-//! A year is the same on every machine and whatever other years are asked for; of the current one there is as much as
-//! its last dump holds. Every year has each oddity of the real files in its first rows, so that the smallest has them
-//! too, and more of them in realistic shares.
+//! A year is the same on every machine, whatever other years are requested; the current year reaches up to its last
+//! dump. Every year has each oddity of the real files in its first rows, so that even the smallest has them, and more
+//! of them in realistic proportions.
 
 use std::collections::VecDeque;
 
@@ -23,10 +23,10 @@ pub const CSV_HEADER: &str = concat!(
     "Tipo_Apresentacao;Protocolo_Entrega;Versao;Link_Download"
 );
 
-/// The regulator writes this for issuers without a number.
+/// CVM writes this for issuers without a CNPJ.
 pub const PLACEHOLDER_CNPJ: &str = "00.000.000/0000-00";
 
-/// One row, field by field, as it is written.
+/// One row, with its fields as written to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpeRow {
     pub cnpj: String,
@@ -37,7 +37,7 @@ pub struct IpeRow {
     pub doc_type: String,
     pub kind: String,
     pub subject: String,
-    /// `YYYY-MM-DD`: its year is that of the file which the row stands in.
+    /// `YYYY-MM-DD`; its year decides which file the row is in.
     pub delivered_on: String,
     pub presentation: String,
     pub protocol: String,
@@ -46,7 +46,7 @@ pub struct IpeRow {
 }
 
 impl IpeRow {
-    /// A material fact of this company, delivered on this day under this number. Everything else can be changed.
+    /// A material fact (`Fato Relevante`) of this company; `number` is the document number.
     pub fn material_fact(
         cnpj: &str,
         name: &str,
@@ -84,6 +84,7 @@ impl IpeRow {
             &self.version,
             &self.link,
         ];
+
         let mut line = encode_latin1(&fields.map(String::as_str).join(";"));
         line.extend_from_slice(b"\r\n");
         line
@@ -95,15 +96,16 @@ pub fn generate_rows(year: i32, rows: usize, companies: &[RegistryCompany], unti
     let mut generator = IpeGenerator::new(year, rows, companies);
     let mut file = Vec::with_capacity(420 * rows);
     let mut last: Option<IpeRow> = None;
-    for (place, delivered_on) in delivery_days(year, rows).into_iter().enumerate() {
-        // The rest of the year is still to come.
+
+    for (row_index, delivered_on) in delivery_days(year, rows).into_iter().enumerate() {
+        // The rest of the year is in the future.
         if delivered_on > until {
             break;
         }
         let row = match last {
-            // The very same line once more, as the regulator's files have it.
-            Some(row) if place == oddity_row::DUPLICATE || generator.random.below(5_000) == 0 => row,
-            _ => generator.generate_row(place, delivered_on),
+            // The same line again, as in CVM's files.
+            Some(row) if row_index == oddity_row::DUPLICATE || generator.random.below(5_000) == 0 => row,
+            _ => generator.generate_row(row_index, delivered_on),
         };
         file.extend(row.to_csv_line());
         last = Some(row);
@@ -111,11 +113,11 @@ pub fn generate_rows(year: i32, rows: usize, companies: &[RegistryCompany], unti
     file
 }
 
-/// Which of the first rows has which oddity.
+/// The row index of each oddity.
 mod oddity_row {
     pub const FOREIGN: usize = 1;
     pub const UNREGISTERED: usize = 2;
-    /// The same as the one before.
+    /// Identical to the row before it.
     pub const DUPLICATE: usize = 3;
     pub const REFERENCE_YEAR_3026: usize = 4;
     pub const QUOTED_SUBJECT: usize = 5;
@@ -148,27 +150,29 @@ struct IpeGenerator<'a> {
     random: SeededRandom,
     year: i32,
     companies: Vec<&'a RegistryCompany>,
-    /// Numbers of documents: each year has a range of its own, so that all of them are unique.
+    /// Each year has its own range of document numbers, so that all numbers are unique.
     first_document_number: u64,
     numbers_per_row: u64,
-    /// Filings that will be delivered once more.
+    /// Filings that will be delivered again as a new version.
     pending_corrections: VecDeque<IpeFiling>,
 }
 
 impl<'a> IpeGenerator<'a> {
     fn new(year: i32, rows: usize, companies: &'a [RegistryCompany]) -> Self {
-        let (first_day, last_day) = (ymd(year, 1, 1), ymd(year, 12, 31));
-        let filed = |company: &&RegistryCompany| {
+        let first_day = ymd(year, 1, 1);
+        let last_day = ymd(year, 12, 31);
+        let was_registered = |company: &&RegistryCompany| {
             company.registered_on <= last_day && company.cancelled_on.is_none_or(|end| end > first_day)
         };
-        let range = (rows as u64 * 5 / 4).max(60_000);
-        let years = u64::try_from(year - FIRST_YEAR).unwrap_or(0);
+
+        let numbers_per_year = (rows as u64 * 5 / 4).max(60_000);
+        let years_before = u64::try_from(year - FIRST_YEAR).unwrap_or(0);
         Self {
             random: SeededRandom::new(&format!("filings of {year}")),
             year,
-            companies: companies.iter().filter(filed).collect(),
-            first_document_number: 100_000 + years * range,
-            numbers_per_row: (range / rows.max(1) as u64).max(1),
+            companies: companies.iter().filter(was_registered).collect(),
+            first_document_number: 100_000 + years_before * numbers_per_year,
+            numbers_per_row: (numbers_per_year / rows.max(1) as u64).max(1),
             pending_corrections: VecDeque::new(),
         }
     }
@@ -178,17 +182,19 @@ impl<'a> IpeGenerator<'a> {
             Some(correction) => correction,
             None => self.generate_original(row_index, delivered_on),
         };
-        let returns = row_index == 0 || self.random.chance_per_thousand(if filing.version == 1 { 35 } else { 250 });
-        if returns && filing.version < 9 {
+        let is_corrected_later =
+            row_index == 0 || self.random.chance_per_thousand(if filing.version == 1 { 35 } else { 250 });
+        if is_corrected_later && filing.version < 9 {
             self.pending_corrections.push_back(filing.clone());
         }
+
         let number = self.first_document_number + row_index as u64 * self.numbers_per_row;
-        // Nearly all rows of these years lack it.
-        let lost = (2009..=2014).contains(&self.year) && !self.random.chance_per_thousand(10);
-        filing.to_row(number, !lost && filing.category != PROCEEDS_CATEGORY)
+        // Nearly all rows of these years lack the protocol.
+        let lacks_protocol = (2009..=2014).contains(&self.year) && !self.random.chance_per_thousand(10);
+        filing.to_row(number, !lacks_protocol && filing.category != PROCEEDS_CATEGORY)
     }
 
-    /// A further version of an earlier filing, now and then after one that is not in the file.
+    /// The next version of an earlier filing; sometimes a version in between is missing from the file.
     fn next_correction(&mut self, row_index: usize, delivered_on: NaiveDate) -> Option<IpeFiling> {
         if row_index < 12 && row_index != oddity_row::SECOND_VERSION {
             return None;
@@ -203,15 +209,16 @@ impl<'a> IpeGenerator<'a> {
     fn generate_original(&mut self, row_index: usize, delivered_on: NaiveDate) -> IpeFiling {
         let issuer = self.pick_issuer(row_index, delivered_on);
         let category = self.pick_category(row_index);
-        let form = *self.random.pick(category.doc_types_and_kinds);
+        let doc_type_and_kind = *self.random.pick(category.doc_types_and_kinds);
         let subject = self.generate_subject(row_index, category, delivered_on);
-        let reference = self.pick_reference_date(row_index, category, form.1, delivered_on);
+        let reference_date = self.pick_reference_date(row_index, category, doc_type_and_kind.1, delivered_on);
+
         IpeFiling {
             issuer,
             category: category.name,
-            doc_type_and_kind: form,
+            doc_type_and_kind,
             subject,
-            reference_date: reference,
+            reference_date,
             delivered_on,
             version: 1,
         }
@@ -222,12 +229,13 @@ impl<'a> IpeGenerator<'a> {
             let (code, name, root) = UNREGISTERED_ISSUER;
             return IpeIssuer { cnpj: format_cnpj(root), name: name.to_owned(), code };
         }
+
         let is_foreign = row_index == oddity_row::FOREIGN || self.random.below(10_000) < 9;
         for _ in 0..24 {
             if is_foreign || self.companies.is_empty() {
                 break;
             }
-            // Some file far more than others; which ones has nothing to do with their codes.
+            // Some companies file far more than others, independently of their codes.
             let bound = 1 + self.random.below(self.companies.len());
             let rank = self.random.below(bound);
             let company = self.companies[rank * 7_919 % self.companies.len()];
@@ -235,39 +243,42 @@ impl<'a> IpeGenerator<'a> {
                 return IpeIssuer { cnpj: company.cnpj.clone(), name: company.name.clone(), code: company.code };
             }
         }
+
         let (code, name) = *self.random.pick(&FOREIGN_ISSUERS);
         IpeIssuer { cnpj: PLACEHOLDER_CNPJ.to_owned(), name: name.to_owned(), code }
     }
 
     fn pick_category(&mut self, row_index: usize) -> &'static IpeCategory {
-        let named = |name: &str| CATEGORIES.iter().find(|category| category.name == name);
-        let wanted = match row_index {
-            0 | oddity_row::QUOTED_SUBJECT | oddity_row::REFERENCE_YEAR_3026 => named("Fato Relevante"),
-            oddity_row::AGENDA_SUBJECT | oddity_row::LONG_SUBJECT => named("Assembleia"),
-            oddity_row::PROCEEDS_REPORT => named(PROCEEDS_CATEGORY),
+        let find_by_name = |name: &str| CATEGORIES.iter().find(|category| category.name == name);
+        let required = match row_index {
+            0 | oddity_row::QUOTED_SUBJECT | oddity_row::REFERENCE_YEAR_3026 => find_by_name("Fato Relevante"),
+            oddity_row::AGENDA_SUBJECT | oddity_row::LONG_SUBJECT => find_by_name("Assembleia"),
+            oddity_row::PROCEEDS_REPORT => find_by_name(PROCEEDS_CATEGORY),
             _ => None,
         };
-        let mut left = self.random.below(CATEGORIES.iter().map(|category| category.weight).sum());
+
+        let mut remaining = self.random.below(CATEGORIES.iter().map(|category| category.weight).sum());
         let drawn = CATEGORIES.iter().find(|category| {
-            let found = left < category.weight;
-            left = left.saturating_sub(category.weight);
-            found
+            let is_drawn = remaining < category.weight;
+            remaining = remaining.saturating_sub(category.weight);
+            is_drawn
         });
-        wanted.or(drawn).expect("the draw lies below the sum of the weights")
+        required.or(drawn).expect("the draw lies below the sum of the weights")
     }
 
     fn generate_subject(&mut self, row_index: usize, category: &IpeCategory, delivered_on: NaiveDate) -> String {
-        let is_assembly = category.reference_date_rule == ReferenceDateRule::Meeting;
-        if row_index == oddity_row::LONG_SUBJECT || (is_assembly && self.random.chance_per_thousand(8)) {
+        let is_meeting = category.reference_date_rule == ReferenceDateRule::Meeting;
+        if row_index == oddity_row::LONG_SUBJECT || (is_meeting && self.random.chance_per_thousand(8)) {
             return self.generate_agenda(20);
         }
-        if row_index == oddity_row::AGENDA_SUBJECT || (is_assembly && self.random.chance_per_thousand(250)) {
+        if row_index == oddity_row::AGENDA_SUBJECT || (is_meeting && self.random.chance_per_thousand(250)) {
             let items = 2 + self.random.below(3);
             return self.generate_agenda(items);
         }
         if category.subject_templates.is_empty() || (row_index > 12 && self.random.chance_per_thousand(180)) {
             return String::new();
         }
+
         let template = *self.random.pick(category.subject_templates);
         let subject = self.fill_template(template, delivered_on);
         if row_index == oddity_row::QUOTED_SUBJECT || self.random.chance_per_thousand(20) {
@@ -276,7 +287,7 @@ impl<'a> IpeGenerator<'a> {
         subject
     }
 
-    /// Items joined as the regulator joins them; twenty of them are more than a thousand characters.
+    /// Items joined as CVM joins them; twenty items are more than a thousand characters.
     fn generate_agenda(&mut self, items: usize) -> String {
         let first = self.random.below(AGENDA_ITEMS.len());
         let items: Vec<&str> = (0..items).map(|item| AGENDA_ITEMS[(first + item) % AGENDA_ITEMS.len()]).collect();
@@ -286,9 +297,11 @@ impl<'a> IpeGenerator<'a> {
     fn fill_template(&mut self, template: &str, delivered_on: NaiveDate) -> String {
         let mut subject = String::with_capacity(template.len() + 16);
         let mut rest = template;
-        while let Some((before, (gap, after))) = rest.split_once('{').and_then(|(b, a)| Some((b, a.split_once('}')?))) {
+        while let Some((before, (placeholder, after))) =
+            rest.split_once('{').and_then(|(before, after)| Some((before, after.split_once('}')?)))
+        {
             subject.push_str(before);
-            subject.push_str(&match gap {
+            subject.push_str(&match placeholder {
                 "ano" => delivered_on.year().to_string(),
                 "valor" => format!("R$ {}.{:03}.000,00", 1 + self.random.below(900), self.random.below(1000)),
                 "emissao" => format!("{}ª", 1 + self.random.below(19)),
@@ -320,7 +333,8 @@ impl<'a> IpeGenerator<'a> {
             ReferenceDateRule::LastQuarterEnd => last_quarter_end(delivered_on),
             ReferenceDateRule::YearEnd => ymd(delivered_on.year(), 12, 31),
         };
-        // Slips of the finger, which the protocol repeats.
+
+        // Typing errors, which the protocol repeats.
         let in_year = |year: i32| date.with_year(year).unwrap_or(ymd(year, 4, 30));
         match row_index {
             oddity_row::REFERENCE_YEAR_3026 => in_year(3026),
@@ -333,40 +347,34 @@ impl<'a> IpeGenerator<'a> {
 
 impl IpeFiling {
     fn to_row(&self, number: u64, has_protocol: bool) -> IpeRow {
-        let Self {
-            issuer,
-            category,
-            doc_type_and_kind: form,
-            subject,
-            reference_date: reference,
-            delivered_on,
-            version,
-        } = self;
+        let Self { issuer, category, doc_type_and_kind, subject, reference_date, delivered_on, version } = self;
         let presentation = if *version == 1 { "AP - Apresentação" } else { "RE - Reapresentação Espontânea" };
         let protocol = format!(
             "{:06}IPE{:02}{:02}{:04}{version:02}{:08}-{:02}",
             issuer.code,
-            reference.day(),
-            reference.month(),
-            reference.year(),
+            reference_date.day(),
+            reference_date.month(),
+            reference_date.year(),
             number * 53 % 100_000_000,
             number % 97
         );
-        // The two numbers differ by what hardly changes within a year.
+
+        // Within a year the two numbers differ by a nearly constant offset.
         let sequence =
             number.saturating_sub(15_294 + 20_000 * u64::try_from(delivered_on.year() - FIRST_YEAR).unwrap_or(0));
         let link = format!(
             "https://www.rad.cvm.gov.br/ENET/frmDownloadDocumento.aspx?Tela=ext&descTipo=IPE&CodigoInstituicao=1\
              &numProtocolo={number}&numSequencia={sequence}&numVersao={version}"
         );
+
         IpeRow {
             cnpj: issuer.cnpj.clone(),
             company_name: issuer.name.clone(),
             company_code: issuer.code.to_string(),
-            reference_date: reference.format("%Y-%m-%d").to_string(),
+            reference_date: reference_date.format("%Y-%m-%d").to_string(),
             category: (*category).to_owned(),
-            doc_type: form.0.to_owned(),
-            kind: form.1.to_owned(),
+            doc_type: doc_type_and_kind.0.to_owned(),
+            kind: doc_type_and_kind.1.to_owned(),
             subject: subject.clone(),
             delivered_on: delivered_on.format("%Y-%m-%d").to_string(),
             presentation: presentation.to_owned(),
@@ -377,31 +385,33 @@ impl IpeFiling {
     }
 }
 
-/// The day of each row, rising: most in the months of annual and quarterly results.
+/// The delivery day of each row, ascending, with more in the months of annual and quarterly results.
 fn delivery_days(year: i32, rows: usize) -> Vec<NaiveDate> {
     let weight = |date: &NaiveDate| match date.month() {
         3 | 4 => 18,
         5 | 8 | 11 => 14,
         _ => 10,
     };
-    let weighed: Vec<(NaiveDate, usize)> = date_range(ymd(year, 1, 1), ymd(year, 12, 31))
+    let weighted_days: Vec<(NaiveDate, usize)> = date_range(ymd(year, 1, 1), ymd(year, 12, 31))
         .filter(|date| is_business_day(*date))
         .map(|date| (date, weight(&date)))
         .collect();
-    let total: usize = weighed.iter().map(|(_, weight)| weight).sum();
-    let (mut passed, mut given) = (0, 0);
+    let total_weight: usize = weighted_days.iter().map(|(_, weight)| weight).sum();
+
+    let mut cumulative_weight = 0;
+    let mut assigned = 0;
     let mut delivery_days = Vec::with_capacity(rows);
-    for (date, weight) in weighed {
-        passed += weight;
-        // Cumulative, so that all days together take exactly as many as there are.
-        let due = rows * passed / total;
-        delivery_days.extend(std::iter::repeat_n(date, due - given));
-        given = due;
+    for (date, weight) in weighted_days {
+        cumulative_weight += weight;
+        // Cumulative, so that rounding never changes the total number of rows.
+        let assigned_by_now = rows * cumulative_weight / total_weight;
+        delivery_days.extend(std::iter::repeat_n(date, assigned_by_now - assigned));
+        assigned = assigned_by_now;
     }
     delivery_days
 }
 
-/// The last day of the last quarter that had ended.
+/// The last day of the most recent complete quarter.
 fn last_quarter_end(date: NaiveDate) -> NaiveDate {
     ymd(date.year(), date.month0() / 3 * 3 + 1, 1) - Days::new(1)
 }

@@ -1,9 +1,9 @@
-//! What the central bank knows: nine series, from files of the real ones where they are given, made up where they are
-//! silent, and in agreement with each other.
+//! The central bank's nine series: real rows where files exist, synthetic rows in the gaps, all consistent with each
+//! other.
 //!
-//! Rows of files stay byte for byte. Generated ones follow: the overnight rates from the target, the annual rates from
-//! the daily ones, twelve months of inflation from the months, and the dollar's buying rate from its selling rate.
-//! Floats are good enough here, for everything is rounded to a few decimals; the product has none.
+//! Rows from files are kept byte for byte. Generated rows are derived: overnight rates from the target, annual rates
+//! from daily ones, twelve-month inflation from the months, and the dollar's buying rate from its selling rate. Floats
+//! are good enough here, because everything is rounded to a few decimals; the product has none.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::calendar::{LAST_GENERATED_DAY, business_day_on_or_after, date_range, is_business_day, ymd};
 use super::seeded_random::{SeededRandom, smooth_noise};
 
-/// Values as texts, by day.
+/// Values as text, by day.
 pub type SeriesRows = BTreeMap<NaiveDate, String>;
 
 pub const SELIC_TARGET: u32 = 432;
@@ -35,7 +35,7 @@ const CDI_SINCE: NaiveDate = ymd(1986, 3, 6);
 const IPCA_SINCE: NaiveDate = ymd(1980, 1, 1);
 const DOLLAR_SINCE: NaiveDate = ymd(1984, 11, 28);
 const REAL_SINCE: NaiveDate = ymd(1994, 7, 1);
-/// From here on both overnight rates are the same number.
+/// Since then both overnight rates are the same number.
 const RATES_EQUAL_SINCE: NaiveDate = ymd(2018, 10, 1);
 
 #[derive(Debug)]
@@ -44,18 +44,19 @@ pub struct MarketData {
 }
 
 impl MarketData {
-    /// With the files of `directory`/sgs, as far as they are there.
+    /// Uses the files in `directory`/sgs that exist.
     pub fn new(directory: Option<&Path>) -> anyhow::Result<Self> {
-        let real = |code: u32| match directory {
+        let load_real = |code: u32| match directory {
             Some(directory) => load_real_rows(&directory.join(format!("sgs/{code}.json"))),
             None => Ok(SeriesRows::new()),
         };
-        let known_selic = real(SELIC_DAILY)?;
-        let target = build_target(&real(SELIC_TARGET)?, &known_selic);
-        let selic = build_selic_daily(&known_selic, &target);
-        let cdi = build_cdi_daily(&real(CDI_DAILY)?, &selic);
-        let ipca = build_ipca(real(IPCA_MONTH)?);
-        let (buy, sell) = build_dollar(real(DOLLAR_BUY)?, real(DOLLAR_SELL)?, &selic);
+        let real_selic = load_real(SELIC_DAILY)?;
+        let target = build_target(&load_real(SELIC_TARGET)?, &real_selic);
+        let selic = build_selic_daily(&real_selic, &target);
+        let cdi = build_cdi_daily(&load_real(CDI_DAILY)?, &selic);
+        let ipca = build_ipca(load_real(IPCA_MONTH)?);
+        let (buy, sell) = build_dollar(load_real(DOLLAR_BUY)?, load_real(DOLLAR_SELL)?, &selic);
+
         let series = BTreeMap::from([
             (SELIC_ANNUAL, annualize_rates(&selic)),
             (CDI_ANNUAL, annualize_rates(&cdi)),
@@ -70,34 +71,34 @@ impl MarketData {
         Ok(Self { series })
     }
 
-    /// All rows of a series up to the horizon; nothing for codes that the stand-in does not carry.
+    /// All rows of a series up to [`LAST_GENERATED_DAY`]; `None` for codes that the fake does not have.
     pub fn rows(&self, code: u32) -> Option<&SeriesRows> {
         self.series.get(&code)
     }
 
-    /// The last day that is published at this moment in Brasília.
+    /// The last day published at this time in Brasília.
     pub fn last_published_day(&self, code: u32, now: NaiveDateTime) -> NaiveDate {
         let today = now.date();
-        let once_it_is = |hour, minute| {
+        let today_from = |hour, minute| {
             let time = NaiveTime::from_hms_opt(hour, minute, 0).expect("a time of the day");
             if now.time() >= time { today } else { today - Days::new(1) }
         };
         match code {
             SELIC_TARGET => self.last_known_target_day(today),
             IPCA_MONTH | IPCA_12_MONTHS => last_published_month(now),
-            DOLLAR_BUY | DOLLAR_SELL => once_it_is(13, 30),
-            _ => once_it_is(20, 0),
+            DOLLAR_BUY | DOLLAR_SELL => today_from(13, 30),
+            _ => today_from(20, 0),
         }
     }
 
-    /// The target is filled in up to the next meeting, hence into the future. On the evening of a meeting its
-    /// outcome is known, up to the meeting after that.
+    /// The target is published up to the next meeting, so it reaches into the future. On the evening of a meeting its
+    /// outcome is published, up to the meeting after it.
     fn last_known_target_day(&self, today: NaiveDate) -> NaiveDate {
         let tomorrow = today + Days::new(1);
         let rows = &self.series[&SELIC_TARGET];
-        let is_first_of_another =
+        let is_change =
             |date: &NaiveDate| is_target_change_day(*date) || rows.get(date) != rows.get(&(*date - Days::new(1)));
-        let next_change = date_range(tomorrow + Days::new(1), LAST_GENERATED_DAY).find(is_first_of_another);
+        let next_change = date_range(tomorrow + Days::new(1), LAST_GENERATED_DAY).find(is_change);
         next_change.map_or(LAST_GENERATED_DAY, |date| date - Days::new(1))
     }
 }
@@ -108,7 +109,7 @@ struct SgsFileRow {
     valor: String,
 }
 
-/// A file as the central bank answers; a file that is not there holds nothing.
+/// Reads a file in the central bank's JSON format; a missing file is an empty series.
 fn load_real_rows(file: &Path) -> anyhow::Result<SeriesRows> {
     if !file.exists() {
         return Ok(SeriesRows::new());
@@ -120,23 +121,23 @@ fn load_real_rows(file: &Path) -> anyhow::Result<SeriesRows> {
     read().with_context(|| format!("reading {}", file.display()))
 }
 
-/// Meetings end every six or seven weeks on a Wednesday; what they decide holds from the next day.
+/// Meetings end every six or seven weeks on a Wednesday; their decision takes effect the next day.
 fn is_target_change_day(date: NaiveDate) -> bool {
     const KNOWN_CHANGE_DAY: NaiveDate = ymd(2026, 3, 19);
     matches!((date - KNOWN_CHANGE_DAY).num_days().rem_euclid(91), 0 | 42)
 }
 
-/// For every day of the calendar. Where the file is silent the overnight rate tells the target, then meetings do.
-fn build_target(known: &SeriesRows, known_selic: &SeriesRows) -> SeriesRows {
+/// The target of every calendar day: from the file, else from the real overnight rate, else from generated meetings.
+fn build_target(real_target: &SeriesRows, real_selic: &SeriesRows) -> SeriesRows {
     let mut hundredths = 4500;
     let mut rows = SeriesRows::new();
     for date in date_range(SELIC_TARGET_SINCE, LAST_GENERATED_DAY) {
-        let text = if let Some(text) = known.get(&date) {
+        let text = if let Some(text) = real_target.get(&date) {
             hundredths = (parse_number(text) * 100.0).round() as i64;
             text.clone()
         } else {
-            if let Some(rate) = known_selic.get(&date) {
-                // The market lends a tenth of a point below the target, which moves in quarters of a point.
+            if let Some(rate) = real_selic.get(&date) {
+                // The overnight rate is a tenth of a point below the target, which moves in quarters of a point.
                 hundredths = ((daily_to_annual(parse_number(rate)) + 0.10) * 4.0).round() as i64 * 25;
             } else if is_target_change_day(date) {
                 hundredths += target_step(target_goal(date.year()) - hundredths, date);
@@ -148,7 +149,7 @@ fn build_target(known: &SeriesRows, known_selic: &SeriesRows) -> SeriesRows {
     rows
 }
 
-/// Where the target is heading from each year on, in hundredths; later years draw their own.
+/// The level that the target moves towards from each year on, in hundredths; years after 2026 draw their own.
 const TARGET_GOALS: [(i32, i64); 10] = [
     (1999, 2000),
     (2004, 1600),
@@ -179,7 +180,7 @@ fn target_step(gap: i64, date: NaiveDate) -> i64 {
     step * gap.signum()
 }
 
-/// Percent a year, on the first day of the month, before there was a target.
+/// Percent per year, before there was a target.
 const EARLY_ANNUAL_RATES: [(NaiveDate, f64); 15] = [
     (ymd(1986, 3, 1), 18.0),
     (ymd(1986, 10, 1), 40.0),
@@ -198,9 +199,9 @@ const EARLY_ANNUAL_RATES: [(NaiveDate, f64); 15] = [
     (ymd(1999, 3, 4), 39.0),
 ];
 
-fn build_selic_daily(known: &SeriesRows, target: &SeriesRows) -> SeriesRows {
+fn build_selic_daily(real_rows: &SeriesRows, target: &SeriesRows) -> SeriesRows {
     let candidates = date_range(SELIC_SINCE, LAST_GENERATED_DAY).filter(|date| is_business_day(*date));
-    fill_gaps(known, candidates, |date| format_f64(annual_to_daily(overnight_rate(date, target)), 6))
+    fill_gaps(real_rows, candidates, |date| format_f64(annual_to_daily(overnight_rate(date, target)), 6))
 }
 
 fn overnight_rate(date: NaiveDate, target: &SeriesRows) -> f64 {
@@ -210,10 +211,10 @@ fn overnight_rate(date: NaiveDate, target: &SeriesRows) -> f64 {
     }
 }
 
-/// Interbank loans on the same days as the Selic, at nearly and by now at exactly its rate.
-fn build_cdi_daily(known: &SeriesRows, selic: &SeriesRows) -> SeriesRows {
-    let before = date_range(CDI_SINCE, SELIC_SINCE - Days::new(1)).filter(|date| is_business_day(*date));
-    fill_gaps(known, before.chain(selic.keys().copied()), |date| match selic.get(&date) {
+/// Interbank loans on the same days as the Selic: first at nearly its rate, since 2018 at exactly its rate.
+fn build_cdi_daily(real_rows: &SeriesRows, selic: &SeriesRows) -> SeriesRows {
+    let days_before_selic = date_range(CDI_SINCE, SELIC_SINCE - Days::new(1)).filter(|date| is_business_day(*date));
+    fill_gaps(real_rows, days_before_selic.chain(selic.keys().copied()), |date| match selic.get(&date) {
         Some(rate) if date >= RATES_EQUAL_SINCE => rate.clone(),
         Some(rate) => {
             format_f64(parse_number(rate) * (1.0 - 0.001 * SeededRandom::for_day("cdi", date).signed_unit().abs()), 6)
@@ -226,13 +227,13 @@ fn annualize_rates(daily_rates: &SeriesRows) -> SeriesRows {
     daily_rates.iter().map(|(date, rate)| (*date, format_f64(daily_to_annual(parse_number(rate)), 2))).collect()
 }
 
-/// Percent a year from percent a day: 252 business days.
-fn daily_to_annual(percent_a_day: f64) -> f64 {
-    ((1.0 + percent_a_day / 100.0).powi(252) - 1.0) * 100.0
+/// Percent per year from percent per day, compounded over 252 business days.
+fn daily_to_annual(percent_per_day: f64) -> f64 {
+    ((1.0 + percent_per_day / 100.0).powi(252) - 1.0) * 100.0
 }
 
-fn annual_to_daily(percent_a_year: f64) -> f64 {
-    ((1.0 + percent_a_year / 100.0).powf(1.0 / 252.0) - 1.0) * 100.0
+fn annual_to_daily(percent_per_year: f64) -> f64 {
+    ((1.0 + percent_per_year / 100.0).powf(1.0 / 252.0) - 1.0) * 100.0
 }
 
 const EARLY_MONTHLY_INFLATION: [(NaiveDate, f64); 13] = [
@@ -262,7 +263,7 @@ fn build_ipca(mut rows: SeriesRows) -> SeriesRows {
                     2,
                 );
             }
-            // Food is dearer in the rains.
+            // Food prices rise in the rainy season.
             let season = if matches!(month.month(), 11 | 12 | 1 | 2) { 20 } else { 0 };
             format_units((season + random.in_range(5, 85) + random.in_range(-45, 25)).clamp(-30, 130), 2)
         });
@@ -280,7 +281,7 @@ fn build_ipca_12_months(months: &SeriesRows) -> SeriesRows {
     months.windows(12).map(chained).collect()
 }
 
-/// A month is published on the tenth of the next at nine, or on the first business day after.
+/// A month is published at 09:00 on the tenth of the next month, or on the first business day after it.
 fn last_published_month(now: NaiveDateTime) -> NaiveDate {
     let nine = NaiveTime::from_hms_opt(9, 0, 0).expect("a time of the day");
     let this_month = now.date().with_day(1).expect("every month has a first day");
@@ -288,7 +289,7 @@ fn last_published_month(now: NaiveDateTime) -> NaiveDate {
     this_month - Months::new(if now >= published_at { 1 } else { 2 })
 }
 
-/// What a dollar costs, in the currency of its day; the two dates of a pair of consecutive days are a new currency.
+/// The price of a dollar in the currency of the day. Two entries on consecutive days mark a new currency.
 const DOLLAR_CURVE: [(NaiveDate, f64); 28] = [
     (DOLLAR_SINCE, 2_800.0),
     (ymd(1986, 2, 27), 13_700.0),
@@ -320,97 +321,103 @@ const DOLLAR_CURVE: [(NaiveDate, f64); 28] = [
     (ymd(2026, 9, 1), 5.3),
 ];
 
-/// Buying and selling rates on the same days.
-fn build_dollar(known_buy: SeriesRows, known_sell: SeriesRows, selic: &SeriesRows) -> (SeriesRows, SeriesRows) {
-    let known_days: BTreeMap<NaiveDate, f64> =
-        known_sell.iter().chain(&known_buy).map(|(date, rate)| (*date, parse_number(rate))).collect();
+/// Buying and selling rates, with values on the same days.
+fn build_dollar(real_buy: SeriesRows, real_sell: SeriesRows, selic: &SeriesRows) -> (SeriesRows, SeriesRows) {
+    let real_rates: BTreeMap<NaiveDate, f64> =
+        real_sell.iter().chain(&real_buy).map(|(date, rate)| (*date, parse_number(rate))).collect();
     let business_days = date_range(DOLLAR_SINCE, SELIC_SINCE - Days::new(1)).filter(|date| is_business_day(*date));
     let candidates = business_days.chain(selic.keys().copied()).filter(|date| *date >= DOLLAR_SINCE);
-    let missing: Vec<NaiveDate> = candidates.filter(|date| is_in_gap(&known_days, *date)).collect();
+    let missing: Vec<NaiveDate> = candidates.filter(|date| is_in_gap(&real_rates, *date)).collect();
 
-    let (mut buy, mut sell) = (known_buy, known_sell);
-    for date in known_days.keys().copied() {
+    let mut buy = real_buy;
+    let mut sell = real_sell;
+    for date in real_rates.keys().copied() {
         match (buy.get(&date), sell.get(&date)) {
-            (Some(bought), None) => _ = sell.insert(date, sell_rate(bought, date)),
-            (None, Some(sold)) => _ = buy.insert(date, add_ten_thousandths(sold, -6)),
+            (Some(buy_rate), None) => _ = sell.insert(date, sell_rate(buy_rate, date)),
+            (None, Some(sell_rate)) => _ = buy.insert(date, add_ten_thousandths(sell_rate, -6)),
             _ => {}
         }
     }
+
     for date in missing {
-        // The surveys of the year's last day do not count: its close is that of the day before.
-        let before = buy.range(..date).next_back().map(|(_, rate)| rate.clone());
-        let bought = match before {
-            Some(before) if (date.month(), date.day()) == (12, 31) => before,
-            _ => format_f64(synthetic_dollar_rate(&known_days, date), 4),
+        // On the year's last day the surveys don't count: its close is that of the day before.
+        let previous = buy.range(..date).next_back().map(|(_, rate)| rate.clone());
+        let buy_rate = match previous {
+            Some(previous) if (date.month(), date.day()) == (12, 31) => previous,
+            _ => format_f64(synthetic_dollar_rate(&real_rates, date), 4),
         };
-        sell.insert(date, sell_rate(&bought, date));
-        buy.insert(date, bought);
+        sell.insert(date, sell_rate(&buy_rate, date));
+        buy.insert(date, buy_rate);
     }
     (buy, sell)
 }
 
-/// Passes through what is known on both sides of a hole, and returns to the long-run curve after the last known day.
-fn synthetic_dollar_rate(known: &BTreeMap<NaiveDate, f64>, date: NaiveDate) -> f64 {
-    let home = |date| interpolate(&DOLLAR_CURVE, date);
-    // What is near a known day stays near its value.
-    let freedom = |from: NaiveDate| ((date - from).num_days().abs() as f64 / 60.0).min(1.0);
-    let before = known.range(..date).next_back();
-    let after = known.range(date..).next();
-    let (level, freedom) = match (before, after) {
-        (None, _) => (home(date), if date < REAL_SINCE { 0.1 } else { 1.0 }),
-        (Some((from, was)), None) => {
-            let distance = (was / home(*from)).ln() * (-((date - *from).num_days() as f64) / 250.0).exp();
-            (home(date) * distance.exp(), freedom(*from))
+/// Interpolates between the real rates around a gap, and returns to the long-run curve after the last real rate.
+fn synthetic_dollar_rate(real_rates: &BTreeMap<NaiveDate, f64>, date: NaiveDate) -> f64 {
+    let long_run_rate = |date| interpolate(&DOLLAR_CURVE, date);
+    // The noise grows with the distance, so that days near a real rate stay near its value.
+    let noise_weight = |from: NaiveDate| ((date - from).num_days().abs() as f64 / 60.0).min(1.0);
+    let before = real_rates.range(..date).next_back();
+    let after = real_rates.range(date..).next();
+
+    let (level, weight) = match (before, after) {
+        (None, _) => (long_run_rate(date), if date < REAL_SINCE { 0.1 } else { 1.0 }),
+        (Some((from, from_rate)), None) => {
+            let distance =
+                (from_rate / long_run_rate(*from)).ln() * (-((date - *from).num_days() as f64) / 250.0).exp();
+            (long_run_rate(date) * distance.exp(), noise_weight(*from))
         }
-        (Some((from, was)), Some((to, will_be))) => {
-            (interpolate(&[(*from, *was), (*to, *will_be)], date), freedom(*from).min(freedom(*to)))
+        (Some((from, from_rate)), Some((to, to_rate))) => {
+            let level = interpolate(&[(*from, *from_rate), (*to, *to_rate)], date);
+            (level, noise_weight(*from).min(noise_weight(*to)))
         }
     };
-    level * (1.0 + freedom * smooth_noise("dollar", date))
+    level * (1.0 + weight * smooth_noise("dollar", date))
 }
 
-/// A few ten-thousandths dearer, and half a percent in the times of high inflation.
-fn sell_rate(bought: &str, date: NaiveDate) -> String {
-    if date < REAL_SINCE { format_f64(parse_number(bought) * 1.005, 4) } else { add_ten_thousandths(bought, 6) }
+/// The buying rate plus six ten-thousandths; before the real, in times of high inflation, plus half a percent.
+fn sell_rate(buy_rate: &str, date: NaiveDate) -> String {
+    if date < REAL_SINCE { format_f64(parse_number(buy_rate) * 1.005, 4) } else { add_ten_thousandths(buy_rate, 6) }
 }
 
 fn add_ten_thousandths(rate: &str, ten_thousandths: i64) -> String {
     format_units((parse_number(rate) * 10_000.0).round() as i64 + ten_thousandths, 4)
 }
 
-/// What is known, and made-up rows on the candidates where it has holes.
+/// The real rows, plus generated rows on the candidate days in their gaps.
 fn fill_gaps(
-    known: &SeriesRows,
+    real_rows: &SeriesRows,
     candidates: impl Iterator<Item = NaiveDate>,
-    make_up: impl Fn(NaiveDate) -> String,
+    generate: impl Fn(NaiveDate) -> String,
 ) -> SeriesRows {
-    let mut rows = known.clone();
-    rows.extend(candidates.filter(|date| is_in_gap(known, *date)).map(|date| (date, make_up(date))));
+    let mut rows = real_rows.clone();
+    rows.extend(candidates.filter(|date| is_in_gap(real_rows, *date)).map(|date| (date, generate(date))));
     rows
 }
 
-/// Neighbours that are at most this far apart have holidays between them; no run of holidays was longer.
+/// Adjacent rows at most this far apart have holidays between them, not a gap; no run of holidays was longer.
 const MAX_HOLIDAY_GAP_DAYS: i64 = 10;
 
-fn is_in_gap<V>(known: &BTreeMap<NaiveDate, V>, date: NaiveDate) -> bool {
-    let before = known.range(..=date).next_back().map(|(date, _)| *date);
-    let after = known.range(date..).next().map(|(date, _)| *date);
+fn is_in_gap<V>(real_rows: &BTreeMap<NaiveDate, V>, date: NaiveDate) -> bool {
+    let before = real_rows.range(..=date).next_back().map(|(date, _)| *date);
+    let after = real_rows.range(date..).next().map(|(date, _)| *date);
     match (before, after) {
         (Some(before), Some(after)) => before != date && (after - before).num_days() > MAX_HOLIDAY_GAP_DAYS,
         _ => true,
     }
 }
 
-/// Through all points, with a constant growth between two; flat before the first and after the last.
+/// Interpolates with constant growth between two points; flat before the first and after the last.
 fn interpolate(points: &[(NaiveDate, f64)], date: NaiveDate) -> f64 {
     let after = points.partition_point(|(point, _)| *point <= date);
     if after == 0 {
         return points[0].1;
     }
-    let (from, was) = points[after - 1];
-    let Some((to, will_be)) = points.get(after) else { return was };
-    let along = (date - from).num_days() as f64 / (*to - from).num_days() as f64;
-    was * (will_be / was).powf(along)
+
+    let (from, from_value) = points[after - 1];
+    let Some((to, to_value)) = points.get(after) else { return from_value };
+    let fraction = (date - from).num_days() as f64 / (*to - from).num_days() as f64;
+    from_value * (to_value / from_value).powf(fraction)
 }
 
 pub fn parse_number(text: &str) -> f64 {
@@ -432,21 +439,21 @@ mod tests {
 
     #[test]
     fn gaps_are_filled_but_holidays_are_not() {
-        let known = SeriesRows::from([(ymd(2024, 12, 31), "1".to_owned()), (ymd(2025, 6, 2), "2".to_owned())]);
-        assert!(is_in_gap(&known, ymd(2025, 1, 2)) && is_in_gap(&known, ymd(2025, 6, 3)));
-        assert!(!is_in_gap(&known, ymd(2025, 6, 2)));
-        let known = SeriesRows::from([(ymd(2024, 2, 9), "1".to_owned()), (ymd(2024, 2, 14), "2".to_owned())]);
-        assert!(!is_in_gap(&known, ymd(2024, 2, 12)));
+        let real_rows = SeriesRows::from([(ymd(2024, 12, 31), "1".to_owned()), (ymd(2025, 6, 2), "2".to_owned())]);
+        assert!(is_in_gap(&real_rows, ymd(2025, 1, 2)) && is_in_gap(&real_rows, ymd(2025, 6, 3)));
+        assert!(!is_in_gap(&real_rows, ymd(2025, 6, 2)));
+        let real_rows = SeriesRows::from([(ymd(2024, 2, 9), "1".to_owned()), (ymd(2024, 2, 14), "2".to_owned())]);
+        assert!(!is_in_gap(&real_rows, ymd(2024, 2, 12)));
     }
 
     #[test]
     fn inflation_is_published_on_the_tenth_at_nine() {
-        let at = |date: NaiveDate, hour| last_published_month(date.and_hms_opt(hour, 0, 0).unwrap());
-        assert_eq!(at(ymd(2026, 11, 10), 8), ymd(2026, 9, 1));
-        assert_eq!(at(ymd(2026, 11, 10), 9), ymd(2026, 10, 1));
-        // The tenth of October 2026 is a Saturday, and the twelfth a holiday.
-        assert_eq!(at(ymd(2026, 10, 12), 23), ymd(2026, 8, 1));
-        assert_eq!(at(ymd(2026, 10, 13), 9), ymd(2026, 9, 1));
+        let published_month_at = |date: NaiveDate, hour| last_published_month(date.and_hms_opt(hour, 0, 0).unwrap());
+        assert_eq!(published_month_at(ymd(2026, 11, 10), 8), ymd(2026, 9, 1));
+        assert_eq!(published_month_at(ymd(2026, 11, 10), 9), ymd(2026, 10, 1));
+        // October 10, 2026 is a Saturday, and October 12 a holiday.
+        assert_eq!(published_month_at(ymd(2026, 10, 12), 23), ymd(2026, 8, 1));
+        assert_eq!(published_month_at(ymd(2026, 10, 13), 9), ymd(2026, 9, 1));
     }
 
     #[test]
@@ -458,9 +465,10 @@ mod tests {
             let step = (parse_number(pair[1].1) - parse_number(pair[0].1)).abs();
             assert!(step == 0.0 || (step <= 0.75 && is_target_change_day(*pair[1].0)), "{pair:?}");
         }
+
         let today = ymd(2026, 11, 13);
-        let known_until = market.last_published_day(SELIC_TARGET, today.and_hms_opt(23, 0, 0).unwrap());
-        assert!(known_until > today && known_until <= today + Days::new(49), "{known_until}");
-        assert!(is_target_change_day(known_until + Days::new(1)));
+        let published_until = market.last_published_day(SELIC_TARGET, today.and_hms_opt(23, 0, 0).unwrap());
+        assert!(published_until > today && published_until <= today + Days::new(49), "{published_until}");
+        assert!(is_target_change_day(published_until + Days::new(1)));
     }
 }

@@ -1,14 +1,14 @@
-//! Stand-ins for the upstreams: one HTTP server on loopback that answers as `api.bcb.gov.br`, `olinda.bcb.gov.br` and
-//! `dados.cvm.gov.br` do, under the paths that they have there, errors and oddities included.
+//! Fake upstreams: one HTTP server on loopback that behaves like `api.bcb.gov.br`, `olinda.bcb.gov.br` and
+//! `dados.cvm.gov.br`, on the same paths, including their errors and oddities.
 //!
-//! Where a directory of real files is given they are served as they are; whatever they lack is **synthetic**, made up
-//! the same way on every machine. Upstream formats have no field to say so: exchange rates of currencies other than
-//! the dollar, filings and tickers are always made up, rates and companies where no file has them. No natural person is
-//! named in what is made up.
+//! Real files from a directory are served unchanged. All other data is **synthetic**, generated identically on every
+//! machine. Upstream formats have no field to mark it as such: exchange rates of currencies other than the dollar,
+//! filings and tickers are always synthetic; rates and companies are where no file has them. Synthetic data names no
+//! natural person.
 //!
-//! A test holds its day, its faults and the changes to its truth, and reads which requests came. By hand it is the
-//! program `upstreams` of this crate. It is never a product dependency, and shares no code with what reads upstreams:
-//! a mistake must not stand on both sides.
+//! A test sets the day, the faults and changes to the data, and reads the recorded requests. The program `upstreams` of
+//! this crate runs the same server by hand. It is never a product dependency and shares no code with the product's
+//! upstream clients, so that the same mistake can't be on both sides.
 
 mod calendar;
 mod company_registry;
@@ -49,23 +49,23 @@ use market_data::MarketData;
 use ptax::PtaxSamples;
 use server::RequestLog;
 
-/// How large the stand-in is, and when.
+/// Size of the synthetic data, and the day on which the fakes start.
 #[derive(Debug, Clone)]
 pub struct FakeUpstreamOptions {
-    /// Real files, in the directories `sgs`, `ptax` and `cvm`.
+    /// A directory of real files, with the subdirectories `sgs`, `ptax` and `cvm`.
     pub data_dir: Option<PathBuf>,
-    /// The day in Brasília, at its very end.
+    /// The day in Brasília; the fakes start at its end.
     pub today: NaiveDate,
     pub ipe_rows_per_year: usize,
-    /// Of which years there are filings, as far as they have come.
+    /// Years that have filings; future years have none yet.
     pub ipe_years: RangeInclusive<i32>,
-    /// Companies of the registry, where it is made up.
+    /// Companies in the registry, if it is synthetic.
     pub companies: usize,
     /// An address on loopback.
     pub listen: SocketAddr,
 }
 
-/// Small enough for a test: nothing is made before it is asked for.
+/// Small enough for a test; archives are generated on first request.
 impl Default for FakeUpstreamOptions {
     fn default() -> Self {
         Self {
@@ -86,18 +86,18 @@ pub enum UpstreamService {
     Cvm,
 }
 
-/// The running stand-ins; they end when this is dropped.
+/// The running fakes; dropping this stops them.
 #[derive(Debug)]
 pub struct FakeUpstreams {
     backend: Arc<FakeBackend>,
     address: SocketAddr,
-    /// Dropped to end the server.
+    /// Dropped to stop the server.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl FakeUpstreams {
-    /// On a thread and a runtime of its own, so that it answers even while a test blocks.
+    /// Starts the server on its own thread and runtime, so that it responds even while a test blocks.
     pub fn start(options: FakeUpstreamOptions) -> anyhow::Result<Self> {
         anyhow::ensure!(options.listen.ip().is_loopback(), "{} is not on loopback", options.listen);
         anyhow::ensure!(
@@ -105,16 +105,18 @@ impl FakeUpstreams {
             "what is made up ends on {}",
             calendar::LAST_GENERATED_DAY
         );
+
         let listener = TcpListener::bind(options.listen).with_context(|| format!("listening on {}", options.listen))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let backend = Arc::new(FakeBackend::new(options, address)?);
+
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let served = backend.clone();
+        let server_backend = backend.clone();
         let thread = std::thread::spawn(move || {
-            runtime.block_on(server::serve_until_stopped(listener, served, stopped));
-            // What is still being made for nobody need not be waited for.
+            runtime.block_on(server::serve_until_stopped(listener, server_backend, stopped));
+            // Don't wait for responses that are still being generated: nobody reads them.
             runtime.shutdown_background();
         });
         Ok(Self { backend, address, stop: Some(stop), thread: Some(thread) })
@@ -135,24 +137,24 @@ impl FakeUpstreams {
         self.sgs_url()
     }
 
-    /// The end of this day: all that is published on it is there.
+    /// Moves to the end of this day, when everything of that day is published.
     pub fn set_today(&self, today: NaiveDate) {
         self.set_now(end_of_day(today));
     }
 
-    /// A moment in Brasília: bulletins and rates of that day are there as far as they are published by then.
+    /// Moves to a time in Brasília: of that day, only bulletins and rates published by then exist.
     pub fn set_now(&self, now: NaiveDateTime) {
         assert!(now.date() <= calendar::LAST_GENERATED_DAY, "what is made up ends on {}", calendar::LAST_GENERATED_DAY);
         self.backend.lock_controls().now = now;
     }
 
-    /// What goes wrong from now on with requests whose path and query contain this text, as sent or decoded; `None`
-    /// ends it. Of several texts that fit the longest counts. Requests to `localhost` meet none: redirects lead there.
+    /// Applies a fault to requests whose path and query contain this text, as sent or decoded; `None` removes it. If
+    /// several texts match, the longest wins. Requests to `localhost` never get a fault, because redirects point there.
     pub fn set_fault(&self, part_of_path: &str, fault: Option<Fault>) {
-        let mut state = self.backend.lock_controls();
+        let mut controls = self.backend.lock_controls();
         match fault {
-            Some(fault) => _ = state.faults.insert(part_of_path.to_owned(), fault),
-            None => _ = state.faults.remove(part_of_path),
+            Some(fault) => _ = controls.faults.insert(part_of_path.to_owned(), fault),
+            None => _ = controls.faults.remove(part_of_path),
         }
     }
 
@@ -160,66 +162,66 @@ impl FakeUpstreams {
         self.backend.lock_controls().faults.clear();
     }
 
-    /// All requests so far, in the order in which they came.
+    /// All requests so far, in order of arrival.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.backend.request_log.requests()
     }
 
     pub fn requests_to(&self, upstream: UpstreamService) -> Vec<RecordedRequest> {
-        self.requests().into_iter().filter(|seen| seen.upstream == Some(upstream)).collect()
+        self.requests().into_iter().filter(|request| request.upstream == Some(upstream)).collect()
     }
 
     pub fn clear_requests(&self) {
         self.backend.request_log.clear();
     }
 
-    /// The largest number of requests that one upstream had at a time.
+    /// The maximum number of concurrent requests to one upstream.
     pub fn max_in_flight(&self, upstream: UpstreamService) -> usize {
-        self.requests_to(upstream).iter().map(|seen| seen.in_flight).max().unwrap_or(0)
+        self.requests_to(upstream).iter().map(|request| request.in_flight).max().unwrap_or(0)
     }
 
-    /// This value on this day, in this series alone; any text, and also on days that have none.
+    /// Overrides or adds one value of one series, as any text; derived series don't change.
     pub fn override_sgs_value(&self, code: u32, date: NaiveDate, value: &str) {
         self.backend.lock_controls().sgs_overrides.entry(code).or_default().insert(date, value.to_owned());
     }
 
-    /// A further row at the end of the archive of the year in which it is delivered, at once.
+    /// Appends a row to the archive of its delivery year, effective immediately.
     pub fn add_filing(&self, row: IpeRow) -> anyhow::Result<()> {
         let year: i32 = row.delivered_on.get(..4).unwrap_or_default().parse().context("the year of delivery")?;
-        let mut state = self.backend.lock_controls();
-        state.cvm_edits.added_filings.entry(year).or_default().push(row);
-        *state.cvm_edits.change_counts.entry(format!("ipe_cia_aberta_{year}.zip")).or_default() += 1;
+        let mut controls = self.backend.lock_controls();
+        controls.cvm_edits.added_filings.entry(year).or_default().push(row);
+        *controls.cvm_edits.change_counts.entry(format!("ipe_cia_aberta_{year}.zip")).or_default() += 1;
         Ok(())
     }
 
-    /// What the registry's file says from now on, whatever the day. Filings stay those of the companies at the start.
+    /// Replaces the registry file from now on, whatever the day. Filings stay those of the original companies.
     pub fn set_registry(&self, file: impl Into<Bytes>) {
-        let mut state = self.backend.lock_controls();
-        state.cvm_edits.registry_override = Some(file.into());
-        *state.cvm_edits.change_counts.entry("cad_cia_aberta.csv".to_owned()).or_default() += 1;
+        let mut controls = self.backend.lock_controls();
+        controls.cvm_edits.registry_override = Some(file.into());
+        *controls.cvm_edits.change_counts.entry("cad_cia_aberta.csv".to_owned()).or_default() += 1;
     }
 
-    /// The registry as it is served now.
+    /// The registry file as currently served.
     pub fn registry(&self) -> Bytes {
         let (now, edits) = {
-            let state = self.backend.lock_controls();
-            (state.now, state.cvm_edits.clone())
+            let controls = self.backend.lock_controls();
+            (controls.now, controls.cvm_edits.clone())
         };
         self.backend.cvm.registry_on(now.date(), &edits)
     }
 
-    /// The companies that file, by rising code.
+    /// The companies that file, by ascending code.
     pub fn companies(&self) -> &[RegistryCompany] {
         self.backend.cvm.companies()
     }
 
-    /// Whether a file of the regulator, such as `ipe_cia_aberta_2026.zip`, is away: 404, and not in its directory.
+    /// Hides a CVM file such as `ipe_cia_aberta_2026.zip`: it responds 404 and is not listed in its directory.
     pub fn set_file_hidden(&self, file_name: &str, hidden: bool) {
-        let files = &mut self.backend.lock_controls().cvm_edits.hidden_files;
+        let hidden_files = &mut self.backend.lock_controls().cvm_edits.hidden_files;
         if hidden {
-            files.insert(file_name.to_owned());
+            hidden_files.insert(file_name.to_owned());
         } else {
-            files.remove(file_name);
+            hidden_files.remove(file_name);
         }
     }
 }
@@ -228,13 +230,13 @@ impl Drop for FakeUpstreams {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there has failed its request already.
+            // A panic on that thread has already failed its request.
             let _ = thread.join();
         }
     }
 }
 
-/// The truth, what a test has changed of it, and what came.
+/// The served data, the changes made by the test, and the recorded requests.
 #[derive(Debug)]
 struct FakeBackend {
     address: SocketAddr,
@@ -255,11 +257,12 @@ struct TestControls {
 
 impl FakeBackend {
     fn new(options: FakeUpstreamOptions, address: SocketAddr) -> anyhow::Result<Self> {
-        let data = options.data_dir.as_deref();
-        if let Some(directory) = data {
+        let data_dir = options.data_dir.as_deref();
+        if let Some(directory) = data_dir {
             anyhow::ensure!(directory.is_dir(), "{} is not a directory", directory.display());
         }
-        let state = TestControls {
+
+        let controls = TestControls {
             now: end_of_day(options.today),
             faults: BTreeMap::new(),
             sgs_overrides: BTreeMap::new(),
@@ -267,10 +270,10 @@ impl FakeBackend {
         };
         Ok(Self {
             address,
-            market: MarketData::new(data)?,
-            ptax_samples: PtaxSamples::load(data)?,
+            market: MarketData::new(data_dir)?,
+            ptax_samples: PtaxSamples::load(data_dir)?,
             cvm: FakeCvm::new(options.data_dir, options.companies, options.ipe_rows_per_year, options.ipe_years)?,
-            controls: Mutex::new(state),
+            controls: Mutex::new(controls),
             request_log: RequestLog::default(),
         })
     }
@@ -279,26 +282,27 @@ impl FakeBackend {
         self.controls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fault that meets this request; one that was to meet only so many is over after the last of them.
+    /// The fault for this request. A fault limited to N requests is counted down here.
     fn take_fault(&self, target: &str) -> Option<Fault> {
-        let mut state = self.lock_controls();
-        let readable = percent_decode(target);
-        let fits = |part: &str| target.contains(part) || readable.contains(part);
-        let is_over = |fault: &Fault| matches!(fault, Fault::ForNextRequests(0, _));
-        let meets = state.faults.iter_mut().filter(|(part, fault)| fits(part) && !is_over(fault));
-        let (_, fault) = meets.max_by_key(|(part, _)| part.len())?;
-        if let Fault::ForNextRequests(left, fault) = fault {
-            *left -= 1;
+        let mut controls = self.lock_controls();
+        let decoded = percent_decode(target);
+        let matches_request = |part: &str| target.contains(part) || decoded.contains(part);
+        let is_used_up = |fault: &Fault| matches!(fault, Fault::ForNextRequests(0, _));
+        let matching = controls.faults.iter_mut().filter(|(part, fault)| matches_request(part) && !is_used_up(fault));
+        let (_, fault) = matching.max_by_key(|(part, _)| part.len())?;
+
+        if let Fault::ForNextRequests(remaining, fault) = fault {
+            *remaining -= 1;
             return Some((**fault).clone());
         }
         Some(fault.clone())
     }
 
-    /// What the upstream says if nothing goes wrong.
+    /// The upstream's response without a fault.
     fn normal_response(&self, path: &str, query: &str) -> anyhow::Result<FakeResponse> {
         let (now, edits) = {
-            let state = self.lock_controls();
-            (state.now, state.cvm_edits.clone())
+            let controls = self.lock_controls();
+            (controls.now, controls.cvm_edits.clone())
         };
         match upstream_for_path(path) {
             Some(UpstreamService::Sgs) => Ok(sgs::respond(path, query, now, |code| self.published_series(code, now))),
@@ -312,14 +316,14 @@ impl FakeBackend {
 
     fn published_series(&self, code: u32, now: NaiveDateTime) -> Option<market_data::SeriesRows> {
         let mut rows = sgs::published_rows(&self.market, code, now)?;
-        if let Some(changed) = self.lock_controls().sgs_overrides.get(&code) {
-            rows.extend(changed.iter().map(|(date, value)| (*date, value.clone())));
+        if let Some(overrides) = self.lock_controls().sgs_overrides.get(&code) {
+            rows.extend(overrides.iter().map(|(date, value)| (*date, value.clone())));
         }
         Some(rows)
     }
 }
 
-/// By the path, which is decoded.
+/// Expects a decoded path.
 fn upstream_for_path(path: &str) -> Option<UpstreamService> {
     let prefixes = [
         (sgs::PATH_PREFIX, UpstreamService::Sgs),

@@ -1,7 +1,7 @@
-//! The exchange rates of the central bank (PTAX), as `olinda.bcb.gov.br` answers.
+//! The central bank's exchange rates (PTAX), as `olinda.bcb.gov.br` serves them.
 //!
-//! The dollar's closing rates are those of SGS 1 and 10813. What the other currencies are worth in dollars is made up
-//! (synthetic), and so are the bulletins before the close; days of which a real body is at hand are served as they are.
+//! The dollar's closing rates are those of SGS 1 and 10813. The other currencies' rates in dollars are synthetic, and so
+//! are the bulletins before the close. Days covered by a real sample are served unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -26,22 +26,22 @@ const PERIOD_RESOURCE: &str =
 const DAY_RESOURCE: &str = "CotacaoMoedaDia(moeda=@moeda,dataCotacao=@dataCotacao)";
 
 const CLOSE_LABEL: &str = "Fechamento";
-/// What `CotacaoMoedaDia` calls the same bulletin.
+/// The label that `CotacaoMoedaDia` uses for the same bulletin.
 const DAY_RESOURCE_CLOSE_LABEL: &str = "Fechamento PTAX";
 const INTERBANK_CLOSE_LABEL: &str = "Fechamento Interbancário";
 
-/// Type A is quoted in units for a dollar, type B in dollars for a unit.
+/// Type A is quoted in units per dollar, type B in dollars per unit.
 struct PtaxCurrency {
     code: &'static str,
     name: &'static str,
     quote_type: char,
-    /// About what it is worth in the long run, in the terms of its type.
+    /// Its approximate long-run rate to the dollar, quoted by its type.
     typical_parity: f64,
     quoted_since: NaiveDate,
 }
 
-const fn new_currency(code: &'static str, name: &'static str, kind: char, parity: f64) -> PtaxCurrency {
-    PtaxCurrency { code, name, quote_type: kind, typical_parity: parity, quoted_since: ymd(1984, 11, 29) }
+const fn new_currency(code: &'static str, name: &'static str, quote_type: char, typical_parity: f64) -> PtaxCurrency {
+    PtaxCurrency { code, name, quote_type, typical_parity, quoted_since: ymd(1984, 11, 29) }
 }
 
 const CURRENCIES: [PtaxCurrency; 10] = [
@@ -58,21 +58,21 @@ const CURRENCIES: [PtaxCurrency; 10] = [
 ];
 
 const FIRST_QUOTE_DATE: NaiveDate = ymd(1984, 11, 28);
-/// Quotes of the first three days were stamped some days later.
+/// Quotes of the first three days have timestamps some days later.
 const FIRST_TIMESTAMPS: [(NaiveDate, NaiveDate, u32, u32); 3] = [
     (FIRST_QUOTE_DATE, ymd(1984, 12, 3), 11, 29),
     (ymd(1984, 11, 29), ymd(1984, 12, 3), 16, 38),
     (ymd(1984, 11, 30), ymd(1984, 12, 4), 11, 17),
 ];
 const INTERBANK_SINCE: NaiveDate = ymd(1999, 10, 1);
-/// From here on four surveys and their mean; before, a bulletin every half hour.
+/// Since then four surveys a day and their mean; before, a bulletin every half hour.
 const FOUR_SURVEYS_SINCE: NaiveDate = ymd(2011, 7, 1);
 const MICROSECONDS_SINCE: NaiveDate = ymd(2026, 6, 8);
-/// Rates with a fifth decimal, mostly zero.
+/// Since then rates have a fifth decimal, mostly zero.
 const FIVE_DECIMALS_SINCE: NaiveDate = ymd(2026, 6, 1);
 const DOUBLE_CLOSE_DATE: NaiveDate = ymd(2025, 4, 23);
 
-/// One bulletin of one currency; the numbers as JSON texts.
+/// One bulletin of one currency, with numbers as JSON text.
 #[derive(Debug, Clone)]
 struct PtaxBulletin {
     parity_buy: String,
@@ -84,7 +84,7 @@ struct PtaxBulletin {
     label: String,
 }
 
-/// What real bodies say, where they hold whole days.
+/// Complete days of bulletins from real response bodies.
 #[derive(Debug, Default)]
 pub struct PtaxSamples {
     bulletins_by_day: BTreeMap<(String, NaiveDate), Vec<PtaxBulletin>>,
@@ -99,20 +99,26 @@ pub fn respond(
 ) -> FakeResponse {
     let resource = path.strip_prefix(PATH_PREFIX).unwrap_or_default();
     let parameters = parse_query(query);
-    let parameter = |name: &str| parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
-    // Better no answer than another one than the real service would give.
+    let parameter = |name: &str| parameters.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+
+    // An error is better than a response that differs from the real service's.
     if ["$filter", "$orderby", "$select"].iter().any(|name| parameter(name).is_some()) {
         return bad_request("o substituto não conhece $filter, $orderby e $select");
     }
     if parameter("$format").is_some_and(|format| format != "json") {
         return bad_request("o substituto só conhece $format=json");
     }
-    let text = |name: &str| parameter(name).and_then(|value| value.strip_prefix('\'')?.strip_suffix('\''));
-    let (top, skip) = (parse_count(parameter("$top"), usize::MAX), parse_count(parameter("$skip"), 0));
+
+    let quoted_text = |name: &str| parameter(name).and_then(|value| value.strip_prefix('\'')?.strip_suffix('\''));
+    let top = parse_count(parameter("$top"), usize::MAX);
+    let skip = parse_count(parameter("$skip"), 0);
     let bulletins = |first: &str, last: &str| -> Option<Vec<PtaxBulletin>> {
-        let (code, first, last) = (text("@moeda")?, text(first)?, text(last)?);
+        let code = quoted_text("@moeda")?;
+        let first = quoted_text(first)?;
+        let last = quoted_text(last)?;
         Some(published_bulletins(market, samples, code, parse_quote_date(first), parse_quote_date(last), now))
     };
+
     match resource {
         "Moedas" => currencies_response(top, skip),
         PERIOD_RESOURCE => match bulletins("@dataInicial", "@dataFinalCotacao") {
@@ -141,11 +147,11 @@ fn bad_request(message: &str) -> FakeResponse {
     )
 }
 
-fn parse_count(parameter: Option<&str>, absent: usize) -> usize {
-    parameter.and_then(|text| text.parse().ok()).unwrap_or(absent)
+fn parse_count(parameter: Option<&str>, default: usize) -> usize {
+    parameter.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Zero-padded `MM-DD-YYYY`; anything else is taken without a word and finds nothing.
+/// Parses zero-padded `MM-DD-YYYY`. Anything else is accepted without an error and matches no bulletin.
 fn parse_quote_date(text: &str) -> Option<NaiveDate> {
     if text.len() != 10 { None } else { NaiveDate::parse_from_str(text, "%m-%d-%Y").ok() }
 }
@@ -162,26 +168,26 @@ fn odata_response(context: &str, rows: &[String]) -> FakeResponse {
 
 fn currencies_response(top: usize, skip: usize) -> FakeResponse {
     let row = |currency: &PtaxCurrency| {
-        let PtaxCurrency { code, name, quote_type: kind, .. } = currency;
-        format!(r#"{{"simbolo":"{code}","nomeFormatado":"{name}","tipoMoeda":"{kind}"}}"#)
+        let PtaxCurrency { code, name, quote_type, .. } = currency;
+        format!(r#"{{"simbolo":"{code}","nomeFormatado":"{name}","tipoMoeda":"{quote_type}"}}"#)
     };
     odata_response("Moedas", &CURRENCIES.iter().skip(skip).take(top).map(row).collect::<Vec<_>>())
 }
 
-fn render_rows(bulletins: &[PtaxBulletin], close: &str, top: usize, skip: usize) -> Vec<String> {
+fn render_rows(bulletins: &[PtaxBulletin], close_label: &str, top: usize, skip: usize) -> Vec<String> {
     let row = |bulletin: &PtaxBulletin| {
-        let PtaxBulletin { parity_buy, parity_sell, buy, sell, timestamp: stamp, label, .. } = bulletin;
-        let label = if label == CLOSE_LABEL { close } else { label };
+        let PtaxBulletin { parity_buy, parity_sell, buy, sell, timestamp, label, .. } = bulletin;
+        let label = if label == CLOSE_LABEL { close_label } else { label };
         let mut row = String::with_capacity(180);
         let _ = write!(row, r#"{{"paridadeCompra":{parity_buy},"paridadeVenda":{parity_sell},"#);
         let _ = write!(row, r#""cotacaoCompra":{buy},"cotacaoVenda":{sell},"#);
-        let _ = write!(row, r#""dataHoraCotacao":"{stamp}","tipoBoletim":"{label}"}}"#);
+        let _ = write!(row, r#""dataHoraCotacao":"{timestamp}","tipoBoletim":"{label}"}}"#);
         row
     };
     bulletins.iter().skip(skip).take(top).map(row).collect()
 }
 
-/// All bulletins of days that have a quote, by day and time, as far as they are published.
+/// All bulletins published by `now` on days that have a quote, by day and time.
 fn published_bulletins(
     market: &MarketData,
     samples: &PtaxSamples,
@@ -192,31 +198,33 @@ fn published_bulletins(
 ) -> Vec<PtaxBulletin> {
     let currency = CURRENCIES.iter().find(|currency| currency.code == code);
     let (Some(currency), Some(first), Some(last)) = (currency, first, last) else { return Vec::new() };
-    let (first, last) = (first.max(currency.quoted_since), last.min(now.date()));
+    let first = first.max(currency.quoted_since);
+    let last = last.min(now.date());
     let (Some(buy), Some(sell)) = (market.rows(DOLLAR_BUY), market.rows(DOLLAR_SELL)) else { return Vec::new() };
     if first > last {
         return Vec::new();
     }
-    let twice = days_with_two_closes(buy);
+
+    let double_close_days = days_with_two_closes(buy);
     let mut bulletins = Vec::new();
-    for (date, bought) in buy.range(first..=last) {
-        let of_day = match samples.bulletins_by_day.get(&(code.to_owned(), *date)) {
+    for (date, buy_rate) in buy.range(first..=last) {
+        let bulletins_of_day = match samples.bulletins_by_day.get(&(code.to_owned(), *date)) {
             Some(sample) => sample.clone(),
             None => generate_bulletins(
                 currency,
                 *date,
-                parse_number(bought),
+                parse_number(buy_rate),
                 parse_number(&sell[date]),
-                twice.contains(date),
+                double_close_days.contains(date),
             ),
         };
-        bulletins.extend(of_day);
+        bulletins.extend(bulletins_of_day);
     }
     bulletins.retain(|bulletin| bulletin.published_at <= now);
     bulletins
 }
 
-/// Which nine days these were is not known; one of each of nine years stands for them.
+/// The real nine days with two closes are not known, so one day in each of nine years represents them.
 fn days_with_two_closes(quoted: &SeriesRows) -> BTreeSet<NaiveDate> {
     let first_from = |date: NaiveDate| quoted.range(date..).next().map(|(date, _)| *date);
     (1985..1994).filter_map(|year| first_from(ymd(year, 5, 15))).collect()
@@ -225,19 +233,20 @@ fn days_with_two_closes(quoted: &SeriesRows) -> BTreeSet<NaiveDate> {
 fn generate_bulletins(
     currency: &PtaxCurrency,
     date: NaiveDate,
-    bought: f64,
-    sold: f64,
+    dollar_buy: f64,
+    dollar_sell: f64,
     closes_twice: bool,
 ) -> Vec<PtaxBulletin> {
     let mut random = SeededRandom::for_day("bulletin times", date);
     let times = bulletin_times(date, closes_twice, &mut random);
-    let bulletin = |(number, (published, label)): (usize, (NaiveDateTime, &str))| {
-        // All closes of a day agree but those of the old double days, where the last one is right.
+    let bulletin = |(number, (published_at, label)): (usize, (NaiveDateTime, &str))| {
+        // All closes of a day are equal, except on the old days with two, where the last one is correct.
         let is_final = label == CLOSE_LABEL && !(closes_twice && number == 0);
         let drift =
             if is_final { 0.0 } else { 0.002 * SeededRandom::for_day(&format!("drift {number}"), date).signed_unit() };
-        let (bought, sold) = (bought * (1.0 + drift), sold * (1.0 + drift));
-        build_bulletin(currency, date, bought, sold, published, label)
+        let dollar_buy = dollar_buy * (1.0 + drift);
+        let dollar_sell = dollar_sell * (1.0 + drift);
+        build_bulletin(currency, date, dollar_buy, dollar_sell, published_at, label)
     };
     times.into_iter().enumerate().map(bulletin).collect()
 }
@@ -251,6 +260,7 @@ fn bulletin_times(
         let time = NaiveTime::from_hms_opt(hour, minute, 0).expect("a time of the day");
         date.and_time(time) + TimeDelta::seconds(random.in_range(0, 59)) + random_second_fraction(date, random)
     };
+
     if let Some((_, stamped_on, hour, minute)) = FIRST_TIMESTAMPS.iter().find(|(quoted, ..)| *quoted == date) {
         let time = NaiveTime::from_hms_opt(*hour, *minute, 0).expect("a time of the day");
         return vec![(stamped_on.and_time(time), CLOSE_LABEL)];
@@ -260,7 +270,7 @@ fn bulletin_times(
         return if closes_twice { vec![(at(12, 20, random), CLOSE_LABEL), close] } else { vec![close] };
     }
     if date < FOUR_SURVEYS_SINCE {
-        // As many as make the number of rows that one download of all years had.
+        // This number of bulletins a day reproduces the row count of one real download of all years.
         let mut times = vec![(at(10, 2, random), "Abertura")];
         times.extend(
             (1..13).map(|half_hour| (at(10 + half_hour / 2, 30 * (half_hour % 2) + 1, random), "Intermediário")),
@@ -271,6 +281,7 @@ fn bulletin_times(
     if (date.month(), date.day()) == (12, 31) {
         return vec![(at(13, 5, random), CLOSE_LABEL)];
     }
+
     let minute = |random: &mut SeededRandom| random.in_range(3, 11) as u32;
     let mut times =
         vec![(at(10, minute(random), random), "Abertura"), (at(11, minute(random), random), "Intermediário")];
@@ -281,7 +292,8 @@ fn bulletin_times(
         times.extend([(at(12, minute(random), random), "Intermediário"), (last, "Intermediário")]);
         last
     };
-    // Some milliseconds after the last survey.
+
+    // The close comes some milliseconds after the last survey.
     let close = last_survey + TimeDelta::milliseconds(random.in_range(4, 11));
     times.push((close, CLOSE_LABEL));
     if date == DOUBLE_CLOSE_DATE {
@@ -301,41 +313,44 @@ fn random_second_fraction(date: NaiveDate, random: &mut SeededRandom) -> TimeDel
 fn build_bulletin(
     currency: &PtaxCurrency,
     date: NaiveDate,
-    dollar_bought: f64,
-    dollar_sold: f64,
-    published: NaiveDateTime,
+    dollar_buy: f64,
+    dollar_sell: f64,
+    published_at: NaiveDateTime,
     label: &str,
 ) -> PtaxBulletin {
     let is_dollar = currency.code == "USD";
-    let ticks = if currency.code == "JPY" { 0.01 } else { 0.0001 };
+    let tick = if currency.code == "JPY" { 0.01 } else { 0.0001 };
     let parity =
         if is_dollar { 1.0 } else { currency.typical_parity * (1.0 + 4.0 * smooth_noise(currency.code, date)) };
-    let parity_buy = (parity / ticks).round() * ticks;
-    let parity_sell = if is_dollar { 1.0 } else { parity_buy + 2.0 * ticks };
+    let parity_buy = (parity / tick).round() * tick;
+    let parity_sell = if is_dollar { 1.0 } else { parity_buy + 2.0 * tick };
+
     let (buy, sell) = match currency.quote_type {
-        'B' => (dollar_bought * parity_buy, dollar_sold * parity_sell),
-        _ => (dollar_bought / parity_sell, dollar_sold / parity_buy),
+        'B' => (dollar_buy * parity_buy, dollar_sell * parity_sell),
+        _ => (dollar_buy / parity_sell, dollar_sell / parity_buy),
     };
     let decimals = if currency.code == "JPY" { 5 } else { 4 };
     let units = |value: f64| (value * 10f64.powi(decimals)).round() as i64;
-    let (buy, sell) = (units(buy), units(sell).max(units(buy) + 1));
-    // In five decimals the last one is zero, but for the yen.
+    let buy_units = units(buy);
+    let sell_units = units(sell).max(buy_units + 1);
+    // With five decimals the last one is zero, except for the yen.
     let price = |units: i64| {
         let text = format_units(units, decimals.unsigned_abs());
         if date >= FIVE_DECIMALS_SINCE && decimals == 4 { text + "0" } else { text }
     };
+
     PtaxBulletin {
         parity_buy: format_f64(parity_buy, 4),
         parity_sell: format_f64(parity_sell, 4),
-        buy: price(buy),
-        sell: price(sell),
-        timestamp: format_timestamp(published),
-        published_at: published,
+        buy: price(buy_units),
+        sell: price(sell_units),
+        timestamp: format_timestamp(published_at),
+        published_at,
         label: label.to_owned(),
     }
 }
 
-/// `2022-01-03 12:09:19.76`: at least one digit of the second's fraction, and no zeros at its end.
+/// `2022-01-03 12:09:19.76`: at least one fraction digit, and no trailing zeros beyond it.
 fn format_timestamp(time: NaiveDateTime) -> String {
     let micros = format!("{:06}", time.nanosecond() / 1000);
     let fraction = match micros.trim_end_matches('0') {
@@ -367,7 +382,7 @@ struct PtaxSampleBody<'a> {
 }
 
 impl PtaxSamples {
-    /// From `directory`/ptax/ptax_samples.json: bodies under names such as `CotacaoMoedaDia_AUD_2022-01-31`.
+    /// Loads `directory`/ptax/ptax_samples.json: bodies under names such as `CotacaoMoedaDia_AUD_2022-01-31`.
     pub fn load(directory: Option<&Path>) -> anyhow::Result<Self> {
         let file = directory.map(|directory| directory.join("ptax/ptax_samples.json")).filter(|file| file.exists());
         let Some(file) = file else { return Ok(Self::default()) };
@@ -377,41 +392,43 @@ impl PtaxSamples {
 
     fn parse(text: &str) -> anyhow::Result<Self> {
         let bodies: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
-        let mut days: BTreeMap<(String, NaiveDate), Vec<PtaxBulletin>> = BTreeMap::new();
+        let mut bulletins_by_day: BTreeMap<(String, NaiveDate), Vec<PtaxBulletin>> = BTreeMap::new();
         for (name, body) in bodies {
             let mut words = name.split('_');
-            let is_of_bulletins = words.next().is_some_and(|resource| resource.starts_with("CotacaoMoeda"));
-            let Some(code) = words.next().filter(|_| is_of_bulletins) else { continue };
+            let has_bulletins = words.next().is_some_and(|resource| resource.starts_with("CotacaoMoeda"));
+            let Some(code) = words.next().filter(|_| has_bulletins) else { continue };
             let body: PtaxSampleBody = serde_json::from_str(body.get())?;
             for bulletin in body.value.iter().filter_map(|row| row.to_bulletin(code)) {
-                days.entry((code.to_owned(), bulletin.published_at.date())).or_default().push(bulletin);
+                bulletins_by_day.entry((code.to_owned(), bulletin.published_at.date())).or_default().push(bulletin);
             }
         }
-        // A day without its beginning or its end is a piece of a body: what is generated is whole.
-        let is_whole = |bulletins: &Vec<PtaxBulletin>| {
+
+        // A day without its open or its close is incomplete; a generated day replaces it.
+        let is_complete = |bulletins: &Vec<PtaxBulletin>| {
             let has = |label| bulletins.iter().any(|bulletin| bulletin.label == label);
             has("Abertura") && has(CLOSE_LABEL)
         };
-        days.retain(|_, bulletins| is_whole(bulletins));
-        Ok(Self { bulletins_by_day: days })
+        bulletins_by_day.retain(|_, bulletins| is_complete(bulletins));
+        Ok(Self { bulletins_by_day })
     }
 }
 
 impl PtaxSampleRow<'_> {
-    /// Nothing for rows of other resources, which have fewer fields. The dollar's parity is always one.
+    /// `None` for rows of other resources, which have fewer fields. The dollar's parity is always one.
     fn to_bulletin(&self, code: &str) -> Option<PtaxBulletin> {
         let token = |value: Option<&RawValue>| value.map(|value| value.get().to_owned());
         let parity = |value| token(value).or_else(|| (code == "USD").then(|| "1.0000".to_owned()));
-        let stamp = self.data_hora_cotacao.clone()?;
-        let published = NaiveDateTime::parse_from_str(&stamp, "%Y-%m-%d %H:%M:%S%.f").ok()?;
+        let timestamp = self.data_hora_cotacao.clone()?;
+        let published_at = NaiveDateTime::parse_from_str(&timestamp, "%Y-%m-%d %H:%M:%S%.f").ok()?;
         let label = self.tipo_boletim.clone()?;
+
         Some(PtaxBulletin {
             parity_buy: parity(self.paridade_compra)?,
             parity_sell: parity(self.paridade_venda)?,
             buy: token(self.cotacao_compra)?,
             sell: token(self.cotacao_venda)?,
-            timestamp: stamp,
-            published_at: published,
+            timestamp,
+            published_at,
             label: if label == DAY_RESOURCE_CLOSE_LABEL { CLOSE_LABEL.to_owned() } else { label },
         })
     }
@@ -438,6 +455,7 @@ mod tests {
              "dataHoraCotacao":"2031-01-30 13:07:02.511","tipoBoletim":"Fechamento PTAX"},
             {"paridadeCompra":0.7,"paridadeVenda":0.8,"cotacaoCompra":3.7,"cotacaoVenda":3.8,
              "dataHoraCotacao":"2031-01-31 10:07:02.511","tipoBoletim":"Abertura"}]}}"#;
+
         let samples = PtaxSamples::parse(body).unwrap();
         assert_eq!(samples.bulletins_by_day.len(), 1);
         let bulletins = &samples.bulletins_by_day[&("AUD".to_owned(), ymd(2031, 1, 30))];

@@ -1,4 +1,4 @@
-//! Draws that are the same on every machine, so that what is generated can be asked for twice.
+//! Random numbers that are the same on every machine, so that generated data can be requested twice.
 
 use chrono::{Datelike, NaiveDate};
 
@@ -16,7 +16,7 @@ impl SeededRandom {
         Self { state: fnv }
     }
 
-    /// A stream of its own for each day, so that no day's draws depend on how many days were asked for before.
+    /// A separate stream for each day, so that no day's draws depend on how many days were drawn before.
     pub fn for_day(label: &str, day: NaiveDate) -> Self {
         let mut random = Self::new(label);
         random.state ^= u64::from(day.num_days_from_ce().unsigned_abs()).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -55,13 +55,14 @@ impl SeededRandom {
     }
 }
 
-/// A line that wanders around zero, at most about 0.04 from it: monthly and weekly turns, and a little of each day.
+/// A curve that wanders around zero, at most about 0.04 from it: monthly and weekly swings, plus a little daily noise.
 pub fn smooth_noise(label: &str, day: NaiveDate) -> f64 {
     let days = i64::from(day.num_days_from_ce());
-    let turn = |period: i64| {
-        let at = |knot: i64| SeededRandom::new(&format!("{label} {period} {knot}")).signed_unit();
-        let (knot, along) = (days.div_euclid(period), days.rem_euclid(period) as f64 / period as f64);
-        at(knot) * (1.0 - along) + at(knot + 1) * along
+    let swing = |period: i64| {
+        let value_at = |knot: i64| SeededRandom::new(&format!("{label} {period} {knot}")).signed_unit();
+        let knot = days.div_euclid(period);
+        let fraction = days.rem_euclid(period) as f64 / period as f64;
+        value_at(knot) * (1.0 - fraction) + value_at(knot + 1) * fraction
     };
-    0.025 * turn(30) + 0.01 * turn(7) + 0.0025 * SeededRandom::for_day(label, day).signed_unit()
+    0.025 * swing(30) + 0.01 * swing(7) + 0.0025 * SeededRandom::for_day(label, day).signed_unit()
 }

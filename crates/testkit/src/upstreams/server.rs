@@ -1,4 +1,5 @@
-//! The server: hyper's, so that answers can stop half way, and a record of every request.
+//! The HTTP server of the fake upstreams, and the log of requests. It uses hyper directly, so that a response can stop
+//! halfway.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -24,18 +25,18 @@ use super::fake_response::{FakeResponse, percent_decode};
 use super::faults::{self, BodyDelivery};
 use super::{FakeBackend, UpstreamService, upstream_for_path};
 
-/// One request as it came.
+/// One request as received.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     pub received_at: Instant,
     pub upstream: Option<UpstreamService>,
     pub method: Method,
-    /// As sent.
+    /// As sent, not decoded.
     pub path_and_query: String,
     pub headers: HeaderMap,
-    /// Requests to the same upstream that were under way at that moment, with this one.
+    /// Requests to the same upstream in flight at that moment, including this one.
     pub in_flight: usize,
-    /// Nothing until it is answered.
+    /// `None` until there is a response.
     pub status: Option<u16>,
 }
 
@@ -44,7 +45,7 @@ impl RecordedRequest {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The name under which it was asked: `localhost` if it followed a redirect to another host.
+    /// The requested host name: `localhost` if the client followed a redirect to another host.
     pub fn host(&self) -> &str {
         let host = self.header("host").unwrap_or_default();
         host.rsplit_once(':').map_or(host, |(name, _)| name)
@@ -59,12 +60,12 @@ pub struct RequestLog {
 #[derive(Debug, Default)]
 struct RequestLogInner {
     requests: Vec<RecordedRequest>,
-    /// How many were forgotten before the first of these.
+    /// How many requests were cleared before the first of `requests`.
     cleared_count: usize,
     in_flight: BTreeMap<Option<UpstreamService>, usize>,
 }
 
-/// A request under way; it ends when this is dropped.
+/// A request in flight; dropping this ends it.
 #[derive(Debug)]
 struct InFlightRequest {
     log: Arc<Mutex<RequestLogInner>>,
@@ -94,28 +95,27 @@ impl RequestLog {
         let count = log.in_flight.entry(upstream).or_default();
         *count += 1;
         let in_flight = *count;
-        let number = log.cleared_count + log.requests.len();
-        let path_and_query = target.to_owned();
-        let at = Instant::now();
+
+        let sequence_number = log.cleared_count + log.requests.len();
         log.requests.push(RecordedRequest {
-            received_at: at,
+            received_at: Instant::now(),
             upstream,
             method,
-            path_and_query,
+            path_and_query: target.to_owned(),
             headers,
             in_flight,
             status: None,
         });
-        InFlightRequest { log: self.inner.clone(), upstream, sequence_number: number }
+        InFlightRequest { log: self.inner.clone(), upstream, sequence_number }
     }
 }
 
 impl InFlightRequest {
     fn record_status(&self, status: StatusCode) {
         let mut log = lock_log(&self.log);
-        let place = self.sequence_number.checked_sub(log.cleared_count);
-        if let Some(seen) = place.and_then(|place| log.requests.get_mut(place)) {
-            seen.status = Some(status.as_u16());
+        let index = self.sequence_number.checked_sub(log.cleared_count);
+        if let Some(request) = index.and_then(|index| log.requests.get_mut(index)) {
+            request.status = Some(status.as_u16());
         }
     }
 }
@@ -132,25 +132,27 @@ fn lock_log(log: &Mutex<RequestLogInner>) -> MutexGuard<'_, RequestLogInner> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// When the process is out of file descriptors, accepting again at once would only burn the processor.
+/// When the process is out of file descriptors, accepting again at once would only burn CPU.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Until the other end of `stopped` is dropped; then connections are cut, stalled ones too.
+/// Serves until the sender of `stopped` is dropped, then closes all connections, including stalled ones.
 pub async fn serve_until_stopped(listener: TcpListener, backend: Arc<FakeBackend>, mut stopped: oneshot::Receiver<()>) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("a listener that does not block");
     let router = Router::new().fallback(handle_request).with_state(backend);
+
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = &mut stopped => break,
-            // So that those which have ended do not pile up.
+            // Reaps finished connections, so that they don't pile up.
             Some(_) = connections.join_next() => continue,
         };
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
+
         let router = router.clone();
         let service =
             service_fn(move |request: Request<hyper::body::Incoming>| router.clone().oneshot(request.map(Body::new)));
@@ -159,12 +161,14 @@ pub async fn serve_until_stopped(listener: TcpListener, backend: Arc<FakeBackend
 }
 
 async fn handle_request(State(backend): State<Arc<FakeBackend>>, request: Request) -> Result<Response, Infallible> {
-    // Clients that gave up just before are noticed first: their requests are not under way any more.
+    // Let the runtime first notice clients that just gave up: their requests no longer count as in flight.
     tokio::task::yield_now().await;
     tokio::task::yield_now().await;
+
     let (parts, _) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let (path, query) = (percent_decode(parts.uri.path()), parts.uri.query().unwrap_or_default().to_owned());
+    let path = percent_decode(parts.uri.path());
+    let query = parts.uri.query().unwrap_or_default().to_owned();
     let in_flight = backend.request_log.record_start(
         upstream_for_path(&path),
         parts.method.clone(),
@@ -175,30 +179,32 @@ async fn handle_request(State(backend): State<Arc<FakeBackend>>, request: Reques
         in_flight.record_status(StatusCode::METHOD_NOT_ALLOWED);
         return Ok(text_response(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD"));
     }
-    let is_elsewhere = parts.headers.get(header::HOST).is_some_and(|host| host.as_bytes().starts_with(b"localhost"));
-    let fault = if is_elsewhere { None } else { backend.take_fault(&target) };
+
+    let is_redirected = parts.headers.get(header::HOST).is_some_and(|host| host.as_bytes().starts_with(b"localhost"));
+    let fault = if is_redirected { None } else { backend.take_fault(&target) };
     let own_port = backend.address.port();
-    // Aside, for a year of filings takes its time.
-    let made = tokio::task::spawn_blocking(move || {
+    // On a blocking thread, because generating a year of filings takes a while.
+    let generated = tokio::task::spawn_blocking(move || {
         faults::apply_fault(fault, &target, own_port, || backend.normal_response(&path, &query))
     });
-    let (answer, delivery) = match made.await.map_err(anyhow::Error::from).flatten() {
-        Ok(made) => made,
+    let (response, delivery) = match generated.await.map_err(anyhow::Error::from).flatten() {
+        Ok(generated) => generated,
         Err(error) => {
-            // A fault of the stand-in itself must not look like one of the upstream.
+            // An error of the fake itself must not look like one of the upstream.
             eprintln!("the stand-in failed at {}: {error:#}", parts.uri);
             in_flight.record_status(StatusCode::NOT_IMPLEMENTED);
             return Ok(text_response(StatusCode::NOT_IMPLEMENTED, format!("the stand-in failed: {error:#}")));
         }
     };
+
     if delivery == BodyDelivery::NoResponse {
         std::future::pending::<()>().await;
     }
-    // What is meant to fail on its way has to be on its way, even if the client has the same already.
+    // A body that has to fail in transit must be sent, even to a client that already has it.
     let conditions = if delivery == BodyDelivery::Complete { parts.headers } else { HeaderMap::new() };
-    let answer = answer.into_conditional_response(&conditions);
-    in_flight.record_status(answer.status);
-    Ok(build_response(answer, delivery, parts.method == Method::HEAD, in_flight))
+    let response = response.into_conditional_response(&conditions);
+    in_flight.record_status(response.status);
+    Ok(build_response(response, delivery, parts.method == Method::HEAD, in_flight))
 }
 
 fn text_response(status: StatusCode, text: impl Into<Body>) -> Response {
@@ -207,22 +213,25 @@ fn text_response(status: StatusCode, text: impl Into<Body>) -> Response {
     response
 }
 
-/// Bodies are streams of unknown length, so that the header may state another one.
-fn build_response(answer: FakeResponse, delivery: BodyDelivery, is_head: bool, in_flight: InFlightRequest) -> Response {
-    let mut builder = Response::builder().status(answer.status);
-    for (name, value) in answer.headers {
+/// Bodies are streams of unknown length, so that `Content-Length` can state a different one.
+fn build_response(fake: FakeResponse, delivery: BodyDelivery, is_head: bool, in_flight: InFlightRequest) -> Response {
+    let mut builder = Response::builder().status(fake.status);
+    for (name, value) in fake.headers {
         builder = builder.header(name, value);
     }
-    let (length, half) = (answer.body.len(), answer.body.slice(..answer.body.len() / 2));
-    let (stated, sent) = match delivery {
-        BodyDelivery::Complete | BodyDelivery::NoResponse => (length, answer.body),
+
+    let length = fake.body.len();
+    let half = fake.body.slice(..length / 2);
+    let (stated_length, sent) = match delivery {
+        BodyDelivery::Complete | BodyDelivery::NoResponse => (length, fake.body),
         BodyDelivery::HalfThenStall | BodyDelivery::HalfThenClose => (length, half),
         BodyDelivery::HalfAsComplete => (half.len(), half),
     };
-    if answer.status != StatusCode::NOT_MODIFIED {
-        builder = builder.header(header::CONTENT_LENGTH, stated);
+    if fake.status != StatusCode::NOT_MODIFIED {
+        builder = builder.header(header::CONTENT_LENGTH, stated_length);
     }
-    let is_empty = is_head || answer.status == StatusCode::NOT_MODIFIED;
+
+    let is_empty = is_head || fake.status == StatusCode::NOT_MODIFIED;
     let body = match delivery {
         _ if is_empty => Body::empty(),
         BodyDelivery::HalfThenStall => Body::from_stream(stream_in_chunks(sent, None).chain(stalled_stream(in_flight))),
@@ -234,31 +243,31 @@ fn build_response(answer: FakeResponse, delivery: BodyDelivery, is_head: bool, i
     builder.body(body).unwrap_or_else(|error| text_response(StatusCode::NOT_IMPLEMENTED, error.to_string()))
 }
 
-/// A request ends when its last piece is handed over: the client cannot have all of it before.
+/// A request ends when its last chunk is handed over: the client can't have the whole body before that.
 fn stream_in_chunks(
     body: Bytes,
     in_flight: Option<InFlightRequest>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     const CHUNK_BYTES: usize = 64 * 1024;
-    stream::unfold((body, in_flight), |(mut body, under_way)| async move {
+    stream::unfold((body, in_flight), |(mut body, in_flight)| async move {
         if body.is_empty() {
             return None;
         }
-        let piece = body.split_to(body.len().min(CHUNK_BYTES));
-        let under_way = under_way.filter(|_| !body.is_empty());
-        Some((Ok(piece), (body, under_way)))
+        let chunk = body.split_to(body.len().min(CHUNK_BYTES));
+        let in_flight = in_flight.filter(|_| !body.is_empty());
+        Some((Ok(chunk), (body, in_flight)))
     })
 }
 
-/// Nothing more, and the request stays under way until its client gives up.
+/// Sends nothing, and keeps the request in flight until its client gives up.
 fn stalled_stream(in_flight: InFlightRequest) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     stream::once(async move {
-        let _under_way = in_flight;
+        let _in_flight = in_flight;
         std::future::pending().await
     })
 }
 
-/// Nothing more, but not at once: what was handed over is sent first, and would be lost otherwise.
+/// Ends the body one step later: without the delay, chunks already handed over would be lost.
 fn delayed_end_stream() -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     stream::once(async {
         tokio::task::yield_now().await;

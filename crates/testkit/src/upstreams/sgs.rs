@@ -1,4 +1,4 @@
-//! The time series of the central bank (SGS), as `api.bcb.gov.br` answers.
+//! The central bank's time series (SGS), as `api.bcb.gov.br` serves them.
 
 use std::fmt::Write;
 
@@ -14,17 +14,17 @@ pub const VALUES_NOT_FOUND_DETAIL: &str = "br.gov.bcb.pec.sgs.comum.excecoes.SGS
 const TOO_MANY_VALUES_DETAIL: &str =
     "br.gov.bcb.pec.sgs.comum.excecoes.SGSNegocioException: A quantidade máxima de valores deve ser 20";
 const INVALID_INITIAL_DATE_DETAIL: &str = "br.gov.bcb.pec.sgs.comum.excecoes.SGSNegocioException: Invalid initial date";
-/// Not seen, but for its sibling above.
+/// Never observed; inferred from the message for the initial date.
 const INVALID_FINAL_DATE_DETAIL: &str = "br.gov.bcb.pec.sgs.comum.excecoes.SGSNegocioException: Invalid final date";
 
-/// Other than everywhere else its envelope is `error`, not `erro`.
+/// Unlike all other errors, this one uses `error` and not `erro`.
 pub const WINDOW_TOO_WIDE_BODY: &str = concat!(
     r#"{"error":"O sistema aceita uma janela de consulta de, no máximo, 10 anos em séries de periodicidade diária","#,
     r#""message":"A consulta a séries diárias exige dataInicial e dataFinal, com no máximo 10 anos entre elas","#,
     r#""syntax":"/dados/serie/bcdata.sgs.{codigo}/dados?formato=json&dataInicial=dd/MM/aaaa&dataFinal=dd/MM/aaaa"}"#
 );
 
-/// What it shows, with 200, for unknown codes and when its own backend does not answer in time.
+/// Sent with status 200 for unknown codes and when the service's own backend times out.
 pub const INVALID_REQUEST_PAGE: &str = concat!(
     r#"<?xml version="1.0" encoding="pt-br"?> <!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "#,
     r#""http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd"> <html xmlns="http://www.w3.org/1999/xhtml" lang="pt-br">"#,
@@ -32,26 +32,28 @@ pub const INVALID_REQUEST_PAGE: &str = concat!(
     "<body><h1>Requisição inválida!</h1><p>A requisição não pôde ser atendida.</p></body></html>"
 );
 
-/// For every periodicity.
+/// Applies to every periodicity.
 const MAX_LAST_VALUES: usize = 20;
 
-/// `rows` are those of the market with what a test has changed, as published at `now`.
+/// `rows` returns a series as published at `now`, including the test's changes.
 pub fn respond(path: &str, query: &str, now: NaiveDateTime, rows: impl Fn(u32) -> Option<SeriesRows>) -> FakeResponse {
     let Some((code, rest)) = parse_path(path) else {
         return FakeResponse::new(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "endpoint not found!");
     };
-    let rows = code.parse().ok().and_then(|code: u32| Some((code, rows(code)?)));
-    let Some((code, rows)) = rows else {
+    let code_and_rows = code.parse().ok().and_then(|code: u32| Some((code, rows(code)?)));
+    let Some((code, rows)) = code_and_rows else {
         return FakeResponse::new(StatusCode::OK, HTML_CONTENT_TYPE, INVALID_REQUEST_PAGE);
     };
+
     let parameters = parse_query(query);
-    let parameter = |name: &str| parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
-    let chosen = match rest.strip_prefix("ultimos/") {
+    let parameter = |name: &str| parameters.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+    let selected = match rest.strip_prefix("ultimos/") {
         Some(count) => select_last_rows(code, &rows, count),
         None => select_window(code, &rows, parameter("dataInicial"), parameter("dataFinal"), now.date()),
     };
-    match chosen {
-        Err(refusal) => refusal,
+
+    match selected {
+        Err(error) => error,
         Ok(rows) if rows.is_empty() => values_not_found_response(),
         Ok(rows) if parameter("formato") == Some("csv") => {
             with_cache_control(FakeResponse::new(StatusCode::OK, "text/csv", render_csv(&rows)))
@@ -70,7 +72,7 @@ pub fn published_rows(market: &MarketData, code: u32, now: NaiveDateTime) -> Opt
     Some(market.rows(code)?.range(..=until).map(|(date, value)| (*date, value.clone())).collect())
 }
 
-/// `bcdata.sgs.432/dados/ultimos/5` is series 432 and `ultimos/5`.
+/// Splits `bcdata.sgs.432/dados/ultimos/5` into `432` and `ultimos/5`.
 fn parse_path(path: &str) -> Option<(&str, &str)> {
     let (code, rest) = path.strip_prefix(PATH_PREFIX)?.strip_prefix("bcdata.sgs.")?.split_once("/dados")?;
     let rest = rest.trim_matches('/');
@@ -82,12 +84,13 @@ type SelectedRows<'a> = Vec<(NaiveDate, &'a str)>;
 fn select_last_rows<'a>(code: u32, rows: &'a SeriesRows, count: &str) -> Result<SelectedRows<'a>, FakeResponse> {
     let count = count.parse().ok().filter(|count| (1..=MAX_LAST_VALUES).contains(count));
     let Some(count) = count else { return Err(error_response(StatusCode::BAD_REQUEST, TOO_MANY_VALUES_DETAIL)) };
-    let mut chosen: SelectedRows = rows.iter().rev().take(count).map(|(date, value)| (*date, value.as_str())).collect();
-    // Their order is not guaranteed; this one is known to come with the newest first.
+    let mut selected: SelectedRows =
+        rows.iter().rev().take(count).map(|(date, value)| (*date, value.as_str())).collect();
+    // The real service guarantees no order; this series is known to come newest first.
     if code != CDI_ANNUAL {
-        chosen.reverse();
+        selected.reverse();
     }
-    Ok(chosen)
+    Ok(selected)
 }
 
 fn select_window<'a>(
@@ -97,19 +100,21 @@ fn select_window<'a>(
     to: Option<&str>,
     today: NaiveDate,
 ) -> Result<SelectedRows<'a>, FakeResponse> {
-    let day = |text: &str, detail| {
+    let parse_day = |text: &str, detail| {
         NaiveDate::parse_from_str(text, "%d/%m/%Y").map_err(|_| error_response(StatusCode::BAD_REQUEST, detail))
     };
-    let to = to.map_or(Ok(today), |text| day(text, INVALID_FINAL_DATE_DETAIL))?;
-    let from = from.map(|text| day(text, INVALID_INITIAL_DATE_DETAIL)).transpose()?;
+    let to = to.map_or(Ok(today), |text| parse_day(text, INVALID_FINAL_DATE_DETAIL))?;
+    let from = from.map(|text| parse_day(text, INVALID_INITIAL_DATE_DETAIL)).transpose()?;
+
     let is_daily = !matches!(code, IPCA_MONTH | IPCA_12_MONTHS);
-    // Ten years to the day pass. Without a first day the window begins with the series, always longer ago.
+    // Exactly ten years are allowed. Without a first day the window starts with the series, which is always older.
     let is_too_wide = from.is_none_or(|from| from + Months::new(120) < to);
     if is_daily && is_too_wide {
         return Err(FakeResponse::new(StatusCode::NOT_ACCEPTABLE, JSON_CONTENT_TYPE, WINDOW_TOO_WIDE_BODY));
     }
-    let within = |date: NaiveDate| from.is_none_or(|from| from <= date) && date <= to;
-    Ok(rows.iter().filter(|(date, _)| within(**date)).map(|(date, value)| (*date, value.as_str())).collect())
+
+    let is_in_window = |date: NaiveDate| from.is_none_or(|from| from <= date) && date <= to;
+    Ok(rows.iter().filter(|(date, _)| is_in_window(**date)).map(|(date, value)| (*date, value.as_str())).collect())
 }
 
 fn error_response(status: StatusCode, detail: &str) -> FakeResponse {
@@ -117,15 +122,15 @@ fn error_response(status: StatusCode, detail: &str) -> FakeResponse {
     FakeResponse::new(status, JSON_CONTENT_TYPE, body)
 }
 
-fn with_cache_control(answer: FakeResponse) -> FakeResponse {
-    answer.with_header(header::CACHE_CONTROL, "max-age=900")
+fn with_cache_control(response: FakeResponse) -> FakeResponse {
+    response.with_header(header::CACHE_CONTROL, "max-age=900")
 }
 
 fn render_json(rows: &SelectedRows) -> String {
     let mut body = String::with_capacity(40 * rows.len());
     for (date, value) in rows {
-        let before = if body.is_empty() { '[' } else { ',' };
-        let _ = write!(body, r#"{before}{{"data":"{}","valor":"{value}"}}"#, date.format("%d/%m/%Y"));
+        let separator = if body.is_empty() { '[' } else { ',' };
+        let _ = write!(body, r#"{separator}{{"data":"{}","valor":"{value}"}}"#, date.format("%d/%m/%Y"));
     }
     body + "]"
 }

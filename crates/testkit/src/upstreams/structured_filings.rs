@@ -1,5 +1,5 @@
-//! Indexes of the structured filings (DFP, ITR, FRE, FCA) over the companies of a registry; synthetic but where real
-//! index files are given.
+//! Synthetic indexes of structured filings (DFP, ITR, FRE, FCA) for the companies of a registry. Where real index files
+//! exist, those are served instead.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ impl StructuredSet {
         if matches!(self, Self::Itr) { 2011 } else { 2010 }
     }
 
-    /// Members beside the index that nobody needs for it.
+    /// Archive members other than the index; readers of the index don't need them.
     fn other_member_names(self) -> Vec<String> {
         let statements = ["BPA", "BPP", "DFC_MD", "DFC_MI", "DMPL", "DRA", "DRE", "DVA"];
         match self {
@@ -81,23 +81,23 @@ impl StructuredSet {
         }
     }
 
-    /// Days that its documents of a year refer to.
+    /// The reference dates of a year's documents.
     fn reference_dates(self, year: i32, random: &mut SeededRandom) -> Vec<NaiveDate> {
         match self {
             Self::Itr => vec![ymd(year, 3, 31), ymd(year, 6, 30), ymd(year, 9, 30)],
             Self::Fre | Self::Fca => vec![ymd(year, 1, 1)],
-            // Some end their business years at another time.
+            // Some companies have another fiscal year end.
             Self::Dfp if random.chance_per_thousand(15) => vec![*random.pick(&[ymd(year, 3, 31), ymd(year, 6, 30)])],
             Self::Dfp => vec![ymd(year, 12, 31)],
         }
     }
 
-    /// How many are delivered once more.
+    /// The share of documents that are resubmitted.
     const fn resubmitted_per_thousand(self) -> usize {
         if matches!(self, Self::Itr) { 60 } else { 150 }
     }
 
-    /// From the day of reference to that of delivery, by the rules; some are late.
+    /// Days from the reference date to delivery, within the legal deadlines; some are late.
     fn days_until_received(self, random: &mut SeededRandom) -> i64 {
         let (first, last) = match self {
             Self::Dfp => (40, 95),
@@ -109,7 +109,7 @@ impl StructuredSet {
     }
 }
 
-/// All documents of a year that were received by `until`, by number of their company as in the real files.
+/// All documents of a year that were received by `until`, sorted by CNPJ as in the real files.
 pub fn generate_documents(
     set: StructuredSet,
     year: i32,
@@ -117,35 +117,31 @@ pub fn generate_documents(
     until: NaiveDate,
 ) -> Vec<IndexedDocument<'_>> {
     let mut random = SeededRandom::new(&format!("{} of {year}", set.id()));
-    let place = StructuredSet::ALL.iter().position(|other| *other == set).unwrap_or(0);
-    // Above all real ones, and apart for each set and year.
-    let mut id = 200_000 + 100_000 * place + 5_000 * usize::try_from(year - 2010).unwrap_or(0);
+    let set_index = StructuredSet::ALL.iter().position(|other| *other == set).unwrap_or(0);
+    // Ids above all real ones, with a separate range for each set and year.
+    let mut id = 200_000 + 100_000 * set_index + 5_000 * usize::try_from(year - 2010).unwrap_or(0);
+
     let mut documents = Vec::new();
     for company in companies {
-        for reference in set.reference_dates(year, &mut random) {
-            let received =
-                business_day_on_or_after(reference + Days::new(set.days_until_received(&mut random).unsigned_abs()));
-            let owes_nothing = !company.is_registered_on(reference) || random.chance_per_thousand(20);
-            let (mut version, mut received) = (1, received);
+        for reference_date in set.reference_dates(year, &mut random) {
+            let delay = Days::new(set.days_until_received(&mut random).unsigned_abs());
+            let mut received_on = business_day_on_or_after(reference_date + delay);
+            let is_exempt = !company.is_registered_on(reference_date) || random.chance_per_thousand(20);
+            let mut version = 1;
             loop {
                 id += 1;
-                if !owes_nothing && received <= until {
-                    documents.push(IndexedDocument {
-                        company,
-                        reference_date: reference,
-                        version,
-                        id,
-                        received_on: received,
-                    });
+                if !is_exempt && received_on <= until {
+                    documents.push(IndexedDocument { company, reference_date, version, id, received_on });
                 }
                 if version == 5 || !random.chance_per_thousand(set.resubmitted_per_thousand()) {
                     break;
                 }
                 version += 1;
-                received = business_day_on_or_after(received + Days::new(1 + random.below(200) as u64));
+                received_on = business_day_on_or_after(received_on + Days::new(1 + random.below(200) as u64));
             }
         }
     }
+
     documents.sort_by(|a, b| {
         (&a.company.cnpj, a.reference_date, a.version).cmp(&(&b.company.cnpj, b.reference_date, b.version))
     });
@@ -154,20 +150,22 @@ pub fn generate_documents(
 
 pub fn render_index(set: StructuredSet, documents: &[IndexedDocument]) -> Vec<u8> {
     let mut file = format!("{INDEX_HEADER}\r\n");
-    for IndexedDocument { company, reference_date: reference, version, id, received_on: received } in documents {
-        // Names are shortened here and there, and codes are padded, other than in the registry.
+    for IndexedDocument { company, reference_date, version, id, received_on } in documents {
+        // Unlike in the registry, some names are abbreviated and codes are zero-padded.
         let name = company.name.replace("BANCO ", "BCO ").replace("COMPANHIA ", "CIA ");
         let link = format!(
             "http://www.rad.cvm.gov.br/ENETCONSULTA/frmDownloadDocumento.aspx?CodigoInstituicao=1\
              &NumeroSequencialDocumento={id}"
         );
-        let (cnpj, code, category) = (&company.cnpj, company.code, set.id().to_uppercase());
-        file += &format!("{cnpj};{reference};{version};{name};{code:06};{category};{id};{received};{link}\r\n");
+        let cnpj = &company.cnpj;
+        let code = company.code;
+        let category = set.id().to_uppercase();
+        file += &format!("{cnpj};{reference_date};{version};{name};{code:06};{category};{id};{received_on};{link}\r\n");
     }
     encode_latin1(&file)
 }
 
-/// What else the archive holds: stubs, and for FCA the securities, which alone know tickers.
+/// The archive's other members: stubs, and for FCA the securities, the only file with tickers.
 pub fn build_other_members(set: StructuredSet, year: i32, documents: &[IndexedDocument]) -> Vec<ZipMember> {
     let name = |part: &str| format!("{}_cia_aberta_{part}_{year}.csv", set.id());
     let stub = "CNPJ_CIA;DT_REFER;VERSAO;DENOM_CIA;CD_CVM\r\n";
@@ -179,15 +177,18 @@ pub fn build_other_members(set: StructuredSet, year: i32, documents: &[IndexedDo
     members
 }
 
-/// Tickers are made up from names, with what people type into that field instead now and then.
+/// Tickers are derived from company names; a few rows have the junk that people type into that field.
 fn render_securities(documents: &[IndexedDocument]) -> Vec<u8> {
     let mut file = format!("{SECURITIES_HEADER}\r\n");
     let mut taken = BTreeSet::new();
     for document in documents.iter().filter(|document| document.company.is_on_exchange) {
-        let IndexedDocument { company, reference_date: reference, version, id, .. } = document;
+        let IndexedDocument { company, reference_date, version, id, .. } = document;
         let mut random = SeededRandom::new(&format!("ticker {}", company.code));
         let letters = ticker_letters(&company.name, company.code, &taken);
-        let (cnpj, name, since) = (&company.cnpj, &company.name, company.registered_on);
+        let cnpj = &company.cnpj;
+        let name = &company.name;
+        let since = company.registered_on;
+
         let shares = [("Ações Ordinárias", "3"), ("Ações Preferenciais", "4")];
         for (share, class) in shares.iter().take(if random.chance_per_thousand(300) { 2 } else { 1 }) {
             let code = match random.below(100) {
@@ -196,7 +197,7 @@ fn render_securities(documents: &[IndexedDocument]) -> Vec<u8> {
                 2 | 3 => String::new(),
                 _ => format!("{letters}{class}"),
             };
-            file += &format!("{cnpj};{reference};{version};{id};{name};{share};;;{code};;");
+            file += &format!("{cnpj};{reference_date};{version};{id};{name};{share};;;{code};;");
             file += &format!("Bolsa;BVMF;B3;{since};;Novo Mercado;{since};\r\n");
         }
         taken.insert((letters, company.code));
@@ -204,14 +205,15 @@ fn render_securities(documents: &[IndexedDocument]) -> Vec<u8> {
     encode_latin1(&file)
 }
 
-/// The first four letters of a name; where another company has them, their last one moves on.
+/// The first four letters of a name. If another company has them, the last letter advances, then the third.
 fn ticker_letters(name: &str, code: u32, taken: &BTreeSet<(String, u32)>) -> String {
-    let plain = name.chars().filter(char::is_ascii_uppercase).chain("XXXX".chars());
-    let mut letters: Vec<char> = plain.take(4).collect();
+    let candidates = name.chars().filter(char::is_ascii_uppercase).chain("XXXX".chars());
+    let mut letters: Vec<char> = candidates.take(4).collect();
+
     for step in 0..26 * 26 {
         let text: String = letters.iter().collect();
-        let is_others = taken.range((text.clone(), 0)..=(text.clone(), u32::MAX)).any(|(_, owner)| *owner != code);
-        if !is_others {
+        let is_taken = taken.range((text.clone(), 0)..=(text.clone(), u32::MAX)).any(|(_, owner)| *owner != code);
+        if !is_taken {
             return text;
         }
         letters[3] = next_letter(letters[3]);

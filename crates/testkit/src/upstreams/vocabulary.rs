@@ -1,7 +1,7 @@
-//! The words of what is made up. Categories, sectors and cities are spelled as the regulator spells them; whatever
-//! names a company or an issuer is invented, and no natural person is named at all.
+//! Words for synthetic data. Categories, sectors and cities are spelled as in CVM's files; names of companies and
+//! issuers are invented, and no natural person is named.
 
-/// What stands before a place in a company's name, what after it, and its sector.
+/// The words before and after the place in a company's name, and its sector.
 pub const COMPANY_NAME_TEMPLATES: [(&str, &str, &str); 20] = [
     ("CERÂMICA", "S.A.", "Construção Civil, Mat. Constr. e Decoração"),
     ("CONSTRUTORA", "S.A.", "Construção Civil, Mat. Constr. e Decoração"),
@@ -25,7 +25,7 @@ pub const COMPANY_NAME_TEMPLATES: [(&str, &str, &str); 20] = [
     ("", "PARTICIPAÇÕES S.A.", ""),
 ];
 
-/// Two halves that sound like a place and name no company.
+/// Root and ending combine to names that sound like places and belong to no company.
 pub const PLACE_ROOTS: [&str; 26] = [
     "PIRA", "JAGUA", "TAMBO", "URU", "MOCO", "SUCU", "IBI", "CURU", "JURE", "TAPI", "ABAE", "INHA", "PACU", "SAPU",
     "TUCU", "BATU", "COTI", "JAPE", "OITI", "QUIXA", "SARI", "TIMBU", "VACU", "XERE", "ZABE", "MURI",
@@ -47,7 +47,7 @@ pub const CITIES: [(&str, &str); 8] = [
     ("FLORIANÓPOLIS", "SC"),
 ];
 
-/// They file without a number of their own, and the registry does not have them.
+/// Issuers that file without a CNPJ and are not in the registry.
 pub const FOREIGN_ISSUERS: [(u32, &str); 6] = [
     (80_012, "NORTHWICKE MERIDIAN HOLDINGS PLC"),
     (80_047, "OAKENVALE RESOURCES LTD."),
@@ -57,17 +57,17 @@ pub const FOREIGN_ISSUERS: [(u32, &str); 6] = [
     (80_187, "QUARTZMERE TECHNOLOGIES INC."),
 ];
 
-/// It has a number, but no registry has it.
+/// An issuer with a CNPJ that is not in the registry.
 pub const UNREGISTERED_ISSUER: (u32, &str, &str) = (80_152, "VALDORAGO PARTICIPATIONS LTD.", "999990020001");
 
-/// Which day a filing refers to.
+/// How a filing's reference date is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReferenceDateRule {
-    /// That of its delivery, or a few days before.
+    /// The delivery day, or a few days before.
     NearDelivery,
-    /// A meeting of some weeks later.
+    /// The day of a meeting some weeks later.
     Meeting,
-    /// The end of the quarter before.
+    /// The end of the previous quarter.
     LastQuarterEnd,
     /// The end of the year.
     YearEnd,
@@ -79,11 +79,11 @@ pub struct IpeCategory {
     pub reference_date_rule: ReferenceDateRule,
     /// `Tipo` and `Especie`.
     pub doc_types_and_kinds: &'static [(&'static str, &'static str)],
-    /// With gaps that a generator fills; none where the regulator's rows of this category have no subject.
+    /// Subjects with placeholders such as `{ano}`; empty if CVM's rows of this category have no subject.
     pub subject_templates: &'static [&'static str],
 }
 
-/// Its rows have no protocol, whatever the year.
+/// Rows of this category never have a protocol.
 pub const PROCEEDS_CATEGORY: &str = "Relatório Proventos";
 
 const NO_DOC_TYPE: &[(&str, &str)] = &[("", "")];
@@ -271,7 +271,7 @@ pub const CATEGORIES: [IpeCategory; 26] = [
         doc_types_and_kinds: &[("Relatório do administrador judicial", ""), ("Plano de recuperação", "")],
         subject_templates: &["Relatório mensal de atividades apresentado em {data}"],
     },
-    // Its name contains that of another category.
+    // Its name contains the name of another category.
     IpeCategory {
         name: "Política de Divulgação de Ato ou Fato Relevante",
         weight: 4,
@@ -323,7 +323,7 @@ pub const CATEGORIES: [IpeCategory; 26] = [
     },
 ];
 
-/// What a meeting decides on, one after the other.
+/// Agenda items of a shareholders' meeting.
 pub const AGENDA_ITEMS: [&str; 8] = [
     "Tomar as contas dos administradores, examinar e votar as demonstrações financeiras",
     "Deliberar sobre a destinação do lucro líquido e a distribuição de dividendos",

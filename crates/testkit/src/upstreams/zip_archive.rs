@@ -1,4 +1,4 @@
-//! ZIP archives as the regulator makes them, and as nobody should.
+//! Writes ZIP archives like CVM's, and malicious ones.
 
 use std::io::{Cursor, Read, Write};
 
@@ -18,7 +18,7 @@ impl ZipMember {
     }
 }
 
-/// Deflated; the members' time is the morning of the dump.
+/// Writes a deflated archive whose members are dated the morning of the dump.
 pub fn write_zip(members: &[ZipMember], dumped_on: NaiveDate) -> anyhow::Result<Vec<u8>> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for member in members {
@@ -31,8 +31,8 @@ pub fn write_zip(members: &[ZipMember], dumped_on: NaiveDate) -> anyhow::Result<
 pub fn read_zip(archive: &[u8]) -> anyhow::Result<Vec<ZipMember>> {
     let mut archive = ZipArchive::new(Cursor::new(archive))?;
     let mut members = Vec::new();
-    for at in 0..archive.len() {
-        let mut file = archive.by_index(at)?;
+    for index in 0..archive.len() {
+        let mut file = archive.by_index(index)?;
         let name = file.name()?.into_owned();
         let mut content = Vec::new();
         file.read_to_end(&mut content)?;
@@ -54,10 +54,13 @@ pub fn build_zip_bomb(member: &str, header: &[u8], megabytes: usize, dumped_on: 
 }
 
 fn zip_file_options(dumped_on: NaiveDate) -> anyhow::Result<SimpleFileOptions> {
-    let (year, month, day) = (u16::try_from(dumped_on.year())?, dumped_on.month() as u8, dumped_on.day() as u8);
+    let year = u16::try_from(dumped_on.year())?;
+    let month = dumped_on.month() as u8;
+    let day = dumped_on.day() as u8;
     let time =
         zip::DateTime::from_date_and_time(year, month, day, 5, 0, 0).ok().context("a time that ZIP can state")?;
-    // Somewhat larger than the real ones, and made in half the time.
+
+    // Somewhat larger than the real archives, but written in half the time.
     let level = Some(3);
     let deflated = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
     Ok(deflated.compression_level(level).last_modified_time(time))

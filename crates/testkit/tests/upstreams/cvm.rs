@@ -1,4 +1,4 @@
-//! The regulator's files.
+//! CVM's files.
 
 use super::*;
 
@@ -11,6 +11,7 @@ async fn the_registry_is_latin1_with_crlf_and_unescaped_quotes() {
     assert!(std::str::from_utf8(&file).is_err() && text.contains("SÃO PAULO"));
     assert!(text.lines().all(|line| line.split(';').count() == 47));
     assert!(text.contains("BLOCO \"C\";"));
+
     let rows = parse_csv_rows(&text);
     let codes: BTreeSet<&String> = rows.iter().map(|row| &row[9]).collect();
     assert!(codes.len() < rows.len() && codes.len() == client.upstreams.companies().len());
@@ -22,8 +23,8 @@ async fn files_have_validators_and_honor_conditional_requests() {
     let client = TestClient::new();
     for path in [REGISTRY_PATH.to_owned(), archive_path("ipe", 2026), archive_path("dfp", 2024)] {
         let whole = client.get(&path).await;
-        let (etag, modified) =
-            (header_text(&whole, "etag").to_owned(), header_text(&whole, "last-modified").to_owned());
+        let etag = header_text(&whole, "etag").to_owned();
+        let modified = header_text(&whole, "last-modified").to_owned();
         let length = header_text(&whole, "content-length").to_owned();
         assert!(etag.starts_with('"') && modified.ends_with(" GMT"), "{etag} {modified}");
         assert_eq!(whole.bytes().await.unwrap().len().to_string(), length);
@@ -35,32 +36,37 @@ async fn files_have_validators_and_honor_conditional_requests() {
         );
 
         for (name, value) in [("if-none-match", &etag), ("if-modified-since", &modified)] {
-            let known = client.http.get(client.url(&path)).header(name, value).send().await.unwrap();
-            assert_eq!((known.status(), header_text(&known, "etag")), (StatusCode::NOT_MODIFIED, &*etag), "{name}");
-            assert!(known.bytes().await.unwrap().is_empty());
+            let response = client.http.get(client.url(&path)).header(name, value).send().await.unwrap();
+            let status_and_etag = (response.status(), header_text(&response, "etag"));
+            assert_eq!(status_and_etag, (StatusCode::NOT_MODIFIED, &*etag), "{name}");
+            assert!(response.bytes().await.unwrap().is_empty());
         }
-        let other = client.http.get(client.url(&path)).header("if-none-match", "\"other\"");
-        // The tag counts alone where both are sent.
-        let other = other.header("if-modified-since", &modified).send().await.unwrap();
-        assert_eq!(other.status(), 200);
+
+        // If both are sent, only the tag counts.
+        let request = client.http.get(client.url(&path)).header("if-none-match", "\"other\"");
+        let response = request.header("if-modified-since", &modified).send().await.unwrap();
+        assert_eq!(response.status(), 200);
     }
 }
 
 #[tokio::test]
 async fn the_registry_is_rewritten_every_morning_and_on_change() {
     let client = TestClient::new();
-    let marks = async || {
-        let answer = client.get(REGISTRY_PATH).await;
-        (header_text(&answer, "etag").to_owned(), header_text(&answer, "last-modified").to_owned())
+    let validators = async || {
+        let response = client.get(REGISTRY_PATH).await;
+        (header_text(&response, "etag").to_owned(), header_text(&response, "last-modified").to_owned())
     };
-    let today = marks().await;
+
+    let today = validators().await;
     assert_eq!(today.1, "Fri, 13 Nov 2026 08:00:00 GMT");
+
     client.upstreams.set_today(parse_date("2026-11-14"));
-    let tomorrow = marks().await;
+    let tomorrow = validators().await;
     assert_eq!(tomorrow.1, "Sat, 14 Nov 2026 08:00:00 GMT");
     assert_ne!(today.0, tomorrow.0);
+
     client.upstreams.set_registry(decode_latin1(&client.upstreams.registry()).replace("ATIVO", "PARADO").into_bytes());
-    let changed = marks().await;
+    let changed = validators().await;
     assert!(changed.0 != tomorrow.0 && changed.1 == "Sat, 14 Nov 2026 08:00:01 GMT");
     assert!(client.get_text(REGISTRY_PATH).await.contains("PARADO"));
 }
@@ -80,20 +86,21 @@ async fn directories_list_available_files_and_a_year_can_be_hidden() {
     assert_eq!(client.get(&archive_path("ipe", 2002)).await.status(), 404);
 
     client.upstreams.set_file_hidden("ipe_cia_aberta_2026.zip", true);
-    let answer = client.get(&archive_path("ipe", 2026)).await;
-    assert_eq!(answer.status(), 404);
-    assert!(answer.text().await.unwrap().contains("was not found on this server"));
+    let response = client.get(&archive_path("ipe", 2026)).await;
+    assert_eq!(response.status(), 404);
+    assert!(response.text().await.unwrap().contains("was not found on this server"));
     let page = listing().await;
     assert!(page.contains("ipe_cia_aberta_2025.zip") && !page.contains("ipe_cia_aberta_2026.zip"));
+
     client.upstreams.set_file_hidden("ipe_cia_aberta_2026.zip", false);
     assert_eq!(client.get(&archive_path("ipe", 2026)).await.status(), 200);
 
-    // Statements of a year come after its end, but for the few whose business year ends earlier.
+    // Annual statements come after the end of the year, except for the few companies with an earlier fiscal year end.
     client.upstreams.set_today(parse_date("2026-03-31"));
     assert!(!client.get_text("/dados/CIA_ABERTA/DOC/DFP/DADOS/").await.contains("dfp_cia_aberta_2026.zip"));
     assert_eq!(client.get(&archive_path("dfp", 2026)).await.status(), 404);
 
-    // Archives are written on Sundays: that of 2027 on the third of January.
+    // Archives are written on Sundays; the first one of 2027 is January 3.
     client.upstreams.set_today(parse_date("2027-01-02"));
     assert_eq!(client.get(&archive_path("ipe", 2027)).await.status(), 404);
     client.upstreams.set_today(parse_date("2027-01-03"));
@@ -107,19 +114,19 @@ async fn every_year_of_filings_has_every_oddity() {
     let codes: BTreeSet<String> = client.upstreams.companies().iter().map(|company| company.code.to_string()).collect();
     for year in [2003, 2010, 2025, 2026] {
         let rows = client.get_filings(year).await;
-        let any = |holds: &dyn Fn(&[String]) -> bool| rows.iter().any(|row| holds(row));
+        let any_row = |predicate: &dyn Fn(&[String]) -> bool| rows.iter().any(|row| predicate(row));
         assert!(rows.iter().all(|row| row.len() == 13), "{year}");
-        assert!(any(&|row| row[0] == "00.000.000/0000-00"), "a foreign issuer");
-        assert!(any(&|row| row[2] == "80152" && row[0].starts_with("99.999.")) && !codes.contains("80152"));
+        assert!(any_row(&|row| row[0] == "00.000.000/0000-00"), "a foreign issuer");
+        assert!(any_row(&|row| row[2] == "80152" && row[0].starts_with("99.999.")) && !codes.contains("80152"));
         assert!(rows.windows(2).any(|pair| pair[0] == pair[1]), "a row twice");
-        assert!(any(&|row| row[3].starts_with("3026-")), "the year 3026");
-        assert!(any(&|row| row[7].contains('"') && !row[7].starts_with('"')), "quotes");
-        assert!(any(&|row| row[7].contains("||")), "an agenda");
-        assert!(any(&|row| row[7].chars().count() > 1000), "a long subject");
-        assert!(any(&|row| row[4] == "Relatório Proventos" && row[10].is_empty()), "no protocol");
-        assert!(any(&|row| row[11] == "2" && row[9] == "RE - Reapresentação Espontânea"), "a second version");
-        assert!(any(&|row| row[3] > row[8]), "a day still to come");
-        assert!(any(&|row| row[7].is_empty() && row[5].is_empty() && row[6].is_empty()));
+        assert!(any_row(&|row| row[3].starts_with("3026-")), "the year 3026");
+        assert!(any_row(&|row| row[7].contains('"') && !row[7].starts_with('"')), "quotes");
+        assert!(any_row(&|row| row[7].contains("||")), "an agenda");
+        assert!(any_row(&|row| row[7].chars().count() > 1000), "a long subject");
+        assert!(any_row(&|row| row[4] == "Relatório Proventos" && row[10].is_empty()), "no protocol");
+        assert!(any_row(&|row| row[11] == "2" && row[9] == "RE - Reapresentação Espontânea"), "a second version");
+        assert!(any_row(&|row| row[3] > row[8]), "a day still to come");
+        assert!(any_row(&|row| row[7].is_empty() && row[5].is_empty() && row[6].is_empty()));
     }
 }
 
@@ -133,11 +140,11 @@ async fn filings_are_filed_by_delivery_year_and_their_protocol_repeats_the_row()
             assert!(
                 row[8].starts_with(&year.to_string()) && parse_date(&row[8]) <= parse_date(&format!("{year}-12-31"))
             );
-            let link = format!("numVersao={}", row[11]);
+            let link_end = format!("numVersao={}", row[11]);
             assert!(
                 row[12].starts_with("https://www.rad.cvm.gov.br/ENET/frmDownloadDocumento.aspx?Tela=ext&descTipo=IPE")
             );
-            assert!(row[12].ends_with(&link));
+            assert!(row[12].ends_with(&link_end));
             if !row[10].is_empty() {
                 let reference = NaiveDate::parse_from_str(&row[3], "%Y-%m-%d").unwrap().format("%d%m%Y");
                 let start = format!("{:0>6}IPE{reference}{:0>2}", row[2], row[11]);
@@ -153,16 +160,17 @@ async fn filings_are_filed_by_delivery_year_and_their_protocol_repeats_the_row()
 async fn document_numbers_are_unique_across_years() {
     let client =
         TestClient::with_options(FakeUpstreamOptions { ipe_rows_per_year: 60, ..FakeUpstreamOptions::default() });
-    let mut rows_of_number: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
+    let mut rows_by_number: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
     for year in 2003..=2026 {
         for row in client.get_filings(year).await {
             let number = row[12].split("numProtocolo=").nth(1).unwrap().split('&').next().unwrap().to_owned();
-            rows_of_number.entry(number).or_default().insert(row);
+            rows_by_number.entry(number).or_default().insert(row);
         }
     }
-    assert!(rows_of_number.len() > 24 * 50);
-    // The same number twice is the same row twice.
-    assert!(rows_of_number.values().all(|rows| rows.len() == 1));
+
+    assert!(rows_by_number.len() > 24 * 50);
+    // A number occurs twice only in duplicated rows.
+    assert!(rows_by_number.values().all(|rows| rows.len() == 1));
 }
 
 #[tokio::test]
@@ -170,12 +178,14 @@ async fn the_current_year_ends_on_the_last_sunday_and_only_grows() {
     let client = TestClient::new();
     let earlier = client.get_filings(2026).await;
     assert!(earlier.iter().all(|row| parse_date(&row[8]) <= parse_date("2026-11-08")));
+
     client.upstreams.set_today(parse_date("2026-11-14"));
     assert_eq!(client.get_filings(2026).await, earlier);
     client.upstreams.set_today(parse_date("2026-12-27"));
     let later = client.get_filings(2026).await;
     assert!(later.len() > earlier.len() && later.starts_with(&earlier));
-    // The year before is written anew too; those before it are not.
+
+    // The previous year is rewritten too; older years are not.
     let modified = async |year| header_text(&client.get(&archive_path("ipe", year)).await, "last-modified").to_owned();
     assert_eq!(modified(2026).await, "Sun, 27 Dec 2026 08:00:00 GMT");
     assert_eq!(modified(2025).await, "Sun, 27 Dec 2026 08:00:00 GMT");
@@ -186,18 +196,22 @@ async fn the_current_year_ends_on_the_last_sunday_and_only_grows() {
 async fn a_test_can_add_a_filing() {
     let client = TestClient::new();
     let before = client.get(&archive_path("ipe", 2026)).await;
-    let (etag, modified) = (header_text(&before, "etag").to_owned(), header_text(&before, "last-modified").to_owned());
+    let etag = header_text(&before, "etag").to_owned();
+    let modified = header_text(&before, "last-modified").to_owned();
     let rows = client.get_filings(2026).await;
+
     let company = client.upstreams.companies()[0].clone();
     let delivered_on = parse_date("2026-11-12");
     let row =
         IpeRow::material_fact(&company.cnpj, &company.name, company.code, delivered_on, 9_000_001, "Ação \"nova\"");
     client.upstreams.add_filing(IpeRow { doc_type: "Tipo".into(), ..row }).unwrap();
+
     let after = client.get_filings(2026).await;
     assert_eq!(after[..rows.len()], rows);
     let added = &after[rows.len()];
     assert_eq!((added[4].as_str(), added[5].as_str(), added[7].as_str()), ("Fato Relevante", "Tipo", "Ação \"nova\""));
     assert!(added[12].contains("numProtocolo=9000001&"));
+
     for (name, value) in [("if-none-match", etag), ("if-modified-since", modified)] {
         let request = client.http.get(client.url(&archive_path("ipe", 2026))).header(name, value);
         assert_eq!(request.send().await.unwrap().status(), 200);
@@ -222,6 +236,7 @@ async fn structured_sets_have_their_index_among_other_members() {
         }
         assert!(rows.iter().any(|row| row[2] == "2") && rows.is_sorted_by(|a, b| a[0] <= b[0]));
     }
+
     assert_eq!(client.get(&archive_path("itr", 2010)).await.status(), 404);
     assert_eq!(client.get(&archive_path("dfp", 2010)).await.status(), 200);
     assert_eq!(client.get(&archive_path("dfp", 2009)).await.status(), 404);
@@ -239,10 +254,11 @@ async fn fca_securities_contain_tickers_and_typing_errors() {
     for junk in ["ADR", "0000", ""] {
         assert!(codes.contains(&junk), "{junk:?}");
     }
-    // A ticker belongs to one company.
-    let mut owner: BTreeMap<&str, &str> = BTreeMap::new();
+
+    // A ticker belongs to one company only.
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for row in rows.iter().filter(|row| is_ticker(&&row[8].as_str())) {
-        assert_eq!(*owner.entry(&row[8]).or_insert(&row[0]), row[0]);
+        assert_eq!(*owners.entry(&row[8]).or_insert(&row[0]), row[0]);
     }
 }
 
@@ -255,9 +271,10 @@ async fn a_full_year_has_45_000_filings_in_realistic_proportions() {
     });
     let rows = client.get_filings(2025).await;
     assert_eq!(rows.len(), 45_000);
-    let per_thousand = |holds: &dyn Fn(&[String]) -> bool| rows.iter().filter(|row| holds(row)).count() / 45;
+
+    let per_thousand = |predicate: &dyn Fn(&[String]) -> bool| rows.iter().filter(|row| predicate(row)).count() / 45;
     let share = |field: usize| per_thousand(&|row| !row[field].is_empty());
-    // Of the real 49,277: type 836, kind 352, subject 665, protocol 982.
+    // Per thousand of the real 49,277 rows: type 836, kind 352, subject 665, protocol 982.
     assert!((780..900).contains(&share(5)), "{}", share(5));
     assert!((300..450).contains(&share(6)), "{}", share(6));
     assert!((600..750).contains(&share(7)), "{}", share(7));
@@ -265,6 +282,7 @@ async fn a_full_year_has_45_000_filings_in_realistic_proportions() {
     assert!((8..20).contains(&per_thousand(&|row| row[7].contains('"'))));
     assert!((30..60).contains(&per_thousand(&|row| row[4] == "Fato Relevante")));
     assert!((20..70).contains(&per_thousand(&|row| row[11] != "1")));
+
     let foreign = rows.iter().filter(|row| row[0] == "00.000.000/0000-00").count();
     assert!((15..90).contains(&foreign), "{foreign}");
     let companies: BTreeSet<&String> = rows.iter().map(|row| &row[2]).collect();

@@ -1,4 +1,4 @@
-//! What goes wrong on demand.
+//! Faults that a test switches on.
 
 use super::*;
 
@@ -6,48 +6,49 @@ use super::*;
 async fn every_response_can_be_replaced_by_a_real_service_error() {
     let client = TestClient::new();
     let path = sgs_window_path(11, "01/10/2026", "30/10/2026");
-    let meet = async |fault: Fault| {
+    let get_with_fault = async |fault: Fault| {
         client.upstreams.set_fault("bcdata.sgs.11/", Some(fault));
-        let answer = client.get(&path).await;
-        let (status, kind) = (answer.status().as_u16(), header_text(&answer, "content-type").to_owned());
-        let retry_after = header_text(&answer, "retry-after").to_owned();
-        (status, kind, retry_after, answer.text().await.unwrap())
+        let response = client.get(&path).await;
+        let status = response.status().as_u16();
+        let content_type = header_text(&response, "content-type").to_owned();
+        let retry_after = header_text(&response, "retry-after").to_owned();
+        (status, content_type, retry_after, response.text().await.unwrap())
     };
-    let true_body = client.get_text(&path).await;
+    let normal_body = client.get_text(&path).await;
 
-    let (status, kind, _, body) = meet(Fault::HtmlWith200).await;
-    assert!(status == 200 && kind.starts_with("text/html") && body.contains("Requisição inválida!"));
-    let (status, _, _, body) = meet(Fault::Empty200).await;
+    let (status, content_type, _, body) = get_with_fault(Fault::HtmlWith200).await;
+    assert!(status == 200 && content_type.starts_with("text/html") && body.contains("Requisição inválida!"));
+    let (status, _, _, body) = get_with_fault(Fault::Empty200).await;
     assert!(status == 200 && body.is_empty());
-    let (status, _, _, body) = meet(Fault::EmptyArray).await;
+    let (status, _, _, body) = get_with_fault(Fault::EmptyArray).await;
     assert!(status == 200 && body == "[]");
-    let (status, kind, _, body) = meet(Fault::JsonAsHtml).await;
-    assert!(status == 200 && kind.starts_with("text/html") && body == true_body);
-    let (status, _, _, body) = meet(Fault::SgsValuesNotFound).await;
+    let (status, content_type, _, body) = get_with_fault(Fault::JsonAsHtml).await;
+    assert!(status == 200 && content_type.starts_with("text/html") && body == normal_body);
+    let (status, _, _, body) = get_with_fault(Fault::SgsValuesNotFound).await;
     assert!(status == 404 && body.contains("Value(s) not found"));
-    let (status, _, _, body) = meet(Fault::EmptyNotFound).await;
+    let (status, _, _, body) = get_with_fault(Fault::EmptyNotFound).await;
     assert!(status == 404 && body.is_empty());
     for with_200 in [false, true] {
-        let (status, _, _, body) = meet(Fault::WindowTooWide { with_200 }).await;
+        let (status, _, _, body) = get_with_fault(Fault::WindowTooWide { with_200 }).await;
         assert!(status == if with_200 { 200 } else { 406 } && body.contains("10 anos"));
     }
-    let (status, _, retry_after, _) = meet(Fault::TooManyRequests { retry_after: Some("7".into()) }).await;
+    let (status, _, retry_after, _) = get_with_fault(Fault::TooManyRequests { retry_after: Some("7".into()) }).await;
     assert!(status == 429 && retry_after == "7");
-    let (status, _, retry_after, _) = meet(Fault::Unavailable { retry_after: None }).await;
+    let (status, _, retry_after, _) = get_with_fault(Fault::Unavailable { retry_after: None }).await;
     assert!(status == 503 && retry_after.is_empty());
-    let (status, kind, _, body) = meet(Fault::ServerErrorPage).await;
-    assert!(status == 500 && kind.starts_with("text/html") && body.contains("suporte.ti@bcb.gov.br"));
-    let (status, _, _, body) = meet(Fault::Status(504)).await;
+    let (status, content_type, _, body) = get_with_fault(Fault::ServerErrorPage).await;
+    assert!(status == 500 && content_type.starts_with("text/html") && body.contains("suporte.ti@bcb.gov.br"));
+    let (status, _, _, body) = get_with_fault(Fault::Status(504)).await;
     assert!(status == 504 && body.is_empty());
-    let (status, _, _, body) = meet(Fault::ReplaceBody(b"[1e308]".to_vec())).await;
+    let (status, _, _, body) = get_with_fault(Fault::ReplaceBody(b"[1e308]".to_vec())).await;
     assert!(status == 200 && body == "[1e308]");
-    let (_, _, _, body) = meet(Fault::transform_body(|body| body.to_ascii_uppercase())).await;
-    assert_eq!(body, true_body.to_ascii_uppercase());
+    let (_, _, _, body) = get_with_fault(Fault::transform_body(|body| body.to_ascii_uppercase())).await;
+    assert_eq!(body, normal_body.to_ascii_uppercase());
 
-    // Others are well, and all are once it is over.
+    // Other series are not affected, and this one recovers once the fault is removed.
     assert_eq!(client.get(&sgs_window_path(12, "01/10/2026", "30/10/2026")).await.status(), 200);
     client.upstreams.set_fault("bcdata.sgs.11/", None);
-    assert_eq!(client.get_text(&path).await, true_body);
+    assert_eq!(client.get_text(&path).await, normal_body);
 }
 
 #[tokio::test]
@@ -61,8 +62,10 @@ async fn a_fault_can_be_limited_to_n_requests_and_the_longest_match_wins() {
         statuses.push(client.get(&path).await.status().as_u16());
     }
     assert_eq!(statuses, [502, 502, 500, 500]);
+
     client.upstreams.clear_faults();
     assert_eq!(client.get(&path).await.status(), 200);
+
     assert_eq!("3*cut-body".parse::<Fault>().map(|fault| format!("{fault:?}")), Ok("3 times cut-body".to_owned()));
     assert!("cut".parse::<Fault>().is_err());
 }
@@ -74,27 +77,27 @@ async fn bodies_can_be_cut_short_or_stall() {
     let whole = client.get_bytes(&path).await;
 
     client.upstreams.set_fault("sgs.432", Some(Fault::CutBody));
-    let answer = client.get(&path).await;
-    assert_eq!(header_text(&answer, "content-length"), whole.len().to_string());
-    assert!(answer.bytes().await.is_err());
+    let response = client.get(&path).await;
+    assert_eq!(header_text(&response, "content-length"), whole.len().to_string());
+    assert!(response.bytes().await.is_err());
 
     client.upstreams.set_fault("sgs.432", Some(Fault::WrongContentLength));
     assert_eq!(client.get_bytes(&path).await, whole[..whole.len() / 2]);
 
-    // Long enough to be sure that nothing more comes, even on a slow machine: the rest of the body comes at once.
-    let a_moment = Duration::from_secs(1);
+    // Long enough to be sure that no more data comes, even on a slow machine: everything else arrives immediately.
+    let stall_timeout = Duration::from_secs(1);
     client.upstreams.set_fault("sgs.432", Some(Fault::Stall(StallAt::HalfBody)));
-    let mut answer = client.get(&path).await;
-    let mut got = 0;
-    while let Ok(chunk) = tokio::time::timeout(a_moment, answer.chunk()).await {
-        got += chunk.unwrap().unwrap().len();
+    let mut response = client.get(&path).await;
+    let mut received = 0;
+    while let Ok(chunk) = tokio::time::timeout(stall_timeout, response.chunk()).await {
+        received += chunk.unwrap().unwrap().len();
     }
-    assert_eq!(got, whole.len() / 2);
-    drop(answer);
+    assert_eq!(received, whole.len() / 2);
+    drop(response);
 
     client.upstreams.set_fault("sgs.432", Some(Fault::Stall(StallAt::Head)));
     let request = client.http.get(client.url(&path)).send();
-    assert!(tokio::time::timeout(a_moment, request).await.is_err());
+    assert!(tokio::time::timeout(stall_timeout, request).await.is_err());
     assert_eq!(client.upstreams.requests().last().unwrap().status, None);
 }
 
@@ -102,23 +105,24 @@ async fn bodies_can_be_cut_short_or_stall() {
 async fn a_body_marked_gzip_can_be_garbage() {
     let client = TestClient::new();
     client.upstreams.set_fault("PTAX", Some(Fault::GzipGarbage));
-    let answer = client.get(&ptax_period_path("USD", "11-09-2026", "11-13-2026")).await;
-    assert_eq!(header_text(&answer, "content-encoding"), "gzip");
-    assert!(answer.bytes().await.unwrap().starts_with(b"\x1f\x8b"));
+    let response = client.get(&ptax_period_path("USD", "11-09-2026", "11-13-2026")).await;
+    assert_eq!(header_text(&response, "content-encoding"), "gzip");
+    assert!(response.bytes().await.unwrap().starts_with(b"\x1f\x8b"));
 }
 
 #[tokio::test]
 async fn a_followed_redirect_to_another_host_is_recorded() {
     let client = TestClient::new();
     client.upstreams.set_fault("cad_cia_aberta", Some(Fault::RedirectToOtherHost));
-    let careful = http_client_builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let answer = careful.get(client.url(REGISTRY_PATH)).send().await.unwrap();
-    assert_eq!(answer.status(), 302);
+    let non_following = http_client_builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let response = non_following.get(client.url(REGISTRY_PATH)).send().await.unwrap();
+    assert_eq!(response.status(), 302);
     assert!(
-        header_text(&answer, "location").starts_with("http://localhost:")
-            && header_text(&answer, "location").ends_with(REGISTRY_PATH)
+        header_text(&response, "location").starts_with("http://localhost:")
+            && header_text(&response, "location").ends_with(REGISTRY_PATH)
     );
-    assert!(client.upstreams.requests().iter().all(|seen| seen.host() == "127.0.0.1"));
+    assert!(client.upstreams.requests().iter().all(|request| request.host() == "127.0.0.1"));
+
     assert_eq!(client.get(REGISTRY_PATH).await.status(), 200);
     assert_eq!(client.upstreams.requests().last().unwrap().host(), "localhost");
 }
@@ -128,23 +132,27 @@ async fn archives_can_be_truncated_and_corrupted() {
     let client = TestClient::new();
     let path = archive_path("ipe", 2025);
     let whole = client.get_bytes(&path).await;
-    let meet = async |fault: Fault| {
+    let get_with_fault = async |fault: Fault| {
         client.upstreams.set_fault("ipe_cia_aberta_2025", Some(fault));
         client.get_bytes(&path).await
     };
+
     for tenths in 0..10 {
-        let cut = meet(Fault::TruncatedZip { tenths }).await;
+        let cut = get_with_fault(Fault::TruncatedZip { tenths }).await;
         assert_eq!(cut, whole[..whole.len() * usize::from(tenths) / 10]);
     }
-    let missing = unzip_members(&meet(Fault::MissingMember).await);
+
+    let missing = unzip_members(&get_with_fault(Fault::MissingMember).await);
     assert_eq!(missing.keys().collect::<Vec<_>>(), ["LEIA-ME.txt"]);
-    let elsewhere = unzip_members(&meet(Fault::PathTraversalZip).await);
-    assert!(elsewhere.contains_key("ipe_cia_aberta_2025.csv") && elsewhere.len() == 3);
-    assert!(elsewhere.keys().any(|name| name.starts_with("../")) && elsewhere.keys().any(|name| name.starts_with('/')));
+    let traversal = unzip_members(&get_with_fault(Fault::PathTraversalZip).await);
+    assert!(traversal.contains_key("ipe_cia_aberta_2025.csv") && traversal.len() == 3);
+    assert!(traversal.keys().any(|name| name.starts_with("../")) && traversal.keys().any(|name| name.starts_with('/')));
+
     let changed =
-        meet(Fault::transform_zip_member(|csv| decode_latin1(&csv).replace("Assunto", "Tema").into_bytes())).await;
+        get_with_fault(Fault::transform_zip_member(|csv| decode_latin1(&csv).replace("Assunto", "Tema").into_bytes()))
+            .await;
     assert!(unzip_members(&changed)["ipe_cia_aberta_2025.csv"].lines().next().unwrap().contains(";Tema;"));
-    assert_eq!(meet(Fault::JsonAsHtml).await, whole);
+    assert_eq!(get_with_fault(Fault::JsonAsHtml).await, whole);
 }
 
 #[tokio::test]
@@ -162,20 +170,24 @@ async fn a_zip_bomb_is_small_and_inflates_to_more_than_200_megabytes() {
 async fn a_changed_body_fails_conditional_requests() {
     let client = TestClient::new();
     let path = archive_path("fre", 2024);
-    let answer = client.get(&path).await;
-    let (etag, modified) = (header_text(&answer, "etag").to_owned(), header_text(&answer, "last-modified").to_owned());
+    let response = client.get(&path).await;
+    let etag = header_text(&response, "etag").to_owned();
+    let modified = header_text(&response, "last-modified").to_owned();
+
     client
         .upstreams
         .set_fault("fre_cia_aberta", Some(Fault::transform_zip_member(|csv| csv[..csv.len() / 2].to_vec())));
     for (name, value) in [("if-none-match", &etag), ("if-modified-since", &modified)] {
-        let answer = client.http.get(client.url(&path)).header(name, value).send().await.unwrap();
-        assert_eq!(answer.status(), 200, "{name}");
+        let response = client.http.get(client.url(&path)).header(name, value).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{name}");
     }
-    // What is to fail on its way is on its way, even to those who have it.
+
+    // A body that has to fail in transit is sent even to a client that already has it.
     client.upstreams.set_fault("fre_cia_aberta", Some(Fault::CutBody));
-    let answer = client.http.get(client.url(&path)).header("if-none-match", &etag).send().await.unwrap();
-    assert!(answer.status() == 200 && answer.bytes().await.is_err());
+    let response = client.http.get(client.url(&path)).header("if-none-match", &etag).send().await.unwrap();
+    assert!(response.status() == 200 && response.bytes().await.is_err());
+
     client.upstreams.clear_faults();
-    let answer = client.http.get(client.url(&path)).header("if-none-match", &etag).send().await.unwrap();
-    assert_eq!(answer.status(), 304);
+    let response = client.http.get(client.url(&path)).header("if-none-match", &etag).send().await.unwrap();
+    assert_eq!(response.status(), 304);
 }

@@ -1,4 +1,4 @@
-//! The stand-ins themselves, over HTTP: one test for each oddity of the real services that they promise to have.
+//! Tests of the fake upstreams over HTTP: one for each oddity of the real services that they reproduce.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -45,16 +45,16 @@ impl TestClient {
     }
 
     async fn get_bytes(&self, path: &str) -> Vec<u8> {
-        let answer = self.get(path).await;
-        assert_eq!(answer.status(), 200, "{path}");
-        answer.bytes().await.unwrap().to_vec()
+        let response = self.get(path).await;
+        assert_eq!(response.status(), 200, "{path}");
+        response.bytes().await.unwrap().to_vec()
     }
 
     async fn get_text(&self, path: &str) -> String {
         String::from_utf8(self.get_bytes(path).await).unwrap()
     }
 
-    /// Dates and values of a window of a series.
+    /// Dates and values of a series within a window.
     async fn get_series(&self, code: u32, from: &str, to: &str) -> Vec<(NaiveDate, String)> {
         parse_sgs_rows(&self.get_text(&sgs_window_path(code, from, to)).await)
     }
@@ -67,7 +67,7 @@ impl TestClient {
         unzip_members(&self.get_bytes(&archive_path(set, year)).await)
     }
 
-    /// The rows of a year of filings, each split into its fields.
+    /// The rows of one year of filings, split into fields.
     async fn get_filings(&self, year: i32) -> Vec<Vec<String>> {
         let members = self.get_archive("ipe", year).await;
         assert_eq!(members.len(), 1);
@@ -100,7 +100,7 @@ fn parse_sgs_rows(body: &str) -> Vec<(NaiveDate, String)> {
     serde_json::from_str::<Vec<Value>>(body).unwrap().iter().map(row).collect()
 }
 
-/// One bulletin, its numbers as the texts that they are.
+/// One bulletin, with its numbers as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PtaxQuote {
     buy: String,
@@ -122,6 +122,7 @@ impl PtaxQuote {
 fn parse_quotes(body: &str) -> Vec<PtaxQuote> {
     let envelope: Value = serde_json::from_str(body).unwrap();
     assert!(envelope["@odata.context"].as_str().unwrap().contains("odata$metadata#"));
+
     let (_, value) = body.split_once("\"value\":[").unwrap();
     let text = |row: &str, name: &str| {
         let (_, rest) = row.split_once(&format!("\"{name}\":")).unwrap();
@@ -137,12 +138,12 @@ fn parse_quotes(body: &str) -> Vec<PtaxQuote> {
     .collect()
 }
 
-/// By name, from the regulator's encoding.
+/// The members of an archive by name, decoded from Latin-1.
 fn unzip_members(archive: &[u8]) -> BTreeMap<String, String> {
     let mut archive = zip::ZipArchive::new(Cursor::new(archive)).unwrap();
     let mut members = BTreeMap::new();
-    for at in 0..archive.len() {
-        let mut file = archive.by_index(at).unwrap();
+    for index in 0..archive.len() {
+        let mut file = archive.by_index(index).unwrap();
         let mut content = Vec::new();
         file.read_to_end(&mut content).unwrap();
         members.insert(file.name().unwrap().into_owned(), decode_latin1(&content));
@@ -167,6 +168,6 @@ fn parse_date(text: &str) -> NaiveDate {
     text.parse().unwrap()
 }
 
-fn header_text<'a>(answer: &'a Response, name: &str) -> &'a str {
-    answer.headers().get(name).map_or("", |value| value.to_str().unwrap())
+fn header_text<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }

@@ -1,8 +1,8 @@
-//! Real files where they are given: hand-written ones here, in their shapes.
+//! Real files take precedence over synthetic data; these tests write small ones in the real formats.
 
 use super::*;
 
-/// A directory of files in the shapes of the real ones, gone with the test.
+/// A temporary directory of files in the real formats; dropping it deletes them.
 struct TempFiles(std::path::PathBuf);
 
 impl TempFiles {
@@ -10,6 +10,7 @@ impl TempFiles {
         static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("vintem-upstreams-{}-{count}", std::process::id()));
+
         std::fs::create_dir_all(directory.join("cvm")).unwrap();
         for (name, content) in files {
             let file = directory.join(name);
@@ -41,12 +42,14 @@ async fn real_rows_are_kept_and_gaps_are_filled_consistently() {
     ]);
     let client = files.start_client();
     let rows = client.get_series(12, "05/03/2025", "11/03/2025").await;
-    let shown: Vec<(String, &str)> = rows.iter().map(|(date, value)| (date.to_string(), value.as_str())).collect();
-    // The seventh is a holiday by this file, for its neighbours are near.
-    assert_eq!((shown[1].0.as_str(), shown[1].1), ("2025-03-06", "0.0490370"));
-    assert_eq!((shown[2].0.as_str(), shown[2].1), ("2025-03-10", "0.049"));
-    assert_eq!((shown.len(), shown[3].0.as_str()), (4, "2025-03-11"));
-    // The hole between the two rates is filled at about their height, and buying is cheaper.
+    let dates_and_values: Vec<(String, &str)> =
+        rows.iter().map(|(date, value)| (date.to_string(), value.as_str())).collect();
+    // This file makes March 7 a holiday, because the rows around it are close together.
+    assert_eq!((dates_and_values[1].0.as_str(), dates_and_values[1].1), ("2025-03-06", "0.0490370"));
+    assert_eq!((dates_and_values[2].0.as_str(), dates_and_values[2].1), ("2025-03-10", "0.049"));
+    assert_eq!((dates_and_values.len(), dates_and_values[3].0.as_str()), (4, "2025-03-11"));
+
+    // The gap between the two rates is filled at about their level, and buying is cheaper.
     let sell = client.get_series(1, "06/03/2025", "02/06/2025").await;
     let buy = client.get_series(10813, "06/03/2025", "02/06/2025").await;
     assert_eq!((sell[0].1.as_str(), sell.last().unwrap().1.as_str()), ("7.77000", "7.9900"));
@@ -54,6 +57,7 @@ async fn real_rows_are_kept_and_gaps_are_filled_consistently() {
     for ((_, sell), (_, buy)) in sell.iter().zip(&buy) {
         assert!((7.3..8.5).contains(&parse_number(sell)) && parse_number(buy) < parse_number(sell), "{buy} {sell}");
     }
+
     let close = client.get_quotes("USD", "03-06-2025", "03-06-2025").await.pop().unwrap();
     assert_eq!((parse_number(&close.buy), parse_number(&close.sell)), (7.7694, 7.77));
 }
@@ -63,31 +67,39 @@ async fn real_registries_are_served_by_month_and_real_indexes_up_to_the_current_
     let registry = |name: &str| {
         let header = decode_latin1(&TestClient::new().upstreams.registry()).lines().next().unwrap().to_owned();
         let mut row = vec![""; 47];
-        (row[0], row[1], row[3], row[9]) = ("99.900.001/0001-00", name, "1999-01-04", "2437");
+        row[0] = "99.900.001/0001-00";
+        row[1] = name;
+        row[3] = "1999-01-04";
+        row[9] = "2437";
         format!("{header}\r\n{}\r\n", row.join(";"))
     };
-    let (old, new) = (registry("NOME ANTIGO S.A."), registry("NOME NOVO S.A."));
+    let old = registry("NOME ANTIGO S.A.");
+    let new = registry("NOME NOVO S.A.");
     let header = "CNPJ_CIA;DT_REFER;VERSAO;DENOM_CIA;CD_CVM;CATEG_DOC;ID_DOC;DT_RECEB;LINK_DOC\r\n";
     let line = |version, received| {
         format!("99.900.001/0001-00;2025-12-31;{version};NOME;002437;DFP;1{version};{received};http://l\r\n")
     };
     let index = format!("{header}{}{}", line(1, "2026-03-31"), line(2, "2026-12-01"));
+
     let files = TempFiles::new(&[
         ("cvm/cad_cia_aberta_2024-06.csv", old.as_bytes()),
         ("cvm/cad_cia_aberta_2026-05.csv", new.as_bytes()),
         ("cvm/dfp_cia_aberta_2025.csv", index.as_bytes()),
     ]);
+
     let client = files.start_client();
     assert_eq!(client.get_text(REGISTRY_PATH).await, new);
-    let mine = async || client.get_archive("dfp", 2025).await["dfp_cia_aberta_2025.csv"].clone();
-    assert_eq!(mine().await, format!("{header}{}", line(1, "2026-03-31")));
+    let served_index = async || client.get_archive("dfp", 2025).await["dfp_cia_aberta_2025.csv"].clone();
+    assert_eq!(served_index().await, format!("{header}{}", line(1, "2026-03-31")));
+
     client.upstreams.set_today(parse_date("2026-12-31"));
-    assert_eq!(mine().await, index);
+    assert_eq!(served_index().await, index);
     client.upstreams.set_today(parse_date("2025-01-31"));
     assert_eq!(client.get_text(REGISTRY_PATH).await, old);
-    // Who files is known from the newest registry, and the rest of the year's rows is of issuers beside it.
-    let filed = client.get_filings(2024).await;
-    assert!(filed.iter().filter(|row| row[2] == "2437" && row[1] == "NOME NOVO S.A.").count() > 150);
+
+    // The filing companies come from the newest registry; the other rows of the year are from foreign issuers.
+    let filings = client.get_filings(2024).await;
+    assert!(filings.iter().filter(|row| row[2] == "2437" && row[1] == "NOME NOVO S.A.").count() > 150);
 }
 
 #[tokio::test]
@@ -97,19 +109,21 @@ async fn complete_days_of_real_bulletins_are_served_unchanged() {
          "dataHoraCotacao":"2025-05-14 10:11:20.5","tipoBoletim":"Abertura"},
         {"paridadeCompra":0.7051,"paridadeVenda":0.7052,"cotacaoCompra":3.7771,"cotacaoVenda":3.7780,
          "dataHoraCotacao":"2025-05-14 13:07:02.511","tipoBoletim":"Fechamento PTAX"}]}}"#;
+
     let files = TempFiles::new(&[("ptax/ptax_samples.json", body.as_bytes())]);
     let client = files.start_client();
     let quotes = client.get_quotes("AUD", "05-13-2025", "05-15-2025").await;
-    let of_day: Vec<&PtaxQuote> = quotes.iter().filter(|quote| quote.date() == parse_date("2025-05-14")).collect();
-    assert_eq!((quotes.len(), of_day.len()), (12, 2));
-    assert_eq!((of_day[0].buy.as_str(), of_day[0].timestamp.as_str()), ("3.80010", "2025-05-14 10:11:20.5"));
-    assert_eq!(of_day[1].label, "Fechamento");
+    let day_quotes: Vec<&PtaxQuote> = quotes.iter().filter(|quote| quote.date() == parse_date("2025-05-14")).collect();
+    assert_eq!((quotes.len(), day_quotes.len()), (12, 2));
+    assert_eq!((day_quotes[0].buy.as_str(), day_quotes[0].timestamp.as_str()), ("3.80010", "2025-05-14 10:11:20.5"));
+    assert_eq!(day_quotes[1].label, "Fechamento");
 }
 
 #[test]
 fn missing_directories_and_non_loopback_addresses_are_refused() {
-    let nowhere = FakeUpstreamOptions { data_dir: Some("/nowhere/at/all".into()), ..FakeUpstreamOptions::default() };
-    assert!(FakeUpstreams::start(nowhere).is_err());
-    let open = FakeUpstreamOptions { listen: "0.0.0.0:0".parse().unwrap(), ..FakeUpstreamOptions::default() };
-    assert!(FakeUpstreams::start(open).is_err());
+    let missing_directory =
+        FakeUpstreamOptions { data_dir: Some("/nowhere/at/all".into()), ..FakeUpstreamOptions::default() };
+    assert!(FakeUpstreams::start(missing_directory).is_err());
+    let public_address = FakeUpstreamOptions { listen: "0.0.0.0:0".parse().unwrap(), ..FakeUpstreamOptions::default() };
+    assert!(FakeUpstreams::start(public_address).is_err());
 }

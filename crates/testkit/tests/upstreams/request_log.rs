@@ -1,4 +1,4 @@
-//! The record of requests, and that stand-ins are alike.
+//! The request log, shutdown, and determinism of the fakes.
 
 use super::*;
 
@@ -14,14 +14,16 @@ async fn requests_are_recorded_with_headers_status_and_upstream() {
     let request = client.http.request(Method::HEAD, client.url(REGISTRY_PATH)).header("if-none-match", "\"x\"");
     request.send().await.unwrap();
     client.get("/elsewhere").await;
-    let seen = client.upstreams.requests();
-    let statuses: Vec<Option<u16>> = seen.iter().map(|seen| seen.status).collect();
+
+    let requests = client.upstreams.requests();
+    let statuses: Vec<Option<u16>> = requests.iter().map(|request| request.status).collect();
     assert_eq!(statuses, [Some(429), Some(200), Some(200), Some(404)]);
-    assert!(seen[0].path_and_query == path && seen.is_sorted_by(|a, b| a.received_at <= b.received_at));
-    assert_eq!(seen[0].header("user-agent"), Some("stand-in tests"));
-    assert_eq!((&seen[2].method, seen[2].header("if-none-match")), (&Method::HEAD, Some("\"x\"")));
-    let upstreams: Vec<Option<UpstreamService>> = seen.iter().map(|seen| seen.upstream).collect();
+    assert!(requests[0].path_and_query == path && requests.is_sorted_by(|a, b| a.received_at <= b.received_at));
+    assert_eq!(requests[0].header("user-agent"), Some("stand-in tests"));
+    assert_eq!((&requests[2].method, requests[2].header("if-none-match")), (&Method::HEAD, Some("\"x\"")));
+    let upstreams: Vec<Option<UpstreamService>> = requests.iter().map(|request| request.upstream).collect();
     assert_eq!(upstreams, [Some(UpstreamService::Sgs), Some(UpstreamService::Sgs), Some(UpstreamService::Cvm), None]);
+
     client.upstreams.clear_requests();
     assert!(client.upstreams.requests().is_empty());
     assert_eq!(client.http.post(client.url(REGISTRY_PATH)).send().await.unwrap().status(), 405);
@@ -40,13 +42,14 @@ async fn in_flight_requests_are_counted_per_upstream() {
     );
     assert_eq!(client.upstreams.max_in_flight(UpstreamService::Ptax), 0);
 
-    // A body that is not read to its end keeps its request under way, until its client gives up.
+    // A body that is not read to the end keeps its request in flight until the client gives up.
     client.upstreams.set_fault("sgs.432", Some(Fault::Stall(StallAt::HalfBody).for_next_requests(1)));
     let stalled = client.get(&sgs_window_path(432, "01/01/2024", "31/12/2025")).await;
     client.get_text(&sgs_window_path(11, "01/10/2026", "02/10/2026")).await;
     assert_eq!(client.upstreams.requests().last().unwrap().in_flight, 2);
     client.get_bytes(REGISTRY_PATH).await;
     assert_eq!(client.upstreams.requests().last().unwrap().in_flight, 1);
+
     drop(stalled);
     vintem_testkit::wait_until("the request is over", Duration::from_secs(5), async || {
         client.get_text(&sgs_window_path(11, "01/10/2026", "02/10/2026")).await;
@@ -60,16 +63,17 @@ async fn dropping_the_fakes_stops_them_even_while_they_stall() {
     let client = TestClient::new();
     let url = client.url(REGISTRY_PATH);
     client.upstreams.set_fault(REGISTRY_PATH, Some(Fault::Stall(StallAt::HalfBody)));
-    let answer = client.get(REGISTRY_PATH).await;
+    let response = client.get(REGISTRY_PATH).await;
     let TestClient { upstreams, http } = client;
     drop(upstreams);
-    assert!(answer.bytes().await.is_err());
+    assert!(response.bytes().await.is_err());
     assert!(http.get(url).send().await.is_err());
 }
 
 #[tokio::test]
 async fn two_fakes_with_the_same_options_answer_the_same() {
-    let (first, second) = (TestClient::new(), TestClient::new());
+    let first = TestClient::new();
+    let second = TestClient::new();
     for path in [
         REGISTRY_PATH.to_owned(),
         archive_path("ipe", 2015),
@@ -78,6 +82,7 @@ async fn two_fakes_with_the_same_options_answer_the_same() {
     ] {
         assert_eq!(first.get_bytes(&path).await, second.get_bytes(&path).await, "{path}");
     }
+
     let now: NaiveDateTime = parse_date("2030-06-28").and_hms_opt(12, 0, 0).unwrap();
     first.upstreams.set_now(now);
     assert_eq!(first.get_series(11, "24/06/2030", "27/06/2030").await.len(), 4);

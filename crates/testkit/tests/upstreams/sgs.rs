@@ -1,14 +1,14 @@
-//! The time series.
+//! SGS time series.
 
 use super::*;
 
 #[tokio::test]
 async fn sgs_windows_are_arrays_of_texts_in_date_order() {
     let client = TestClient::new();
-    let answer = client.get(&sgs_window_path(432, "01/06/2025", "03%2F06%2F2025")).await;
-    assert_eq!(header_text(&answer, "cache-control"), "max-age=900");
-    assert!(header_text(&answer, "content-type").starts_with("application/json"));
-    let body = answer.text().await.unwrap();
+    let response = client.get(&sgs_window_path(432, "01/06/2025", "03%2F06%2F2025")).await;
+    assert_eq!(header_text(&response, "cache-control"), "max-age=900");
+    assert!(header_text(&response, "content-type").starts_with("application/json"));
+    let body = response.text().await.unwrap();
     let value = &parse_sgs_rows(&body)[0].1;
     let row = |day| format!(r#"{{"data":"0{day}/06/2025","valor":"{value}"}}"#);
     assert_eq!(body, format!("[{},{},{}]", row(1), row(2), row(3)));
@@ -19,10 +19,10 @@ async fn sgs_windows_are_arrays_of_texts_in_date_order() {
 async fn sgs_answers_404_values_not_found_for_an_empty_window() {
     let client = TestClient::new();
     for (from, to) in [("08/11/2025", "09/11/2025"), ("01/01/2035", "02/01/2035"), ("10/11/2025", "01/11/2025")] {
-        let answer = client.get(&sgs_window_path(11, from, to)).await;
-        assert_eq!(answer.status(), 404);
+        let response = client.get(&sgs_window_path(11, from, to)).await;
+        assert_eq!(response.status(), 404);
         let detail = "br.gov.bcb.pec.sgs.comum.excecoes.SGSNegocioException: Value(s) not found";
-        let body = answer.text().await.unwrap();
+        let body = response.text().await.unwrap();
         assert_eq!(body, format!(r#"{{"erro":{{"statusCode":404,"detail":"{detail}"}}}}"#));
     }
 }
@@ -31,17 +31,19 @@ async fn sgs_answers_404_values_not_found_for_an_empty_window() {
 async fn sgs_refuses_more_than_ten_years_of_a_daily_series_with_406() {
     let client = TestClient::new();
     assert_eq!(client.get_series(432, "01/01/2016", "01/01/2026").await.len(), 3654);
+
     let without_first_day = "/dados/serie/bcdata.sgs.12/dados?formato=json&dataFinal=01/01/2026".to_owned();
     for path in [
         sgs_window_path(432, "01/01/2016", "02/01/2026"),
         sgs_window_path(1, "01/01/1985", "01/01/2026"),
         without_first_day,
     ] {
-        let answer = client.get(&path).await;
-        assert_eq!(answer.status(), 406, "{path}");
-        let body: Value = answer.json().await.unwrap();
+        let response = client.get(&path).await;
+        assert_eq!(response.status(), 406, "{path}");
+        let body: Value = response.json().await.unwrap();
         assert!(body["error"].as_str().unwrap().contains("no máximo, 10 anos"));
     }
+
     assert_eq!(client.get_series(433, "01/01/1980", "01/12/2020").await.len(), 41 * 12);
     assert_eq!(
         parse_sgs_rows(&client.get_text("/dados/serie/bcdata.sgs.433/dados?formato=json").await)[0].0,
@@ -52,15 +54,15 @@ async fn sgs_refuses_more_than_ten_years_of_a_daily_series_with_406() {
 #[tokio::test]
 async fn sgs_gives_at_most_twenty_last_values_and_not_always_the_oldest_first() {
     let client = TestClient::new();
-    let last = |code, count| format!("/dados/serie/bcdata.sgs.{code}/dados/ultimos/{count}?formato=json");
+    let last_values_path = |code, count| format!("/dados/serie/bcdata.sgs.{code}/dados/ultimos/{count}?formato=json");
     for (code, is_newest_first) in [(4389, true), (12, false), (433, false)] {
-        let rows = parse_sgs_rows(&client.get_text(&last(code, 20)).await);
+        let rows = parse_sgs_rows(&client.get_text(&last_values_path(code, 20)).await);
         assert_eq!(rows.len(), 20);
         assert_eq!(rows.is_sorted_by(|a, b| a.0 > b.0), is_newest_first, "{code}");
         assert_eq!(rows.is_sorted_by(|a, b| a.0 < b.0), !is_newest_first, "{code}");
-        let refused = client.get(&last(code, 21)).await;
-        assert_eq!(refused.status(), 400);
-        let body: Value = refused.json().await.unwrap();
+        let rejected = client.get(&last_values_path(code, 21)).await;
+        assert_eq!(rejected.status(), 400);
+        let body: Value = rejected.json().await.unwrap();
         assert!(body["erro"]["detail"].as_str().unwrap().ends_with("A quantidade máxima de valores deve ser 20"));
     }
 }
@@ -89,20 +91,20 @@ async fn future_target_values_stay_the_same_when_their_day_comes() {
 #[tokio::test]
 async fn sgs_answers_unknown_codes_with_an_html_200_and_bad_dates_with_400() {
     let client = TestClient::new();
-    let answer = client.get(&sgs_window_path(99_999, "01/01/2026", "02/01/2026")).await;
-    assert_eq!(answer.status(), 200);
-    assert!(header_text(&answer, "content-type").starts_with("text/html"));
-    let page = answer.text().await.unwrap();
+    let response = client.get(&sgs_window_path(99_999, "01/01/2026", "02/01/2026")).await;
+    assert_eq!(response.status(), 200);
+    assert!(header_text(&response, "content-type").starts_with("text/html"));
+    let page = response.text().await.unwrap();
     assert!(page.starts_with(r#"<?xml version="1.0" encoding="pt-br"?> <!DOCTYPE html"#));
     assert!(page.contains("<title>Requisição inválida!</title>"));
 
-    let answer = client.get(&sgs_window_path(11, "2026-01-01", "02/01/2026")).await;
-    assert_eq!(answer.status(), 400);
-    assert!(answer.text().await.unwrap().contains("SGSNegocioException: Invalid initial date"));
+    let response = client.get(&sgs_window_path(11, "2026-01-01", "02/01/2026")).await;
+    assert_eq!(response.status(), 400);
+    assert!(response.text().await.unwrap().contains("SGSNegocioException: Invalid initial date"));
 
-    let answer = client.get("/dados/serie/bcdata.sgs.11/metadados").await;
-    assert_eq!(answer.status(), 404);
-    assert_eq!(answer.text().await.unwrap(), "endpoint not found!");
+    let response = client.get("/dados/serie/bcdata.sgs.11/metadados").await;
+    assert_eq!(response.status(), 404);
+    assert_eq!(response.text().await.unwrap(), "endpoint not found!");
 }
 
 #[tokio::test]
@@ -120,17 +122,19 @@ async fn derived_series_match_their_source_series() {
     let client = TestClient::new();
     for (daily, annual) in [(12, 4389), (11, 1178)] {
         for from in [1986, 1995, 2004, 2013, 2022] {
-            let (from, to) = (format!("01/01/{from}"), format!("31/12/{}", from + 8));
-            let (daily, annual) =
-                (client.get_series(daily, &from, &to).await, client.get_series(annual, &from, &to).await);
+            let to = format!("31/12/{}", from + 8);
+            let from = format!("01/01/{from}");
+            let daily = client.get_series(daily, &from, &to).await;
+            let annual = client.get_series(annual, &from, &to).await;
             assert!(daily.len() == annual.len() && daily.len() > 900);
-            for ((day, rate), (same_day, yearly)) in daily.iter().zip(&annual) {
+            for ((day, rate), (annual_day, annual_rate)) in daily.iter().zip(&annual) {
                 let expected = ((1.0 + parse_number(rate) / 100.0).powi(252) - 1.0) * 100.0;
-                assert_eq!((day, format!("{expected:.2}")), (same_day, yearly.clone()));
+                assert_eq!((day, format!("{expected:.2}")), (annual_day, annual_rate.clone()));
                 assert_eq!(rate.rsplit_once('.').unwrap().1.len(), 6);
             }
         }
     }
+
     let months = client.get_series(433, "01/01/1980", "01/10/2026").await;
     let years = client.get_series(13522, "01/01/1980", "01/10/2026").await;
     assert_eq!((months.len(), years[0].0), (years.len() + 11, parse_date("1980-12-01")));
@@ -144,18 +148,15 @@ async fn derived_series_match_their_source_series() {
 #[tokio::test]
 async fn both_overnight_rates_are_equal_since_october_2018_and_skip_weekends_and_carnival() {
     let client = TestClient::new();
-    let (selic, cdi) = (
-        client.get_series(11, "01/10/2018", "13/11/2026").await,
-        client.get_series(12, "01/10/2018", "13/11/2026").await,
-    );
+    let selic = client.get_series(11, "01/10/2018", "13/11/2026").await;
+    let cdi = client.get_series(12, "01/10/2018", "13/11/2026").await;
     assert_eq!(selic, cdi);
     assert!(!selic.iter().any(|(date, _)| {
         [parse_date("2024-02-12"), parse_date("2024-03-29"), parse_date("2026-11-07")].contains(date)
     }));
-    let (selic, cdi) = (
-        client.get_series(11, "01/01/2016", "28/09/2018").await,
-        client.get_series(12, "01/01/2016", "28/09/2018").await,
-    );
+
+    let selic = client.get_series(11, "01/01/2016", "28/09/2018").await;
+    let cdi = client.get_series(12, "01/01/2016", "28/09/2018").await;
     assert_ne!(selic, cdi);
 }
 
@@ -163,13 +164,17 @@ async fn both_overnight_rates_are_equal_since_october_2018_and_skip_weekends_and
 async fn daily_rates_are_published_in_the_evening_and_inflation_on_the_tenth() {
     let client = TestClient::new();
     let today = parse_date("2026-11-10");
-    let newest = async |code, hour| {
+    let newest_date = async |code, hour| {
         client.upstreams.set_now(today.and_hms_opt(hour, 0, 0).unwrap());
         client.get_series(code, "01/08/2026", "31/12/2026").await.last().unwrap().0
     };
-    assert_eq!((newest(12, 19).await, newest(12, 20).await), (parse_date("2026-11-09"), today));
-    assert_eq!((newest(1, 13).await, newest(1, 14).await), (parse_date("2026-11-09"), today));
-    assert_eq!((newest(433, 8).await, newest(433, 9).await), (parse_date("2026-09-01"), parse_date("2026-10-01")));
+
+    assert_eq!((newest_date(12, 19).await, newest_date(12, 20).await), (parse_date("2026-11-09"), today));
+    assert_eq!((newest_date(1, 13).await, newest_date(1, 14).await), (parse_date("2026-11-09"), today));
+    assert_eq!(
+        (newest_date(433, 8).await, newest_date(433, 9).await),
+        (parse_date("2026-09-01"), parse_date("2026-10-01"))
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The least that could send the same answer: an axum router with one route, served by axum, and nothing around it.
+//! The baseline: the smallest server that sends the same response, a plain axum router with one route.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::net::{TcpListener, TcpStream};
 use vintem_bench::closed_loop::KeepAliveResponse;
 
-/// What the first line on standard output begins with.
+/// The start of the first line on standard output.
 const LISTENING_PREFIX: &str = "listening: ";
 
-/// A process of its own that sends this answer to everybody; it ends with its value.
+/// A separate process that sends the same response to every request; dropping this kills it.
 #[derive(Debug)]
 pub struct BareServerProcess {
     child: Child,
@@ -26,17 +26,18 @@ pub struct BareServerProcess {
 }
 
 impl BareServerProcess {
-    pub fn start(path: &str, answer: &KeepAliveResponse) -> anyhow::Result<Self> {
+    pub fn start(path: &str, response: &KeepAliveResponse) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bare", path])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut input = child.stdin.take().context("its input is piped")?;
-        input.write_all(answer.head.as_bytes())?;
+        input.write_all(response.head.as_bytes())?;
         input.write_all(b"\r\n\r\n")?;
-        input.write_all(&answer.body)?;
+        input.write_all(&response.body)?;
         drop(input);
+
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("its output is piped")?).read_line(&mut line)?;
         let address = line.strip_prefix(LISTENING_PREFIX).context("the bare server did not start")?.trim().parse()?;
@@ -55,12 +56,13 @@ impl Drop for BareServerProcess {
     }
 }
 
-/// Serves the answer that comes on standard input, with as many workers as the service has.
+/// Serves the response read from standard input, with as many worker threads as the service has.
 pub fn serve_response_from_stdin(path: &str) -> anyhow::Result<()> {
-    let answer = std::io::read_to_string(std::io::stdin())?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no answer on standard input")?;
-    let answer = KeepAliveResponse { head: head.to_owned(), body: body.as_bytes().to_vec() };
-    let router = build_router(path, &answer)?;
+    let input = std::io::read_to_string(std::io::stdin())?;
+    let (head, body) = input.split_once("\r\n\r\n").context("no answer on standard input")?;
+    let response = KeepAliveResponse { head: head.to_owned(), body: body.as_bytes().to_vec() };
+    let router = build_router(path, &response)?;
+
     tokio::runtime::Runtime::new()?.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         println!("{LISTENING_PREFIX}{}", listener.local_addr()?);
@@ -69,15 +71,16 @@ pub fn serve_response_from_stdin(path: &str) -> anyhow::Result<()> {
     })
 }
 
-fn build_router(path: &str, answer: &KeepAliveResponse) -> anyhow::Result<Router> {
+fn build_router(path: &str, template: &KeepAliveResponse) -> anyhow::Result<Router> {
     let mut headers = HeaderMap::new();
-    // The date is hyper's to write, here as there.
-    for (name, value) in answer.headers().filter(|(name, _)| !name.eq_ignore_ascii_case("date")) {
-        // Static, so that a copy of it costs nothing.
+    // hyper writes the date, here as in the service.
+    for (name, value) in template.headers().filter(|(name, _)| !name.eq_ignore_ascii_case("date")) {
+        // Static, so that cloning it costs nothing.
         let value: &'static str = value.to_owned().leak();
         headers.insert(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_static(value));
     }
-    let body = Bytes::from_static(answer.body.clone().leak());
+    let body = Bytes::from_static(template.body.clone().leak());
+
     let handler = move || {
         let mut response = Response::new(Body::from(body.clone()));
         *response.headers_mut() = headers.clone();
@@ -86,8 +89,8 @@ fn build_router(path: &str, answer: &KeepAliveResponse) -> anyhow::Result<Router
     Ok(Router::new().route(path, get(handler)))
 }
 
-/// As the service does: answers are small and complete.
+/// As in the service, because responses are small and complete.
 fn set_nodelay(stream: &mut TcpStream) {
-    // That a client goes away is its own business.
+    // This fails only if the client is already gone.
     let _ = stream.set_nodelay(true);
 }
