@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-const WAKE_INTERVAL: Duration = Duration::from_millis(1);
+const STALL_PROBE_SLEEP: Duration = Duration::from_millis(1);
 /// A wake-up later than this counts as a stall of the core.
 const STALL_THRESHOLD: Duration = Duration::from_millis(2);
 
@@ -62,10 +62,10 @@ fn record_core_stalls(core: usize, should_stop: &AtomicBool) -> anyhow::Result<V
     let mut stalls = Vec::new();
     while !should_stop.load(Ordering::Relaxed) {
         let slept_at = Instant::now();
-        std::thread::sleep(WAKE_INTERVAL);
-        let delay = slept_at.elapsed().saturating_sub(WAKE_INTERVAL);
+        std::thread::sleep(STALL_PROBE_SLEEP);
+        let delay = slept_at.elapsed().saturating_sub(STALL_PROBE_SLEEP);
         if delay > STALL_THRESHOLD {
-            stalls.push(slept_at..slept_at + WAKE_INTERVAL + delay * 2);
+            stalls.push(slept_at..slept_at + STALL_PROBE_SLEEP + delay * 2);
         }
     }
     Ok(stalls)

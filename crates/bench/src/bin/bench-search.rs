@@ -54,7 +54,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BenchQueryKind {
+enum SearchQueryKind {
     Rare,
     Common,
     TwoWords,
@@ -63,17 +63,17 @@ enum BenchQueryKind {
     Typo,
 }
 
-const QUERY_KINDS: [(BenchQueryKind, &str, usize); 6] = [
-    (BenchQueryKind::Rare, "rare", 40),
-    (BenchQueryKind::Common, "common", 40),
-    (BenchQueryKind::TwoWords, "two_words", 40),
-    (BenchQueryKind::Prefix, "prefix", 40),
-    (BenchQueryKind::Phrase, "phrase", 20),
-    (BenchQueryKind::Typo, "typo", 20),
+const QUERY_KINDS: [(SearchQueryKind, &str, usize); 6] = [
+    (SearchQueryKind::Rare, "rare", 40),
+    (SearchQueryKind::Common, "common", 40),
+    (SearchQueryKind::TwoWords, "two_words", 40),
+    (SearchQueryKind::Prefix, "prefix", 40),
+    (SearchQueryKind::Phrase, "phrase", 20),
+    (SearchQueryKind::Typo, "typo", 20),
 ];
 
 struct BenchQuery {
-    kind: BenchQueryKind,
+    kind: SearchQueryKind,
     words: Vec<String>,
 }
 
@@ -138,13 +138,13 @@ fn ensure_counts_agree(query: &BenchQuery, ours: usize, tantivy: usize, postgres
     let words = query.words.join(" ");
     let agrees = match query.kind {
         // Ours also finds longer words that begin with the typed one.
-        BenchQueryKind::Rare | BenchQueryKind::Common | BenchQueryKind::TwoWords => {
+        SearchQueryKind::Rare | SearchQueryKind::Common | SearchQueryKind::TwoWords => {
             ours >= tantivy && tantivy == postgres && postgres > 0
         }
-        BenchQueryKind::Prefix => ours > 0 && ours <= tantivy && tantivy == postgres,
-        BenchQueryKind::Phrase => ours == tantivy && tantivy > 0,
+        SearchQueryKind::Prefix => ours > 0 && ours <= tantivy && tantivy == postgres,
+        SearchQueryKind::Phrase => ours == tantivy && tantivy > 0,
         // PostgreSQL has no typo tolerance.
-        BenchQueryKind::Typo => ours > 0 && tantivy > 0 && postgres == 0,
+        SearchQueryKind::Typo => ours > 0 && tantivy > 0 && postgres == 0,
     };
     ensure!(agrees, "{:?} {words:?}: ours found {ours}, Tantivy {tantivy}, Postgres {postgres}", query.kind);
     Ok(())
@@ -190,7 +190,7 @@ fn print_and_check_report(filings: usize, queries: &[BenchQuery], times: &[Query
 
 fn search_ours(filings: &Filings, query: &BenchQuery, today: NaiveDate) -> anyhow::Result<usize> {
     let text = match query.kind {
-        BenchQueryKind::Phrase => format!("\"{}\"", query.words.join(" ")),
+        SearchQueryKind::Phrase => format!("\"{}\"", query.words.join(" ")),
         _ => query.words.join(" "),
     };
     let results = filings.search(&text, today, SearchOptions { offset: 0, limit: PAGE_SIZE, count_facets: false })?;
@@ -228,14 +228,14 @@ impl BareTantivy {
 
     fn search(&self, query: &BenchQuery) -> anyhow::Result<usize> {
         let tantivy_query = match query.kind {
-            BenchQueryKind::Rare | BenchQueryKind::Common | BenchQueryKind::TwoWords => {
+            SearchQueryKind::Rare | SearchQueryKind::Common | SearchQueryKind::TwoWords => {
                 self.parser.parse_query(&query.words.join(" "))?
             }
-            BenchQueryKind::Phrase => self.parser.parse_query(&format!("\"{}\"", query.words.join(" ")))?,
-            BenchQueryKind::Prefix => {
+            SearchQueryKind::Phrase => self.parser.parse_query(&format!("\"{}\"", query.words.join(" ")))?,
+            SearchQueryKind::Prefix => {
                 self.query_either_field(&query.words[0], |term| FuzzyTermQuery::new_prefix(term, 0, true))
             }
-            BenchQueryKind::Typo => {
+            SearchQueryKind::Typo => {
                 let word = &query.words[0];
                 let max_typos = if word.len() < TWO_TYPO_MIN_LETTERS { 1 } else { 2 };
                 self.query_either_field(word, |term| FuzzyTermQuery::new(term, max_typos, true))
@@ -299,26 +299,26 @@ fn draw_queries(filings: &Filings, bare: &BareTantivy) -> anyhow::Result<Vec<Ben
         let mut seen = HashSet::new();
         for _ in 0..100 * count {
             let words: Option<Vec<String>> = match kind {
-                BenchQueryKind::Rare => rare.choose(&mut random).map(|word| vec![(*word).to_owned()]),
-                BenchQueryKind::Common => common.choose(&mut random).map(|word| vec![(*word).to_owned()]),
-                BenchQueryKind::TwoWords => {
+                SearchQueryKind::Rare => rare.choose(&mut random).map(|word| vec![(*word).to_owned()]),
+                SearchQueryKind::Common => common.choose(&mut random).map(|word| vec![(*word).to_owned()]),
+                SearchQueryKind::TwoWords => {
                     let SearchedRow { title, text } =
                         searched_row(filings, random.random_range(0..filings.len() as u32));
                     let words: Vec<String> = title.into_iter().chain(text).collect();
                     let two: Vec<String> = words.sample(&mut random, 2).cloned().collect();
                     Some(two).filter(|two| two.len() == 2 && two[0] != two[1])
                 }
-                BenchQueryKind::Prefix => long.choose(&mut random).map(|word| {
+                SearchQueryKind::Prefix => long.choose(&mut random).map(|word| {
                     let letters = random.random_range(3..word.len());
                     vec![word[..letters].to_owned()]
                 }),
-                BenchQueryKind::Phrase => {
+                SearchQueryKind::Phrase => {
                     let title = searched_row(filings, random.random_range(0..filings.len() as u32)).title;
                     let length = random.random_range(2..=3);
                     let starts: Vec<usize> = (0..(title.len() + 1).saturating_sub(length)).collect();
                     starts.choose(&mut random).map(|start| title[*start..start + length].to_vec())
                 }
-                BenchQueryKind::Typo => long.choose(&mut random).map(|word| {
+                SearchQueryKind::Typo => long.choose(&mut random).map(|word| {
                     let mut word = (*word).to_owned();
                     word.remove(random.random_range(1..word.len()));
                     vec![word]
@@ -327,8 +327,8 @@ fn draw_queries(filings: &Filings, bare: &BareTantivy) -> anyhow::Result<Vec<Ben
 
             // A prefix must not be a word itself, and a typo must not be the beginning of a word.
             let words = words.filter(|words| match kind {
-                BenchQueryKind::Prefix => !all_words.contains(words[0].as_str()),
-                BenchQueryKind::Typo => vocabulary.iter().all(|(word, _)| !word.starts_with(&words[0])),
+                SearchQueryKind::Prefix => !all_words.contains(words[0].as_str()),
+                SearchQueryKind::Typo => vocabulary.iter().all(|(word, _)| !word.starts_with(&words[0])),
                 _ => true,
             });
             if drawn < count
@@ -379,8 +379,8 @@ async fn fill_postgres(connection: &mut PgConnection, filings: &Filings) -> anyh
 
 async fn search_postgres(connection: &mut PgConnection, query: &BenchQuery) -> anyhow::Result<(usize, Duration)> {
     let tsquery = match query.kind {
-        BenchQueryKind::Prefix => format!("{}:*", query.words[0]),
-        BenchQueryKind::Phrase => query.words.join(" <-> "),
+        SearchQueryKind::Prefix => format!("{}:*", query.words[0]),
+        SearchQueryKind::Phrase => query.words.join(" <-> "),
         _ => query.words.join(" & "),
     };
 

@@ -150,7 +150,7 @@ fn build_target(real_target: &SeriesRows, real_selic: &SeriesRows) -> SeriesRows
 }
 
 /// The level that the target moves towards from each year on, in hundredths; years after 2026 draw their own.
-const TARGET_GOALS: [(i32, i64); 10] = [
+const SELIC_GOALS_BY_YEAR: [(i32, i64); 10] = [
     (1999, 2000),
     (2004, 1600),
     (2006, 1100),
@@ -167,7 +167,11 @@ fn target_goal(year: i32) -> i64 {
     if year > 2026 {
         return 25 * SeededRandom::new(&format!("goal of {year}")).in_range(36, 60);
     }
-    TARGET_GOALS.iter().rev().find(|(since, _)| *since <= year).map_or(TARGET_GOALS[0].1, |(_, goal)| *goal)
+    SELIC_GOALS_BY_YEAR
+        .iter()
+        .rev()
+        .find(|(since, _)| *since <= year)
+        .map_or(SELIC_GOALS_BY_YEAR[0].1, |(_, goal)| *goal)
 }
 
 fn target_step(gap: i64, date: NaiveDate) -> i64 {

@@ -243,12 +243,12 @@ struct FakeBackend {
     market: MarketData,
     ptax_samples: PtaxSamples,
     cvm: FakeCvm,
-    controls: Mutex<TestControls>,
+    controls: Mutex<FakeUpstreamState>,
     request_log: RequestLog,
 }
 
 #[derive(Debug)]
-struct TestControls {
+struct FakeUpstreamState {
     now: NaiveDateTime,
     faults: BTreeMap<String, Fault>,
     sgs_overrides: BTreeMap<u32, market_data::SeriesRows>,
@@ -262,7 +262,7 @@ impl FakeBackend {
             anyhow::ensure!(directory.is_dir(), "{} is not a directory", directory.display());
         }
 
-        let controls = TestControls {
+        let controls = FakeUpstreamState {
             now: end_of_day(options.today),
             faults: BTreeMap::new(),
             sgs_overrides: BTreeMap::new(),
@@ -278,7 +278,7 @@ impl FakeBackend {
         })
     }
 
-    fn lock_controls(&self) -> MutexGuard<'_, TestControls> {
+    fn lock_controls(&self) -> MutexGuard<'_, FakeUpstreamState> {
         self.controls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
