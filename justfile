@@ -17,6 +17,10 @@ test-offline *ARGS:
     cargo nextest run --workspace --cargo-profile ci --no-run
     checks/lib/offline checks/lib/with-engines cargo --offline nextest run --workspace --cargo-profile ci {{ARGS}}
 
+# The whole test suite beside a process that keeps every core busy
+busy-tests RUNS="5" *ARGS:
+    checks/source/busy-tests {{RUNS}} {{ARGS}}
+
 # Hold a served demo to the contract
 contract FILINGS="50000":
     cargo nextest run --workspace --cargo-profile ci --no-run
