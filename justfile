@@ -10,20 +10,18 @@ ci:
 
 # The tests, with a PostgreSQL and a Redis of their own
 test *ARGS:
-    checks/lib/with-engines cargo nextest run --workspace --cargo-profile ci {{ARGS}}
+    checks/lib/with-engines cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci {{ARGS}}
 
 # The tests where nothing but loopback can be reached, as CI runs them (as root)
-test-offline *ARGS:
-    cargo nextest run --workspace --cargo-profile ci --no-run
-    checks/lib/offline checks/lib/with-engines cargo --offline nextest run --workspace --cargo-profile ci {{ARGS}}
+test-offline *ARGS: _build-tests
+    checks/lib/offline checks/lib/with-engines cargo --offline nextest run --workspace --exclude vintem-fuzz --cargo-profile ci {{ARGS}}
 
 # The whole test suite beside a process that keeps every core busy
 busy-tests RUNS="5" *ARGS:
     checks/source/busy-tests {{RUNS}} {{ARGS}}
 
 # Hold a served demo to the contract
-contract FILINGS="50000":
-    cargo nextest run --workspace --cargo-profile ci --no-run
+contract FILINGS="50000": _build-tests
     checks/lib/with-engines checks/contract/served-demo target/ci/vintem {{FILINGS}}
 
 # The contract at the size of the whole country; prints times and memory
@@ -83,15 +81,13 @@ description:
     checks/contract/openapi
 
 # Generate clients with two generators that are not ours, compile them, and let one read a served demo
-clients:
+clients: _build-tests
     checks/contract/clients --install
-    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/lib/with-engines checks/contract/clients target/ci/vintem
 
 # Let Schemathesis make up requests out of openapi.yaml and hold a served demo to it, with a Platinum key and with none
-schemathesis CASES="20000":
+schemathesis CASES="20000": _build-tests
     checks/contract/schemathesis --install
-    cargo nextest run --workspace --cargo-profile ci --no-run
     checks/lib/with-engines checks/contract/schemathesis target/ci/vintem {{CASES}}
 
 # Write the lists that documents repeat from the code; a test says when that is due
@@ -138,25 +134,21 @@ deliveries KILLS="50":
     VINTEM_WALL_CLOCK=1 VINTEM_DELIVERY_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture delivery_faults::
 
 # Where webhooks may lead, in a network of its own in which every address arrives at a canary (as root)
-address-guard:
-    cargo nextest run --workspace --cargo-profile ci --no-run
+address-guard: _build-tests
     checks/contract/address-guard target/ci/vintem
 
 # Run the examples of the guides
-guides:
-    cargo nextest run --workspace --cargo-profile ci --no-run
+guides: _build-tests
     checks/docs/guides --install
     checks/lib/with-engines checks/docs/guides target/ci/vintem
 
 # Run the snippets of the API reference
-samples:
-    cargo nextest run --workspace --cargo-profile ci --no-run
+samples: _build-tests
     checks/docs/samples --install
     checks/lib/with-engines checks/docs/samples target/ci/vintem
 
 # The pages in a browser: journeys, accessibility, nothing from another host
-pages:
-    cargo nextest run --workspace --cargo-profile ci --no-run
+pages: _build-tests
     checks/pages/browser --install
     checks/lib/with-engines checks/pages/browser target/ci/vintem
 
@@ -166,14 +158,12 @@ page-times FILINGS="1100000":
     checks/lib/with-engines checks/pages/page-times target/release/vintem {{FILINGS}}
 
 # The pictures of docs/screenshots, drawn anew
-screenshots:
-    cargo nextest run --workspace --cargo-profile ci --no-run
+screenshots: _build-tests
     checks/pages/browser --install
     SCREENSHOTS=few checks/lib/with-engines checks/pages/screenshots target/ci/vintem docs/screenshots
 
 # Open CSV for Brazilian spreadsheets in LibreOffice and look at the cells
-spreadsheet:
-    cargo nextest run --workspace --cargo-profile ci --no-run
+spreadsheet: _build-tests
     checks/lib/with-engines checks/contract/spreadsheet target/ci/vintem
 
 # What a request costs through the whole service, beside a bare axum server that sends the same bytes
@@ -217,3 +207,7 @@ lint:
 # Cut a release: move the version, date the changelog, commit and tag; never pushes. --dry-run shows the diff
 release VERSION *OPTIONS:
     checks/source/release cut {{VERSION}} {{OPTIONS}}
+
+# Compiles the tests and the binary of the CI profile
+_build-tests:
+    cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci --no-run

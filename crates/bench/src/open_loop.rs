@@ -28,7 +28,7 @@ pub struct LoadSample {
 }
 
 /// Shorter than the service's idle timeout, so that a closed idle connection is not counted as a failure.
-const MAX_IDLE_TIME: Duration = Duration::from_secs(3);
+const MAX_CONNECTION_IDLE: Duration = Duration::from_secs(3);
 
 /// Sends these requests in turn, `rate` times a second for `time`, over at most `connections` connections.
 pub async fn run_open_loop(
@@ -129,7 +129,7 @@ struct ReusableConnection {
 
 impl ReusableConnection {
     async fn send(&mut self, address: SocketAddr, request: &[u8]) -> anyhow::Result<KeepAliveResponse> {
-        let is_fresh = self.last_used.is_some_and(|used| used.elapsed() < MAX_IDLE_TIME);
+        let is_fresh = self.last_used.is_some_and(|used| used.elapsed() < MAX_CONNECTION_IDLE);
         let mut connection = match self.connection.take().filter(|_| is_fresh) {
             Some(connection) => connection,
             None => KeepAliveConnection::open(address).await?,

@@ -197,7 +197,7 @@ async fn redis_and_local_limiters_match_the_reference_limiter() {
 /// shows this: before each call the test sets a long one, which stays unless the call renews it.
 #[tokio::test]
 async fn redis_keeps_a_log_while_an_admission_is_in_the_window() {
-    const LONG_TTL_MS: u64 = 1_000_000_000;
+    const SENTINEL_TTL_MS: u64 = 1_000_000_000;
     const MIN_TTL_MS: u64 = WINDOW_US / 1000;
     let mut server = TestRedis::open().await;
     let mut now_us = NOON_US;
@@ -215,7 +215,7 @@ async fn redis_keeps_a_log_while_an_admission_is_in_the_window() {
             now_us += rand::random_range(0..pace_us);
             let consumes = rand::random_ratio(2, 3);
             let check = LimitCheck { log_id, limit: 1000, consumes, counted_usage: None };
-            redis::cmd("PEXPIRE").arg(&key).arg(LONG_TTL_MS).exec_async(&mut server.connection).await.unwrap();
+            redis::cmd("PEXPIRE").arg(&key).arg(SENTINEL_TTL_MS).exec_async(&mut server.connection).await.unwrap();
             let status = server.admit(u64::from(caller) * 1000 + step, now_us, &[], &[check]).await.statuses[0];
             let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut server.connection).await.unwrap();
 
@@ -224,7 +224,7 @@ async fn redis_keeps_a_log_while_an_admission_is_in_the_window() {
                 continue;
             };
             // A call takes milliseconds, a window six seconds.
-            if ttl_ms < LONG_TTL_MS / 2 {
+            if ttl_ms < SENTINEL_TTL_MS / 2 {
                 assert!(ttl_ms > MIN_TTL_MS);
                 expires_at_us = now_us + ttl_ms.next_multiple_of(MIN_TTL_MS) * 1000;
                 renewals += 1;

@@ -12,7 +12,7 @@ use vintem_domain::lang::{Lang, LocalizedText};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::markdown::{self, RenderedDocument};
 use crate::pricing::is_web_url;
-use crate::{PageSettings, SharedSettings, problem_response};
+use crate::{PageContext, SharedSettings, problem_response};
 
 /// The Markdown of a page in both languages.
 struct MarkdownSource {
@@ -176,7 +176,7 @@ pub(crate) async fn show_privacy(State(settings): State<SharedSettings>, request
     render_site_text(&settings, &request, "privacy")
 }
 
-fn render_site_text(settings: &PageSettings, request: &PageRequest, id: &str) -> Response {
+fn render_site_text(settings: &PageContext, request: &PageRequest, id: &str) -> Response {
     let lang = request.lang();
     let documents = SITE_TEXT_SOURCES.iter().zip(RENDERED_SITE_TEXTS.in_lang(lang));
     let contents: Vec<DocumentLink> =

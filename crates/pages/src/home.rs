@@ -15,7 +15,7 @@ use vintem_snapshot::{DatasetFreshness, Snapshot};
 use crate::formatting::{format_date, format_integer};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::market::{Indicator, SeriesOrRate, build_indicator};
-use crate::{PageSettings, SharedSettings};
+use crate::{PageContext, SharedSettings};
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -104,7 +104,7 @@ pub(crate) async fn show_home(State(settings): State<SharedSettings>, request: P
     html_response(&home, &home.page, StylePolicy::ExternalOnly)
 }
 
-fn key_benefits(settings: &PageSettings, lang: Lang) -> Vec<String> {
+fn key_benefits(settings: &PageContext, lang: Lang) -> Vec<String> {
     let limit = describe_features(Plan::Free, &settings.offer, lang).into_iter().next().unwrap_or_default();
     let more = [
         LocalizedText::new(
@@ -124,7 +124,7 @@ fn key_benefits(settings: &PageSettings, lang: Lang) -> Vec<String> {
 }
 
 /// How many rows each kind of data has, and the dates that they cover.
-fn coverage_facts(settings: &PageSettings, snapshot: &Snapshot, lang: Lang) -> Vec<CoverageFact> {
+fn coverage_facts(settings: &PageContext, snapshot: &Snapshot, lang: Lang) -> Vec<CoverageFact> {
     let now = settings.clock.now();
     let freshness = |dataset| settings.snapshot.freshness(snapshot, dataset, now);
     let value_count: usize =

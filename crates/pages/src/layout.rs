@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use vintem_domain::VERSION;
 use vintem_domain::lang::{Lang, LocalizedText};
 
-use crate::{PageSettings, assets};
+use crate::{PageContext, assets};
 
 /// Scripts and styles come from our own host only, never inline.
 const STRICT_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -111,7 +111,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(settings: &PageSettings, request: &PageRequest, metadata: PageMetadata) -> Self {
+    pub(crate) fn new(settings: &PageContext, request: &PageRequest, metadata: PageMetadata) -> Self {
         let query = request.uri.query().unwrap_or("");
         let other_pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("lang="));
         Self {

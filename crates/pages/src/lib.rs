@@ -47,7 +47,7 @@ pub type SearchFuture = Pin<Box<dyn Future<Output = Result<(Arc<Snapshot>, [RowP
 
 /// Everything that the pages need from the rest of the service.
 #[derive(Clone)]
-pub struct PageSettings {
+pub struct PageContext {
     pub offer: PlanConfig,
     /// The URL of the service, such as `https://api.example.com`, without a trailing slash.
     pub public_url: String,
@@ -64,13 +64,13 @@ pub struct PageSettings {
 }
 
 /// The state of each handler.
-type SharedSettings = Arc<PageSettings>;
+type SharedSettings = Arc<PageContext>;
 
 /// Renders a problem as an HTML page, from the problem, the headers and URI of the request, and the request ID.
 pub type ProblemRenderer = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
 
 /// The handlers by operation name of the route table. The caller joins each with its path.
-pub fn handlers(settings: PageSettings) -> Vec<(&'static str, MethodRouter)> {
+pub fn handlers(settings: PageContext) -> Vec<(&'static str, MethodRouter)> {
     let shared: SharedSettings = Arc::new(settings);
     let pages: Vec<(&'static str, MethodRouter<SharedSettings>)> = vec![
         ("show_home", get(home::show_home)),
@@ -105,7 +105,7 @@ pub fn handlers(settings: PageSettings) -> Vec<(&'static str, MethodRouter)> {
 }
 
 /// Renders problems for requests that come from a browser.
-pub fn problem_renderer(settings: PageSettings) -> ProblemRenderer {
+pub fn problem_renderer(settings: PageContext) -> ProblemRenderer {
     Arc::new(move |problem, headers, uri, request_id| {
         problems::render_problem_page(&settings, problem, headers, uri, request_id)
     })

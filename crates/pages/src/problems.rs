@@ -7,7 +7,7 @@ use vintem_domain::Problem;
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::problem::ErrorCode;
 
-use crate::PageSettings;
+use crate::PageContext;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
 #[derive(Template)]
@@ -21,7 +21,7 @@ struct ProblemPage<'a> {
 }
 
 pub(crate) fn render_problem_page(
-    settings: &PageSettings,
+    settings: &PageContext,
     problem: &Problem,
     headers: &HeaderMap,
     uri: &Uri,

@@ -16,7 +16,7 @@ use vintem_snapshot::{DatasetFreshness, FilingFilter, Snapshot};
 use crate::formatting::{format_date, format_date_time, format_integer, format_period};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::market::SeriesOrRate;
-use crate::{PageSettings, SharedSettings, problem_response};
+use crate::{PageContext, SharedSettings, problem_response};
 
 const HISTORY_DAYS: u64 = 90;
 const FULL_BAR_HEIGHT: u32 = 28;
@@ -92,7 +92,7 @@ pub(crate) async fn show_status(State(settings): State<SharedSettings>, request:
     html_response(&status, &status.page, StylePolicy::ExternalOnly)
 }
 
-fn source_status_card(settings: &PageSettings, snapshot: &Snapshot, dataset: Dataset, lang: Lang) -> SourceStatusCard {
+fn source_status_card(settings: &PageContext, snapshot: &Snapshot, dataset: Dataset, lang: Lang) -> SourceStatusCard {
     let now = settings.clock.now();
     let freshness = settings.snapshot.freshness(snapshot, dataset, now);
     let frequency = dataset_frequency(dataset);

@@ -14,8 +14,8 @@ use crate::layout::PageRequest;
 
 const PUBLIC_URL: &str = "https://api.example.com";
 
-fn test_settings() -> PageSettings {
-    PageSettings {
+fn test_settings() -> PageContext {
+    PageContext {
         offer: PlanConfig::default(),
         public_url: PUBLIC_URL.to_owned(),
         contact: None,
@@ -27,7 +27,7 @@ fn test_settings() -> PageSettings {
     }
 }
 
-async fn fetch_page(settings: PageSettings, address: &str) -> Response {
+async fn fetch_page(settings: PageContext, address: &str) -> Response {
     let uri: Uri = address.parse().unwrap();
     let path = uri.path().to_owned();
     let request = PageRequest { headers: HeaderMap::new(), uri };

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use vintem_api::App;
 use vintem_domain::{Clock, Dataset};
 use vintem_meter::UsageSource;
-use vintem_pages::PageSettings;
+use vintem_pages::PageContext;
 use vintem_snapshot::LiveSnapshot;
 use vintem_store::Store;
 use vintem_store::reader::DatasetState;
@@ -76,7 +76,7 @@ pub async fn start_replica(
 
     let health_app = app.clone();
     let search_app = app.clone();
-    let pages = PageSettings {
+    let pages = PageContext {
         offer,
         public_url,
         contact: settings.contact.non_empty_contact(),

@@ -26,12 +26,12 @@ use crate::request_metrics::{RouteMetrics, SHED_OPERATION};
 /// Never shed: health checks must always get an answer.
 const HEALTH_PATH: &str = "/health";
 /// The longest time that the last admitted request should wait for a core.
-const MAX_QUEUE_WAIT: Duration = Duration::from_millis(40);
+const TARGET_CPU_WAIT: Duration = Duration::from_millis(40);
 /// Admitted concurrently however expensive requests are: a browser sends a dozen requests at once for one page.
 const MIN_IN_FLIGHT: usize = 32;
 
 pub fn build_load_limiter(max_in_flight: usize) -> LoadLimiter {
-    LoadLimiter::new(max_in_flight, MIN_IN_FLIGHT, MAX_QUEUE_WAIT)
+    LoadLimiter::new(max_in_flight, MIN_IN_FLIGHT, TARGET_CPU_WAIT)
 }
 
 impl FrontLayer {

@@ -239,11 +239,11 @@ struct TickerGenerator {
 impl TickerGenerator {
     /// The letters of no real ticker end in two of these.
     const LAST_LETTERS: &[u8] = b"JKQWXYZ";
-    const FIRST_LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const FIRST_TICKER_LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     const SECOND_LETTERS: &[u8] = b"AEIOULNR";
 
     fn next_ticker_prefix(&mut self) -> Option<String> {
-        let sets = [Self::FIRST_LETTERS, Self::SECOND_LETTERS, Self::LAST_LETTERS, Self::LAST_LETTERS];
+        let sets = [Self::FIRST_TICKER_LETTERS, Self::SECOND_LETTERS, Self::LAST_LETTERS, Self::LAST_LETTERS];
         let domain = sets.iter().map(|set| set.len() as u64).product();
         if self.issued_count >= domain {
             return None;

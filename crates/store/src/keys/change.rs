@@ -48,7 +48,7 @@ pub enum OwnerChangeResult<T> {
 }
 
 /// How often an owner may change a key within a day. Limited because each change stays in the history forever.
-const MAX_OWNER_CHANGES_PER_DAY: i64 = 100;
+const MAX_DAILY_KEY_CHANGES: i64 = 100;
 /// The next rotation deletes former secrets that ended longer ago than this. By then every replica knows that they
 /// ended.
 const FORMER_SECRET_RETENTION: TimeDelta = TimeDelta::days(30);
@@ -407,7 +407,7 @@ async fn owner_change_retry_seconds(transaction: &mut Transaction<'_, Postgres>,
          limit 1",
     )
     .bind(id)
-    .bind(MAX_OWNER_CHANGES_PER_DAY - 1)
+    .bind(MAX_DAILY_KEY_CHANGES - 1)
     .fetch_optional(&mut **transaction)
     .await?;
     Ok(seconds.map(i64::unsigned_abs))

@@ -86,7 +86,7 @@ pub struct IpeCategory {
 /// Rows of this category never have a protocol.
 pub const PROCEEDS_CATEGORY: &str = "Relatório Proventos";
 
-const NO_DOC_TYPE: &[(&str, &str)] = &[("", "")];
+const NO_TYPE_OR_KIND: &[(&str, &str)] = &[("", "")];
 const OTHER_DOC_TYPE: &[(&str, &str)] = &[("Outros", "")];
 
 pub const CATEGORIES: [IpeCategory; 26] = [
@@ -161,7 +161,7 @@ pub const CATEGORIES: [IpeCategory; 26] = [
         name: "Fato Relevante",
         weight: 55,
         reference_date_rule: ReferenceDateRule::NearDelivery,
-        doc_types_and_kinds: NO_DOC_TYPE,
+        doc_types_and_kinds: NO_TYPE_OR_KIND,
         subject_templates: &[
             "Aquisição da totalidade das ações de sociedade do mesmo setor por {valor}",
             "Memorando de entendimentos não vinculante para incorporação de ações",
@@ -191,14 +191,14 @@ pub const CATEGORIES: [IpeCategory; 26] = [
         name: "Calendário de Eventos Corporativos",
         weight: 25,
         reference_date_rule: ReferenceDateRule::YearEnd,
-        doc_types_and_kinds: NO_DOC_TYPE,
+        doc_types_and_kinds: NO_TYPE_OR_KIND,
         subject_templates: &[],
     },
     IpeCategory {
         name: PROCEEDS_CATEGORY,
         weight: 20,
         reference_date_rule: ReferenceDateRule::NearDelivery,
-        doc_types_and_kinds: NO_DOC_TYPE,
+        doc_types_and_kinds: NO_TYPE_OR_KIND,
         subject_templates: &[],
     },
     IpeCategory {
