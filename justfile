@@ -1,139 +1,139 @@
 # The recipes of the project. `just` installs from PyPI as rust-just.
 
-# What there is
+# List the recipes
 default:
     @just --list
 
-# Everything that CI runs
+# Run everything that CI runs
 ci:
     .ci/run
 
-# The tests, with a PostgreSQL and a Redis of their own
+# Run the tests with their own PostgreSQL and Redis
 test *ARGS:
     checks/lib/with-engines cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci {{ARGS}}
 
-# The tests where nothing but loopback can be reached, as CI runs them (as root)
+# Run the tests in a network namespace with only loopback, as CI does (as root)
 test-offline *ARGS: _build-tests
     checks/lib/offline checks/lib/with-engines cargo --offline nextest run --workspace --exclude vintem-fuzz --cargo-profile ci {{ARGS}}
 
-# The whole test suite beside a process that keeps every core busy
+# Run all tests several times beside a process that keeps every core busy
 busy-tests RUNS="5" *ARGS:
     checks/source/busy-tests {{RUNS}} {{ARGS}}
 
-# Hold a served demo to the contract
+# Check a served demo against the contract
 contract FILINGS="50000": _build-tests
     checks/lib/with-engines checks/contract/served-demo target/ci/vintem {{FILINGS}}
 
-# The contract at the size of the whole country; prints times and memory
+# Check the contract with 1.1 million filings; prints times and memory
 whole-country:
     cargo build --release -p vintem-server
     checks/lib/with-engines checks/contract/served-demo target/release/vintem 1100000
 
-# The read model at size: how soon it is ready, what it takes of memory, what deep and filtered pages cost
+# Measure the read model at full size: time to start, memory, deep and filtered pages
 read-model FILINGS="5000000":
     cargo build --release -p vintem-server
     checks/lib/with-engines checks/scale/read-model target/release/vintem {{FILINGS}}
 
-# 200 loads in a minute into 1.5 million filings, at 500 requests a second
+# Load filings 200 times within a minute into 1.5 million, at 500 requests per second
 loads FILINGS="1500000" *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin loads-under-traffic
     VINTEM_WALL_CLOCK=1 checks/lib/with-engines checks/scale/loads-under-traffic target/release/vintem target/release/loads-under-traffic {{FILINGS}} --max-p99-ratio 2 {{ARGUMENTS}}
 
-# A replica with very many keys: memory a key, how long it follows them, and how soon changes are in force
+# Measure a replica with a million keys: memory per key, time to start, time to revoke
 million-keys KEYS="1000000":
     cargo build --release -p vintem-server
     checks/lib/with-engines checks/scale/million-keys target/release/vintem {{KEYS}}
 
-# PostgreSQL stopped, killed and cut off, each for so long, at 300 requests a second
+# Stop, kill and cut off PostgreSQL, each for SECONDS, at 300 requests per second
 postgres-away SECONDS="60":
     VINTEM_WALL_CLOCK=1 VINTEM_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
 
-# Three processes at the plans' own limits and full minutes admit exactly the limit in any window; also with wrong clocks
+# Check that three processes admit exactly the limit in every window, also with wrong clocks
 exactness SECONDS="130":
     VINTEM_WALL_CLOCK=1 VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limit_exactness::
 
-# What callers are told and who they are, at length: 1,000 refusals, 10,000 answers, forged addresses, pairs of keys
+# Check limit headers and client addresses at length: 1,000 refusals, 10,000 responses, forged addresses, pairs of keys
 limits:
     VINTEM_WALL_CLOCK=1 VINTEM_REFUSALS=1000 VINTEM_HEADERS_WINDOW=60 VINTEM_HEADERS_ANSWERS=10000 VINTEM_FORGED=10000 VINTEM_PAIRS=1000 \
         checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture \
         retry_after:: limit_headers:: caller_identity:: a_key_sees_its_own_usage_alone
 
-# What keys cost that are not good: malformed ones no statement, and all refusals the same time
+# Check that malformed keys run no SQL, and that all refusals take the same time
 bad-keys KEYS="100000" SAMPLES="20000":
     VINTEM_WALL_CLOCK=1 VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
         checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture bad_keys::
 
-# Redis hung, killed, cut off and emptied, each for so long, at 500 requests a second; one of two Redis servers killed
+# Hang, kill, cut off and empty Redis, each for SECONDS, at 500 requests per second; kill one of two servers
 redis-away SECONDS="30":
     VINTEM_WALL_CLOCK=1 VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limiter_faults::
 
-# Replicas, Redis and PostgreSQL killed, hung and cut off at 1,500 requests a second: no usage lost, none doubled
+# Kill replicas, Redis and PostgreSQL at 1,500 requests per second: no usage lost, none counted twice
 chaos MINUTES="10":
     VINTEM_WALL_CLOCK=1 VINTEM_CHAOS_MINUTES={{MINUTES}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture chaos::
 
-# Hold accumulated rates to a second implementation, in Python, and print what forty years of them cost
+# Compare accumulated rates with a second implementation in Python, and measure forty years of them
 accumulated REQUESTS="2000":
     cargo build --release -p vintem-server
     checks/lib/with-engines checks/contract/accumulated target/release/vintem {{REQUESTS}} 1
 
-# Hold openapi.yaml to a validator and a linter that are not ours
+# Validate and lint openapi.yaml
 description:
     checks/contract/openapi
 
-# Generate clients with two generators that are not ours, compile them, and let one read a served demo
+# Generate clients from openapi.yaml with two generators, compile both and use one
 clients: _build-tests
     checks/contract/clients --install
     checks/lib/with-engines checks/contract/clients target/ci/vintem
 
-# Let Schemathesis make up requests out of openapi.yaml and hold a served demo to it, with a Platinum key and with none
+# Send generated requests to a served demo, with a Platinum key and without a key
 schemathesis CASES="20000": _build-tests
     checks/contract/schemathesis --install
     checks/lib/with-engines checks/contract/schemathesis target/ci/vintem {{CASES}}
 
-# Write the lists that documents repeat from the code; a test says when that is due
+# Write the lists that documents repeat from the code; a test fails when they are out of date
 documents:
     VINTEM_WRITE_DOCUMENTS=1 cargo nextest run -p vintem-server --cargo-profile ci documents_list
 
-# Fill an empty database at full size from the stand-ins of the upstreams, by one command, and hold it to the contract
+# Fill an empty database at full size from the fake publishers, then check the contract
 full-fill DIR="":
     cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin upstreams
     checks/lib/with-engines checks/scale/full-fill target/release/vintem target/release/upstreams {{DIR}}
 
-# How fast filings enter the store, beside a bare COPY of the same rows
+# Measure how fast filings are stored, compared with a bare COPY of the same rows
 bench-ingest:
     cargo build --release -p vintem-bench --bin bench-ingest
     checks/lib/with-engines target/release/bench-ingest
 
-# What a search costs, beside a bare Tantivy and Postgres' full text over the same rows
+# Measure searches, compared with bare Tantivy and PostgreSQL full-text search over the same rows
 bench-search *ARGUMENTS:
     cargo build --release -p vintem-bench --bin bench-search
     checks/lib/with-engines target/release/bench-search {{ARGUMENTS}}
 
-# A million filings as CSV through HTTP, beside a bare COPY of the same rows
+# Measure a million filings as CSV over HTTP, compared with a bare COPY of the same rows
 bench-export *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-export
     checks/lib/with-engines checks/scale/bench-export target/release/vintem target/release/bench-export 1100000 {{ARGUMENTS}}
 
-# Open every file of the bulk export by readers that are not ours, cut and resume downloads of them
+# Read every export file with pyarrow, pandas and DuckDB; interrupt and resume downloads
 exports FILINGS="300000":
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-export
     checks/lib/with-engines checks/contract/exports target/release/vintem {{FILINGS}}
 
-# One new filing for very many webhooks, by one worker to loopback receivers; also beside a receiver that is dead
+# Deliver one filing to many webhooks with one worker, also beside a dead receiver
 fan-out SUBSCRIPTIONS="10000":
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin webhook-trials
     checks/lib/with-engines target/release/webhook-trials fan-out --vintem target/release/vintem --subscriptions {{SUBSCRIPTIONS}} --max-p99-ratio 1.1
 
-# Loads killed at random moments: never a value without its event, nor an event without its value
+# Kill loads at random moments: never a value without its event, never an event without its value
 outbox TRIALS="1000":
     cargo build --release -p vintem-bench --bin webhook-trials
     checks/lib/with-engines target/release/webhook-trials outbox --trials {{TRIALS}}
 
-# 5,000 events for 20 webhooks while workers are killed 50 times and PostgreSQL four times: none lost
+# Deliver 5,000 events to 20 webhooks while workers are killed 50 times and PostgreSQL four times: none lost
 deliveries KILLS="50":
     VINTEM_WALL_CLOCK=1 VINTEM_DELIVERY_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture delivery_faults::
 
-# Where webhooks may lead, in a network of its own in which every address arrives at a canary (as root)
+# Check that webhooks cannot reach private addresses, in a network where every address is a canary (as root)
 address-guard: _build-tests
     checks/contract/address-guard target/ci/vintem
 
@@ -147,53 +147,53 @@ samples: _build-tests
     checks/docs/samples --install
     checks/lib/with-engines checks/docs/samples target/ci/vintem
 
-# The pages in a browser: journeys, accessibility, nothing from another host
+# Check the pages in a browser: journeys, accessibility, no request to another host
 pages: _build-tests
     checks/pages/browser --install
     checks/lib/with-engines checks/pages/browser target/ci/vintem
 
-# What the pages cost the server at the size of the whole country
+# Measure the server time of every page at 1.1 million filings
 page-times FILINGS="1100000":
     cargo build --release -p vintem-server
     checks/lib/with-engines checks/pages/page-times target/release/vintem {{FILINGS}}
 
-# The pictures of docs/screenshots, drawn anew
+# Draw the pictures in docs/screenshots
 screenshots: _build-tests
     checks/pages/browser --install
     SCREENSHOTS=few checks/lib/with-engines checks/pages/screenshots target/ci/vintem docs/screenshots
 
-# Open CSV for Brazilian spreadsheets in LibreOffice and look at the cells
+# Open CSV for Brazilian spreadsheets in LibreOffice and check the cells
 spreadsheet: _build-tests
     checks/lib/with-engines checks/contract/spreadsheet target/ci/vintem
 
-# What a request costs through the whole service, beside a bare axum server that sends the same bytes
+# Measure a request through the whole service, compared with a bare axum server that sends the same bytes
 bench-request *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-request
     checks/lib/with-engines target/release/bench-request {{ARGUMENTS}}
 
-# Three times as many requests as the service can answer, for a minute; the service has the first core for itself
+# Send three times as many requests as the service can answer, for a minute; the service has the first core to itself
 overload *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin overload
     taskset --cpu-list 1-$(($(nproc) - 1)) checks/lib/with-engines target/release/overload {{ARGUMENTS}}
 
-# What callers take of Redis' memory: a Platinum and a Free key at their limit, and 100,000 active keys
+# Measure the Redis memory of a Platinum and a Free key at their limit, and of 100,000 active keys
 redis-memory *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin redis-memory
     checks/lib/with-engines target/release/redis-memory {{ARGUMENTS}}
 
-# Let libFuzzer make up what comes from outside, MINUTES for each reader and parser
+# Fuzz every parser of outside input with libFuzzer, MINUTES each
 fuzz MINUTES *TARGETS:
     fuzz/run {{MINUTES}} {{TARGETS}}
 
-# Hold what is served to the real files of the publishers in DIR
+# Compare what is served with the publishers' real files in DIR
 real-data DIR:
     VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/lib/with-engines cargo nextest run -p vintem-server --cargo-profile ci --test real_data --no-capture
 
-# Follow the recipes of CONTRIBUTING in a copy of the project: a pretend series, endpoint and error code
+# Follow the recipes of CONTRIBUTING in a copy of the project
 recipes:
     checks/docs/recipes
 
-# Licences, sources and duplicates of all dependencies, then (by network) the advisories on them
+# Check licenses, sources, duplicates and advisories of all dependencies
 audit:
     command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
     cargo deny --all-features check bans licenses sources
@@ -208,6 +208,6 @@ lint:
 release VERSION *OPTIONS:
     checks/source/release cut {{VERSION}} {{OPTIONS}}
 
-# Compiles the tests and the binary of the CI profile
+# Compile the tests and the binary in the CI profile
 _build-tests:
     cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci --no-run
