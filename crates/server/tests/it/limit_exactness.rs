@@ -1,5 +1,6 @@
-//! The promise of the rate limit, over several processes on one Redis: in any window at most N are admitted, and none is
-//! refused while fewer than N were. `just exactness` holds full minutes at the plans' own limits to it.
+//! The rate limit is exact across several processes on one Redis: in any window at most N requests are admitted, and
+//! none is refused while fewer than N were. `just exactness` checks this with the plans' own limits and windows of a
+//! full minute.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,10 +17,10 @@ use vintem_testkit::{
 use crate::{TestResult, friday, vintem_binary};
 
 const SELIC_PATH: &str = "/api/v1/market/selic/current";
-/// Who share a key, each at a random process each time.
+/// Clients that share a key; each sends every request to a random process.
 const CLIENTS_PER_KEY: usize = 6;
 
-/// What is held to the promise, and for how long.
+/// The limits and the window to check, and for how long.
 struct ExactnessConfig {
     window: Duration,
     duration: Duration,
@@ -49,24 +50,24 @@ impl ExactnessConfig {
         &self,
         database: &TestDatabase,
         redis: &DedicatedRedis,
-        clock: &[(&str, &str)],
+        environment: &[(&str, &str)],
     ) -> anyhow::Result<ServerProcess> {
         let flags = self.flags();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        ServerProcess::start_with_env(vintem_binary(), &database.url(), &redis.url(), &flags, clock)
+        ServerProcess::start_with_env(vintem_binary(), &database.url(), &redis.url(), &flags, environment)
     }
 }
 
-/// When requests come.
+/// When requests are sent.
 #[derive(Debug, Clone, Copy)]
 enum TrafficPattern {
-    /// So many times the limit, all the time.
+    /// This multiple of the limit, spread at random over the whole run.
     Steady(f64),
-    /// Twice the limit at every end of a window, half before and half after it.
+    /// Twice the limit around every window boundary, half before and half after it.
     BoundaryBursts,
-    /// Twice the limit at once, then a little more than it gives.
+    /// Twice the limit in a burst, then slightly more than the limit allows.
     BurstThenDrip,
-    /// Three times the limit, then silence, in turns that no window divides.
+    /// Three times the limit, then nothing, in a cycle of 0.8 windows, so that it shifts against the windows.
     OnOff,
 }
 
@@ -81,40 +82,44 @@ const ALL_PATTERNS: [TrafficPattern; 7] = [
 ];
 
 impl TrafficPattern {
-    /// Since the beginning, in order.
-    fn request_times(self, limit: u32, setup: &ExactnessConfig) -> Vec<Duration> {
-        let (window, time) = (setup.window, setup.duration);
-        let mut instants = Vec::new();
-        // At random, at this multiple of the limit.
-        let mut sprinkle = |load: f64, from: Duration, to: Duration| {
+    /// The time of each request since the start, sorted.
+    fn request_times(self, limit: u32, config: &ExactnessConfig) -> Vec<Duration> {
+        let window = config.window;
+        let duration = config.duration;
+        let mut times = Vec::new();
+
+        // Adds random times between `from` and `to`, at this multiple of the limit.
+        let mut add_random_times = |load: f64, from: Duration, to: Duration| {
             let count = load * f64::from(limit) * (to - from).as_secs_f64() / window.as_secs_f64();
-            instants.extend((0..count.round() as usize).map(|_| from + (to - from).mul_f64(rand::random())));
+            times.extend((0..count.round() as usize).map(|_| from + (to - from).mul_f64(rand::random())));
         };
-        let starts = |step: Duration| (0..).map(move |turn| step * turn).take_while(move |start| *start < time);
+        let starts = |step: Duration| (0..).map(move |index| step * index).take_while(move |start| *start < duration);
+
         match self {
-            Self::Steady(load) => sprinkle(load, Duration::ZERO, time),
+            Self::Steady(load) => add_random_times(load, Duration::ZERO, duration),
             Self::BoundaryBursts => {
-                sprinkle(0.3, Duration::ZERO, time);
+                add_random_times(0.3, Duration::ZERO, duration);
                 for end in starts(window).skip(1) {
-                    sprinkle(40.0, end - window / 40, end + window / 40);
+                    add_random_times(40.0, end - window / 40, end + window / 40);
                 }
             }
             Self::BurstThenDrip => {
                 for start in starts(window * 2) {
-                    sprinkle(200.0, start, start + window / 100);
-                    sprinkle(1.1, start, start + window * 2);
+                    add_random_times(200.0, start, start + window / 100);
+                    add_random_times(1.1, start, start + window * 2);
                 }
             }
             Self::OnOff => {
-                starts(window.mul_f64(0.8)).for_each(|start| sprinkle(3.0, start, start + window.mul_f64(0.4)));
+                starts(window.mul_f64(0.8)).for_each(|start| add_random_times(3.0, start, start + window.mul_f64(0.4)));
             }
         }
-        instants.retain(|instant| *instant < time);
-        instants.sort_unstable();
-        instants
+
+        times.retain(|time| *time < duration);
+        times.sort_unstable();
+        times
     }
 
-    /// Whether so much comes that the limit must be reached.
+    /// Whether the load is high enough that it must reach the limit.
     const fn must_reach_limit(self) -> bool {
         !matches!(self, Self::Steady(load) if load < 2.0)
     }
@@ -122,52 +127,58 @@ impl TrafficPattern {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_processes_admit_exactly_the_limit_of_every_plan_in_any_window() -> TestResult {
-    let (redis, database, setup) =
-        (DedicatedRedis::start()?, TestDatabase::create_demo(friday()).await?, ExactnessConfig::from_env());
+    let redis = DedicatedRedis::start()?;
+    let database = TestDatabase::create_demo(friday()).await?;
+    let config = ExactnessConfig::from_env();
     let processes: Vec<ServerProcess> =
-        (0..3).map(|_| setup.start_process(&database, &redis, &[])).collect::<anyhow::Result<_>>()?;
-    assert_limit_is_exact(&setup, &processes, &database, &Plan::ALL, &ALL_PATTERNS).await
+        (0..3).map(|_| config.start_process(&database, &redis, &[])).collect::<anyhow::Result<_>>()?;
+    assert_limit_is_exact(&config, &processes, &database, &Plan::ALL, &ALL_PATTERNS).await
 }
 
-/// One clock rules: that of Redis. What the machines think of the time changes no decision and no header.
+/// Only the clock of Redis counts: the clocks of the replicas affect no decision and no header.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_whose_clocks_are_wrong_by_up_to_an_hour_admit_exactly_the_limit() -> TestResult {
-    let (redis, database, setup) =
-        (DedicatedRedis::start()?, TestDatabase::create_demo(friday()).await?, ExactnessConfig::from_env());
+    let redis = DedicatedRedis::start()?;
+    let database = TestDatabase::create_demo(friday()).await?;
+    let config = ExactnessConfig::from_env();
     let library = find_libfaketime()?;
+
     let mut processes = Vec::new();
     for skew_seconds in [-3600, -90, 90, 3600] {
         let skew = format!("{skew_seconds:+}s");
-        // Timers run by the monotonic clock, which no administrator sets: it stays true.
-        let clock = [("LD_PRELOAD", library.as_str()), ("FAKETIME", &skew), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
-        let process = setup.start_process(&database, &redis, &clock)?;
-        let date = http_client_builder().build()?.get(process.url("/health")).send().await?;
-        let date = DateTime::parse_from_rfc2822(date.headers()["date"].to_str()?)?;
+        // Timers use the monotonic clock. It stays correct, because nobody can set it on a real machine either.
+        let environment =
+            [("LD_PRELOAD", library.as_str()), ("FAKETIME", &skew), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+        let process = config.start_process(&database, &redis, &environment)?;
+
+        let response = http_client_builder().build()?.get(process.url("/health")).send().await?;
+        let date = DateTime::parse_from_rfc2822(response.headers()["date"].to_str()?)?;
         let wrong_by = (date.to_utc() - Utc::now()).num_seconds();
         assert!((wrong_by - skew_seconds).abs() <= 5, "wrong by {wrong_by} s instead of {skew_seconds} s");
         processes.push(process);
     }
+
     let patterns = [
         TrafficPattern::Steady(1.0),
         TrafficPattern::Steady(2.0),
         TrafficPattern::BoundaryBursts,
         TrafficPattern::BurstThenDrip,
     ];
-    assert_limit_is_exact(&setup, &processes, &database, &[Plan::Bronze, Plan::Gold], &patterns).await
+    assert_limit_is_exact(&config, &processes, &database, &[Plan::Bronze, Plan::Gold], &patterns).await
 }
 
-/// Where Debian's package puts it.
+/// Finds the library where Debian's package installs it.
 fn find_libfaketime() -> anyhow::Result<String> {
-    let found = std::fs::read_dir("/usr/lib")?
+    let library = std::fs::read_dir("/usr/lib")?
         .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketimeMT.so.1")))
-        .find(|library: &PathBuf| library.exists());
-    let found = found.ok_or_else(|| anyhow::anyhow!("the package libfaketime is not installed"))?;
-    Ok(found.to_string_lossy().into_owned())
+        .find(|path: &PathBuf| path.exists());
+    let library = library.ok_or_else(|| anyhow::anyhow!("the package libfaketime is not installed"))?;
+    Ok(library.to_string_lossy().into_owned())
 }
 
-/// Each pattern on a key of its own, all at once.
+/// Runs every pattern for every plan at the same time, each with its own key, and checks all decisions.
 async fn assert_limit_is_exact(
-    setup: &ExactnessConfig,
+    config: &ExactnessConfig,
     processes: &[ServerProcess],
     database: &TestDatabase,
     plans: &[Plan],
@@ -181,38 +192,44 @@ async fn assert_limit_is_exact(
             callers.push((*plan, *pattern, create_key_by_cli(vintem_binary(), &database.url(), plan.id()).await?.1));
         }
     }
-    let began = Instant::now() + Duration::from_millis(100);
-    let mut under_way = Vec::new();
+
+    let start = Instant::now() + Duration::from_millis(100);
+    let mut runs = Vec::new();
     for (plan, pattern, key) in callers {
-        let limit = setup.limits[plan.rank()];
-        let instants = pattern.request_times(limit, setup);
+        let limit = config.limits[plan.rank()];
+        let times = pattern.request_times(limit, config);
         let clients: Vec<_> = (0..CLIENTS_PER_KEY)
             .map(|client| {
-                let mine = instants.iter().copied().skip(client).step_by(CLIENTS_PER_KEY).collect();
-                tokio::spawn(send_requests_at(http.clone(), urls.clone(), key.clone(), began, mine))
+                let client_times = times.iter().copied().skip(client).step_by(CLIENTS_PER_KEY).collect();
+                tokio::spawn(send_requests_at(http.clone(), urls.clone(), key.clone(), start, client_times))
             })
             .collect();
-        under_way.push((plan, pattern, key, limit as usize, clients));
+        runs.push((plan, pattern, key, limit as usize, clients));
     }
-    let (mut violations, mut all) = (0, 0);
-    for (plan, pattern, key, limit, clients) in under_way {
+
+    let mut violations = 0;
+    let mut all = 0;
+    for (plan, pattern, key, limit, clients) in runs {
         let mut decisions = Vec::new();
         for client in clients {
             decisions.extend(client.await??);
         }
-        let findings = check_rate_limit(&decisions, limit, setup.window);
-        let RateLimitReport { total: decisions, admitted, max_in_window: most, .. } = findings;
+
+        let report = check_rate_limit(&decisions, limit, config.window);
+        let RateLimitReport { total, admitted, max_in_window, .. } = report;
         let name = format!("{}, {pattern:?}", plan.id());
-        println!("{name}: {decisions} decisions, {admitted} admitted, {most} of {limit} in a window");
-        if findings.violation_count() > 0 {
-            println!("{name}: {findings:?}");
+        println!("{name}: {total} decisions, {admitted} admitted, {max_in_window} of {limit} in a window");
+        if report.violation_count() > 0 {
+            println!("{name}: {report:?}");
         }
-        violations += findings.violation_count();
-        all += decisions;
-        assert!(!pattern.must_reach_limit() || most >= limit, "{name}: the limit was never reached");
-        let (counted, asked) = poll_usage_until_admitted(&http, &processes[0], &key, setup.window).await?;
-        assert_eq!(counted, (decisions + asked) as u64, "{name}: usage");
+        violations += report.violation_count();
+        all += total;
+        assert!(!pattern.must_reach_limit() || max_in_window >= limit, "{name}: the limit was never reached");
+
+        let (counted, polls) = poll_usage_until_admitted(&http, &processes[0], &key, config.window).await?;
+        assert_eq!(counted, (total + polls) as u64, "{name}: usage");
     }
+
     println!("decisions: {all}");
     println!("violations: {violations}");
     assert_eq!(violations, 0);
@@ -223,33 +240,33 @@ async fn send_requests_at(
     http: reqwest::Client,
     urls: Vec<String>,
     key: String,
-    began: Instant,
-    instants: Vec<Duration>,
+    start: Instant,
+    times: Vec<Duration>,
 ) -> anyhow::Result<Vec<ObservedDecision>> {
-    let mut decisions = Vec::with_capacity(instants.len());
-    for instant in instants {
-        sleep_until(began + instant).await;
+    let mut decisions = Vec::with_capacity(times.len());
+    for time in times {
+        sleep_until(start + time).await;
         let url = &urls[rand::random_range(0..urls.len())];
         decisions.push(ObservedDecision::from_response(&http.get(url).header("X-API-Key", &key).send().await?)?);
     }
     Ok(decisions)
 }
 
-/// What the usage says, and how often it was asked for until the limit let it through: those count too.
+/// The usage of the key, and how many requests it took to fetch it. All of them count as usage, refused or not.
 async fn poll_usage_until_admitted(
     http: &reqwest::Client,
     process: &ServerProcess,
     key: &str,
     window: Duration,
 ) -> anyhow::Result<(u64, usize)> {
-    let began = Instant::now();
-    for asked in 1.. {
-        let answer = http.get(process.url("/api/v1/plans/usage")).header("X-API-Key", key).send().await?;
-        if answer.status() == 200 {
-            let body: Value = answer.json().await?;
-            return Ok((body["total_requests"].as_u64().unwrap_or_default(), asked));
+    let started = Instant::now();
+    for polls in 1.. {
+        let response = http.get(process.url("/api/v1/plans/usage")).header("X-API-Key", key).send().await?;
+        if response.status() == 200 {
+            let body: Value = response.json().await?;
+            return Ok((body["total_requests"].as_u64().unwrap_or_default(), polls));
         }
-        anyhow::ensure!(began.elapsed() < window * 2, "still refused after two windows");
+        anyhow::ensure!(started.elapsed() < window * 2, "still refused after two windows");
         tokio::time::sleep(window / 20).await;
     }
     unreachable!("the loop has no end of its own")

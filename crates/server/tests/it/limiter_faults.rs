@@ -1,9 +1,9 @@
-//! What becomes of the limit while Redis is away: nobody waits for it, nobody is turned away by an error, everybody is
-//! still limited, and a second after its return all replicas count together again.
+//! Rate limits while Redis is unavailable: no request waits for it, no request fails, callers are still limited, and
+//! one second after Redis is back all replicas share their counts again.
 //!
-//! `just redis-away` takes it away for half a minute each and holds the latencies to their bounds too, which beside other
-//! tests would be those of the machine. Of the requests that came while the machine stood still the time is not judged; all
-//! else of them is.
+//! `just redis-away` runs outages of half a minute and also checks latencies; in CI, tests that run at the same time
+//! would distort them. The latency of a request that overlaps a CPU stall is ignored; all its other properties are
+//! checked.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,22 +22,24 @@ use crate::{TestResult, friday, vintem_binary};
 
 const SELIC_PATH: &str = "/api/v1/market/selic/current";
 const REPLICA_COUNT: usize = 3;
-/// What a key of the Bronze plan may do in a window here, and what each replica gives it of that on its own.
+/// The Bronze plan's limit per window in these tests.
 const BRONZE_LIMIT: usize = 20;
+/// The share of it that a replica admits while it counts locally.
 const LIMIT_PER_REPLICA: usize = BRONZE_LIMIT.div_ceil(REPLICA_COUNT);
-/// Keys that ask for twice their limit; and those that no limit holds back, for the pace.
+/// Bronze keys, which send twice as many requests as their limit.
 const LIMITED_KEYS: usize = 3;
+/// Platinum keys, which never reach their limit and send the rest of the load.
 const UNLIMITED_KEYS: usize = 12;
-/// 1 while all replicas count together, 0 while each counts by itself.
+/// 1 while the replicas share counts in Redis, 0 while a replica counts locally.
 const SHARED_METRIC: &str = "vintem_meter_shared{server=\"0\"}";
 
-/// How long it is away, at which pace, and whether latencies are judged.
+/// The length of an outage, the load during it, and whether latencies are checked.
 struct OutageConfig {
     outage_duration: Duration,
     calm_duration: Duration,
     window: Duration,
     requests_per_second: u32,
-    /// What a request waits for Redis; beside other tests it may be the machine that keeps it waiting.
+    /// How long a request waits for Redis; longer in CI, where a busy machine adds to the wait.
     budget_ms: &'static str,
     checks_latency: bool,
 }
@@ -65,83 +67,92 @@ impl OutageConfig {
     }
 }
 
-/// What is added to the slowest of a hundred while the circuit closes, and from then on.
+/// How much the 99th percentile may rise in the first second, in which the circuit opens.
 const MAX_ADDED_P99_FIRST_SECOND: Duration = Duration::from_millis(30);
+/// How much it may rise during the rest of the outage.
 const MAX_ADDED_P99: Duration = Duration::from_millis(1);
 const MAX_RECOVERY_TIME: Duration = Duration::from_secs(1);
-/// Where the machine stood still for more of the requests, the rest says little.
+/// If CPU stalls disturbed a larger share of the requests, the remaining latencies prove little.
 const MAX_DISTURBED_SHARE: f64 = 0.5;
 
-/// Three replicas on one Redis, which they reach through a wire.
+/// Three replicas that reach one Redis through a proxy.
 struct OutageHarness {
     config: OutageConfig,
     processes: Vec<ServerProcess>,
     redis: DedicatedRedis,
     redis_proxy: TcpProxy,
     http: reqwest::Client,
-    /// The tight ones first.
+    /// The limited keys first, then the unlimited ones.
     keys: Vec<String>,
-    // Dropped last: a database goes when nobody is connected any more.
+    // Dropped last: PostgreSQL drops a database only when no connection to it is open.
     _database: TestDatabase,
 }
 
 fn start_process(
     database: &TestDatabase,
     redis_url: &str,
-    measure: &OutageConfig,
+    config: &OutageConfig,
     environment: &[(&str, &str)],
 ) -> anyhow::Result<ServerProcess> {
-    let limits = [BRONZE_LIMIT.to_string(), measure.window.as_secs().to_string()];
+    let limit = BRONZE_LIMIT.to_string();
+    let window_seconds = config.window.as_secs().to_string();
     let flags = [
         "--limit-bronze",
-        &limits[0],
+        &limit,
         "--limit-free",
-        &limits[0],
+        &limit,
         "--limit-platinum",
         "10000000",
         "--limit-window-seconds",
-        &limits[1],
-        // Behind a trusted proxy everybody can be somebody new.
+        &window_seconds,
+        // Behind a trusted proxy each `X-Forwarded-For` address is a caller of its own.
         "--trusted-proxies",
         "127.0.0.0/8",
     ];
-    let environment = [&[("VINTEM_REDIS_BUDGET_MS", measure.budget_ms)], environment].concat();
+    let environment = [&[("VINTEM_REDIS_BUDGET_MS", config.budget_ms)], environment].concat();
     ServerProcess::start_with_env(vintem_binary(), &database.url(), redis_url, &flags, &environment)
 }
 
 impl OutageHarness {
     async fn start() -> anyhow::Result<Self> {
-        let (redis, database, measure) =
-            (DedicatedRedis::start_persistent()?, TestDatabase::create_demo(friday()).await?, OutageConfig::from_env());
-        let wire = TcpProxy::start(redis.port()).await?;
-        let url = format!("redis://127.0.0.1:{}", wire.port());
+        let redis = DedicatedRedis::start_persistent()?;
+        let database = TestDatabase::create_demo(friday()).await?;
+        let config = OutageConfig::from_env();
+
+        let redis_proxy = TcpProxy::start(redis.port()).await?;
+        let url = format!("redis://127.0.0.1:{}", redis_proxy.port());
         let processes: Vec<ServerProcess> =
-            (0..REPLICA_COUNT).map(|_| start_process(&database, &url, &measure, &[])).collect::<anyhow::Result<_>>()?;
+            (0..REPLICA_COUNT).map(|_| start_process(&database, &url, &config, &[])).collect::<anyhow::Result<_>>()?;
+
         let mut keys = Vec::new();
         for plan in [["bronze"; LIMITED_KEYS].as_slice(), &["platinum"; UNLIMITED_KEYS]].concat() {
             keys.push(create_key_by_cli(vintem_binary(), &database.url(), plan).await?.1);
         }
+
         Ok(Self {
-            config: measure,
+            config,
             processes,
             redis,
-            redis_proxy: wire,
+            redis_proxy,
             http: http_client_builder().build()?,
             keys,
             _database: database,
         })
     }
 
-    /// The tight keys ask for twice their limit at each replica, the others for the rest of the pace.
+    /// Starts a load in which each limited key sends twice its share of the limit to each replica, and the unlimited
+    /// keys send the rest.
     fn start_load(&self) -> BackgroundLoad {
         let urls: Vec<String> = self.processes.iter().map(|process| process.url(SELIC_PATH)).collect();
-        let (http, keys) = (self.http.clone(), self.keys.clone());
-        let of_the_tight =
+        let http = self.http.clone();
+        let keys = self.keys.clone();
+
+        let limited_requests_per_second =
             (2 * LIMITED_KEYS * LIMIT_PER_REPLICA * REPLICA_COUNT) as f64 / self.config.window.as_secs_f64();
-        let share_of_the_tight = of_the_tight / f64::from(self.config.requests_per_second);
+        let limited_share = limited_requests_per_second / f64::from(self.config.requests_per_second);
         BackgroundLoad::start(self.config.requests_per_second, move || {
-            let is_tight = rand::random::<f64>() < share_of_the_tight;
-            let caller = if is_tight {
+            let is_limited = rand::random::<f64>() < limited_share;
+            let caller = if is_limited {
                 rand::random_range(0..LIMITED_KEYS)
             } else {
                 rand::random_range(LIMITED_KEYS..keys.len())
@@ -163,7 +174,7 @@ impl OutageHarness {
         replicas_share_counts(&self.http, &self.processes, &random_caller_address()).await.unwrap_or(false)
     }
 
-    /// The usage of each key, without the requests that ask for it; `polls` counts those from one call to the next.
+    /// The usage of each key, without the requests that fetch it. `polls` counts those per key, across calls.
     async fn usage_without_polls(&self, polls: &mut [u64]) -> anyhow::Result<Vec<u64>> {
         let mut counts = Vec::new();
         for (key, polls) in self.keys.iter().zip(polls) {
@@ -175,22 +186,22 @@ impl OutageHarness {
     }
 }
 
-/// Whether all tell their operators this value.
+/// Whether this metric has this value on all processes.
 async fn all_metrics_equal(http: &reqwest::Client, processes: &[ServerProcess], metric: &str, value: f64) -> bool {
     for process in processes {
-        if !matches!(process.fetch_metric(http, metric).await, Ok(Some(told)) if told == value) {
+        if !matches!(process.fetch_metric(http, metric).await, Ok(Some(reported)) if reported == value) {
             return false;
         }
     }
     true
 }
 
-/// An address that nobody had before.
+/// A random address in 11.0.0.0/8, which no other caller is likely to have.
 fn random_caller_address() -> String {
     std::net::Ipv4Addr::from_bits(0x0b00_0000 | rand::random::<u32>() >> 8).to_string()
 }
 
-/// Whether what a caller did at one replica counts at the next.
+/// Whether a caller's request to one replica counts on the next.
 async fn replicas_share_counts(
     http: &reqwest::Client,
     processes: &[ServerProcess],
@@ -198,22 +209,22 @@ async fn replicas_share_counts(
 ) -> anyhow::Result<bool> {
     let mut remaining = Vec::new();
     for process in processes {
-        let answer = http.get(process.url(SELIC_PATH)).header("X-Forwarded-For", caller).send().await?;
-        remaining.push(answer.headers()["x-ratelimit-remaining"].to_str()?.parse::<usize>()?);
+        let response = http.get(process.url(SELIC_PATH)).header("X-Forwarded-For", caller).send().await?;
+        remaining.push(response.headers()["x-ratelimit-remaining"].to_str()?.parse::<usize>()?);
     }
     Ok(remaining.iter().enumerate().all(|(turn, remaining)| *remaining == BRONZE_LIMIT - 1 - turn))
 }
 
-/// The usage of a key, and how many requests it took to get it past the limit, which are counted too.
+/// The usage of a key, and how many requests it took to fetch it. All of them count as usage, refused or not.
 async fn fetch_usage(http: &reqwest::Client, process: &ServerProcess, key: &str) -> anyhow::Result<(u64, u64)> {
     let clock = QuietClock::start();
     for attempts in 1.. {
-        let answer = http.get(process.url("/api/v1/plans/usage")).header("X-API-Key", key).send().await?;
-        if answer.status() == 200 {
-            let body: Value = answer.json().await?;
+        let response = http.get(process.url("/api/v1/plans/usage")).header("X-API-Key", key).send().await?;
+        if response.status() == 200 {
+            let body: Value = response.json().await?;
             return Ok((body["total_requests"].as_u64().unwrap_or_default(), attempts));
         }
-        anyhow::ensure!(clock.elapsed() < Duration::from_secs(30), "{} for the usage", answer.status());
+        anyhow::ensure!(clock.elapsed() < Duration::from_secs(30), "{} for the usage", response.status());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     unreachable!("the loop has no end of its own")
@@ -223,159 +234,178 @@ fn unix_time_us() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Whether what Redis held is there again after its return.
+/// Whether Redis still has its data after the outage.
 #[derive(PartialEq)]
 enum RedisMemory {
     Kept,
     Lost,
 }
 
-/// How long requests took that came while the machine did not stand still.
+/// The latencies of the requests that no CPU stall overlapped.
 struct UndisturbedLatencies {
     latency_by_due_time: Vec<(Instant, Duration)>,
     disturbed_share: f64,
 }
 
 impl UndisturbedLatencies {
-    fn new<'e>(entries: impl IntoIterator<Item = &'e RequestRecord>, standstills: &CpuStalls) -> Self {
-        let (spared, disturbed): (Vec<&RequestRecord>, Vec<&RequestRecord>) =
-            entries.into_iter().partition(|entry| standstills.none_overlap(entry.due_at, entry.answered_at));
-        let disturbed_share = disturbed.len() as f64 / (spared.len() + disturbed.len()).max(1) as f64;
+    fn new<'r>(records: impl IntoIterator<Item = &'r RequestRecord>, stalls: &CpuStalls) -> Self {
+        let (undisturbed, disturbed): (Vec<&RequestRecord>, Vec<&RequestRecord>) =
+            records.into_iter().partition(|record| stalls.none_overlap(record.due_at, record.answered_at));
+        let disturbed_share = disturbed.len() as f64 / (undisturbed.len() + disturbed.len()).max(1) as f64;
         Self {
-            latency_by_due_time: spared.iter().map(|entry| (entry.due_at, entry.latency())).collect(),
+            latency_by_due_time: undisturbed.iter().map(|record| (record.due_at, record.latency())).collect(),
             disturbed_share,
         }
     }
 
     fn p99(&self, from: Instant, to: Instant) -> Duration {
         percentile(
-            self.latency_by_due_time.iter().filter(|(due, _)| (from..to).contains(due)).map(|(_, latency)| *latency),
+            self.latency_by_due_time
+                .iter()
+                .filter(|(due_at, _)| (from..to).contains(due_at))
+                .map(|(_, latency)| *latency),
             99,
         )
     }
 }
 
-/// Takes Redis away and brings it back under load, and holds all that was answered to what is promised.
+/// Makes Redis unavailable and available again under load, and checks that every guarantee held.
 async fn run_outage(
     name: &str,
     memory: RedisMemory,
-    take_away: impl Fn(&OutageHarness) -> anyhow::Result<()>,
-    bring_back: impl Fn(&OutageHarness) -> anyhow::Result<()>,
+    start_outage: impl Fn(&OutageHarness) -> anyhow::Result<()>,
+    end_outage: impl Fn(&OutageHarness) -> anyhow::Result<()>,
 ) -> TestResult {
-    let scene = OutageHarness::start().await?;
-    wait_until("all replicas count together", Duration::from_secs(5), || scene.counts_are_shared()).await;
-    let (load, stillness) = (scene.start_load(), StallMonitor::start()?);
-    tokio::time::sleep(scene.config.calm_duration).await;
-    let gone = Instant::now();
-    take_away(&scene)?;
-    wait_until("each replica counts by itself", Duration::from_secs(2), || scene.all_report_shared(0.0)).await;
-    let (open, open_us) = (gone.elapsed(), unix_time_us());
-    tokio::time::sleep(scene.config.outage_duration).await;
-    let back_us = unix_time_us();
-    bring_back(&scene)?;
-    let back = Instant::now();
-    let recovery = QuietClock::start();
-    wait_until("all say that they count together", Duration::from_secs(10), || scene.all_report_shared(1.0)).await;
-    let told_after = recovery.elapsed();
-    wait_until("all count together", Duration::from_secs(10), || scene.counts_are_shared()).await;
-    let together_after = recovery.elapsed();
-    tokio::time::sleep(scene.config.calm_duration).await;
-    let entries = load.stop().await?;
-    let latencies = UndisturbedLatencies::new(&entries, &stillness.stop()?);
+    let harness = OutageHarness::start().await?;
+    wait_until("all replicas count together", Duration::from_secs(5), || harness.counts_are_shared()).await;
+    let load = harness.start_load();
+    let stall_monitor = StallMonitor::start()?;
+    tokio::time::sleep(harness.config.calm_duration).await;
 
-    let failed = entries.iter().filter(|entry| entry.status().is_none()).count();
-    let errors = entries.iter().filter(|entry| entry.status().is_some_and(|status| status >= 500)).count();
-    let before = latencies.p99(gone - scene.config.calm_duration + Duration::from_secs(1), gone);
-    let at_first = latencies.p99(gone, gone + Duration::from_secs(1)).saturating_sub(before);
-    let afterwards = latencies.p99(gone + Duration::from_secs(1), back).saturating_sub(before);
-    let (by_itself, in_all) = max_admitted(&scene, &entries, open_us, back_us)?;
-    println!("{name}_requests: {}", entries.len());
+    let outage_start = Instant::now();
+    start_outage(&harness)?;
+    wait_until("each replica counts by itself", Duration::from_secs(2), || harness.all_report_shared(0.0)).await;
+    let circuit_open_after = outage_start.elapsed();
+    let local_from_us = unix_time_us();
+    tokio::time::sleep(harness.config.outage_duration).await;
+
+    let local_until_us = unix_time_us();
+    end_outage(&harness)?;
+    let outage_end = Instant::now();
+    let recovery_clock = QuietClock::start();
+    wait_until("all say that they count together", Duration::from_secs(10), || harness.all_report_shared(1.0)).await;
+    let reported_after = recovery_clock.elapsed();
+    wait_until("all count together", Duration::from_secs(10), || harness.counts_are_shared()).await;
+    let shared_after = recovery_clock.elapsed();
+    tokio::time::sleep(harness.config.calm_duration).await;
+
+    let records = load.stop().await?;
+    let latencies = UndisturbedLatencies::new(&records, &stall_monitor.stop()?);
+    let failed = records.iter().filter(|record| record.status().is_none()).count();
+    let errors = records.iter().filter(|record| record.status().is_some_and(|status| status >= 500)).count();
+
+    let first_second_end = outage_start + Duration::from_secs(1);
+    let before = latencies.p99(outage_start - harness.config.calm_duration + Duration::from_secs(1), outage_start);
+    let added_at_first = latencies.p99(outage_start, first_second_end).saturating_sub(before);
+    let added_later = latencies.p99(first_second_end, outage_end).saturating_sub(before);
+    let (max_by_one, max_by_all) = max_admitted(&harness, &records, local_from_us, local_until_us)?;
+
+    println!("{name}_requests: {}", records.len());
     println!("{name}_share_while_the_machine_stood_still: {:.3}", latencies.disturbed_share);
     println!("{name}_p99_milliseconds_before: {:.2}", before.as_secs_f64() * 1e3);
-    println!("{name}_p99_milliseconds_added_in_the_first_second: {:.2}", at_first.as_secs_f64() * 1e3);
-    println!("{name}_p99_milliseconds_added_afterwards: {:.2}", afterwards.as_secs_f64() * 1e3);
-    println!("{name}_seconds_until_each_counted_by_itself: {:.2}", open.as_secs_f64());
-    println!("{name}_most_admitted_by_one_replica: {by_itself} of {LIMIT_PER_REPLICA}");
-    println!("{name}_most_admitted_by_all: {in_all} of {BRONZE_LIMIT}");
-    println!("{name}_seconds_until_the_gauge_said_shared: {:.2}", told_after.as_secs_f64());
-    println!("{name}_seconds_until_shared: {:.2}", together_after.as_secs_f64());
+    println!("{name}_p99_milliseconds_added_in_the_first_second: {:.2}", added_at_first.as_secs_f64() * 1e3);
+    println!("{name}_p99_milliseconds_added_afterwards: {:.2}", added_later.as_secs_f64() * 1e3);
+    println!("{name}_seconds_until_each_counted_by_itself: {:.2}", circuit_open_after.as_secs_f64());
+    println!("{name}_most_admitted_by_one_replica: {max_by_one} of {LIMIT_PER_REPLICA}");
+    println!("{name}_most_admitted_by_all: {max_by_all} of {BRONZE_LIMIT}");
+    println!("{name}_seconds_until_the_gauge_said_shared: {:.2}", reported_after.as_secs_f64());
+    println!("{name}_seconds_until_shared: {:.2}", shared_after.as_secs_f64());
     println!("{name}_without_answer: {failed}");
     println!("{name}_errors: {errors}");
+
     assert_eq!((failed, errors), (0, 0), "{name}");
-    assert_eq!(by_itself, LIMIT_PER_REPLICA, "{name}: what a replica admits by itself");
-    // Once at each hand-over: what all admitted together, and what each then admits by itself.
-    assert!(in_all <= BRONZE_LIMIT + REPLICA_COUNT * LIMIT_PER_REPLICA, "{name}: {in_all} in a window");
+    assert_eq!(max_by_one, LIMIT_PER_REPLICA, "{name}: what a replica admits by itself");
+    // A window in which counting changes from shared to local may hold the full limit plus the share of every replica.
+    assert!(max_by_all <= BRONZE_LIMIT + REPLICA_COUNT * LIMIT_PER_REPLICA, "{name}: {max_by_all} in a window");
     assert!(
-        told_after <= MAX_RECOVERY_TIME && together_after <= MAX_RECOVERY_TIME,
-        "{name}: {told_after:?}, {together_after:?}"
+        reported_after <= MAX_RECOVERY_TIME && shared_after <= MAX_RECOVERY_TIME,
+        "{name}: {reported_after:?}, {shared_after:?}"
     );
-    if scene.config.checks_latency {
+    if harness.config.checks_latency {
         assert!(latencies.disturbed_share < MAX_DISTURBED_SHARE, "{name}: the machine stood still most of the time");
-        assert!(at_first <= MAX_ADDED_P99_FIRST_SECOND, "{name}: {at_first:?} at first");
-        assert!(afterwards <= MAX_ADDED_P99, "{name}: {afterwards:?} afterwards");
+        assert!(added_at_first <= MAX_ADDED_P99_FIRST_SECOND, "{name}: {added_at_first:?} at first");
+        assert!(added_later <= MAX_ADDED_P99, "{name}: {added_later:?} afterwards");
     }
-    assert_usage_counted_once(name, &scene, &entries, &memory).await
+
+    assert_usage_counted_once(name, &harness, &records, &memory).await
 }
 
-/// The most that one replica admitted of a tight key in a window while it counted by itself, and that all did ever.
-/// Also: while it counts by itself it is exact, and says what it does.
+/// The most requests of a limited key that one replica admitted in a window while it counted locally, and that all
+/// replicas together admitted in any window. Also checks that local limits are exact and that the headers report them.
 fn max_admitted(
-    scene: &OutageHarness,
-    entries: &[RequestRecord],
-    open_us: u64,
-    back_us: u64,
+    harness: &OutageHarness,
+    records: &[RequestRecord],
+    local_from_us: u64,
+    local_until_us: u64,
 ) -> anyhow::Result<(usize, usize)> {
-    let window_us = scene.config.window.as_micros() as u64;
-    let (mut by_itself, mut in_all) = (0, 0);
+    let window_us = harness.config.window.as_micros() as u64;
+    let mut max_by_one = 0;
+    let mut max_by_all = 0;
     for key in 0..LIMITED_KEYS {
-        let of_key: Vec<&RequestRecord> = entries.iter().filter(|entry| entry.caller == key).collect();
-        let decisions: Vec<ObservedDecision> = of_key.iter().filter_map(|entry| entry.decision()).collect();
-        in_all = in_all.max(check_rate_limit(&decisions, BRONZE_LIMIT, scene.config.window).max_in_window);
+        let of_key: Vec<&RequestRecord> = records.iter().filter(|record| record.caller == key).collect();
+        let decisions: Vec<ObservedDecision> = of_key.iter().filter_map(|record| record.decision()).collect();
+        max_by_all = max_by_all.max(check_rate_limit(&decisions, BRONZE_LIMIT, harness.config.window).max_in_window);
+
         for replica in 0..REPLICA_COUNT {
-            // A refusal of the first window may be for what was admitted before the circuit was seen to be open.
-            let is_own = |decision: &ObservedDecision| {
-                let from = if decision.admitted { open_us } else { open_us + window_us };
-                (from..back_us).contains(&decision.decided_at_us)
+            // Requests admitted before the circuit was seen to be open may cause refusals in the first window.
+            let is_local = |decision: &ObservedDecision| {
+                let from = if decision.admitted { local_from_us } else { local_from_us + window_us };
+                (from..local_until_us).contains(&decision.decided_at_us)
             };
-            let own: Vec<&&RequestRecord> = of_key
+            let local: Vec<&&RequestRecord> = of_key
                 .iter()
-                .filter(|entry| entry.replica == replica && entry.decision().as_ref().is_some_and(is_own))
+                .filter(|record| record.replica == replica && record.decision().as_ref().is_some_and(is_local))
                 .collect();
-            let decisions: Vec<ObservedDecision> = own.iter().filter_map(|entry| entry.decision()).collect();
-            let findings = check_rate_limit(&decisions, LIMIT_PER_REPLICA, scene.config.window);
-            anyhow::ensure!(findings.violation_count() == 0, "replica {replica}, by itself: {findings:?}");
-            by_itself = by_itself.max(findings.max_in_window);
-            for answer in own.iter().filter_map(|entry| entry.response.as_ref()) {
-                anyhow::ensure!(answer.limit == BRONZE_LIMIT as u64, "Limit became {}", answer.limit);
-                anyhow::ensure!(answer.remaining < LIMIT_PER_REPLICA as u64, "{} remain", answer.remaining);
+            let decisions: Vec<ObservedDecision> = local.iter().filter_map(|record| record.decision()).collect();
+            let report = check_rate_limit(&decisions, LIMIT_PER_REPLICA, harness.config.window);
+            anyhow::ensure!(report.violation_count() == 0, "replica {replica}, by itself: {report:?}");
+            max_by_one = max_by_one.max(report.max_in_window);
+
+            for response in local.iter().filter_map(|record| record.response.as_ref()) {
+                anyhow::ensure!(response.limit == BRONZE_LIMIT as u64, "Limit became {}", response.limit);
+                anyhow::ensure!(response.remaining < LIMIT_PER_REPLICA as u64, "{} remain", response.remaining);
             }
         }
     }
-    Ok((by_itself, in_all))
+    Ok((max_by_one, max_by_all))
 }
 
-/// Every answered request is counted once, whoever counted it. What only Redis knew and lost is lost.
+/// Checks that every answered request is counted once, whether in Redis or locally. Counts that were only in Redis may
+/// be lost if Redis lost its data.
 async fn assert_usage_counted_once(
     name: &str,
-    scene: &OutageHarness,
-    entries: &[RequestRecord],
+    harness: &OutageHarness,
+    records: &[RequestRecord],
     memory: &RedisMemory,
 ) -> TestResult {
-    let mut answered = vec![0; scene.keys.len()];
-    entries.iter().filter(|entry| entry.response.is_some()).for_each(|entry| answered[entry.caller] += 1);
+    let mut answered = vec![0; harness.keys.len()];
+    records.iter().filter(|record| record.response.is_some()).for_each(|record| answered[record.caller] += 1);
+
     wait_until("what was kept is stored", Duration::from_secs(10), || {
-        all_metrics_equal(&scene.http, &scene.processes, "vintem_usage_kept", 0.0)
+        all_metrics_equal(&harness.http, &harness.processes, "vintem_usage_kept", 0.0)
     })
     .await;
-    // The last outcomes and a drain may still be on their way.
-    let drained = QuietClock::start();
-    let mut polls = vec![0; scene.keys.len()];
-    let mut counted = scene.usage_without_polls(&mut polls).await?;
-    while counted != answered && drained.elapsed() < Duration::from_secs(10) {
+    // The last outcomes may not be recorded yet, and a drain may still be running.
+    let clock = QuietClock::start();
+    let mut polls = vec![0; harness.keys.len()];
+    let mut counted = harness.usage_without_polls(&mut polls).await?;
+    while counted != answered && clock.elapsed() < Duration::from_secs(10) {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        counted = scene.usage_without_polls(&mut polls).await?;
+        counted = harness.usage_without_polls(&mut polls).await?;
     }
-    let (mut lost, mut doubled) = (0, 0);
+
+    let mut lost = 0;
+    let mut doubled = 0;
     for (answered, counted) in answered.iter().zip(&counted) {
         lost += u64::saturating_sub(*answered, *counted);
         doubled += counted.saturating_sub(*answered);
@@ -385,115 +415,127 @@ async fn assert_usage_counted_once(
     assert_eq!(doubled, 0, "{name}: {answered:?} answered, {counted:?} counted");
     match memory {
         RedisMemory::Kept => assert_eq!(lost, 0, "{name}: {answered:?} answered, {counted:?} counted"),
-        // It is drained every two seconds, and a drain may have been under way.
-        RedisMemory::Lost => assert!(lost <= 4 * u64::from(scene.config.requests_per_second), "{name}: {lost}"),
+        // Redis is drained every two seconds, and the outage may have interrupted a drain.
+        RedisMemory::Lost => assert!(lost <= 4 * u64::from(harness.config.requests_per_second), "{name}: {lost}"),
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_served_and_limited_while_redis_hangs() -> TestResult {
-    run_outage("stopped", RedisMemory::Kept, |scene| scene.redis.pause(), |scene| scene.redis.resume()).await
+    run_outage("stopped", RedisMemory::Kept, |harness| harness.redis.pause(), |harness| harness.redis.resume()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_served_and_limited_while_redis_is_killed() -> TestResult {
-    run_outage("killed", RedisMemory::Kept, |scene| scene.redis.kill(), |scene| scene.redis.launch()).await
+    run_outage("killed", RedisMemory::Kept, |harness| harness.redis.kill(), |harness| harness.redis.launch()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_served_and_limited_while_redis_is_cut_off() -> TestResult {
-    let cut = |scene: &OutageHarness| {
-        scene.redis_proxy.cut();
+    let cut = |harness: &OutageHarness| {
+        harness.redis_proxy.cut();
         Ok(())
     };
-    let mend = |scene: &OutageHarness| {
-        scene.redis_proxy.restore();
+    let restore = |harness: &OutageHarness| {
+        harness.redis_proxy.restore();
         Ok(())
     };
-    run_outage("cut_off", RedisMemory::Kept, cut, mend).await
+    run_outage("cut_off", RedisMemory::Kept, cut, restore).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_share_counts_again_after_redis_loses_its_data() -> TestResult {
-    run_outage("emptied", RedisMemory::Lost, |scene| scene.redis.kill(), |scene| scene.redis.launch_empty()).await
+    run_outage("emptied", RedisMemory::Lost, |harness| harness.redis.kill(), |harness| harness.redis.launch_empty())
+        .await
 }
 
-/// A replica that starts without Redis knows of no other but by its settings.
+/// Without Redis a replica can't see the others; it only knows the configured number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_never_saw_redis_divides_limits_by_its_configured_replica_count() -> TestResult {
-    let (redis, database) = (DedicatedRedis::start()?, TestDatabase::create_demo(friday()).await?);
+    let redis = DedicatedRedis::start()?;
+    let database = TestDatabase::create_demo(friday()).await?;
     redis.kill()?;
-    let (http, measure) =
-        (http_client_builder().build()?, OutageConfig { window: Duration::from_secs(60), ..OutageConfig::from_env() });
+    let http = http_client_builder().build()?;
+    let config = OutageConfig { window: Duration::from_secs(60), ..OutageConfig::from_env() };
+
     for (replicas, share) in [("1", BRONZE_LIMIT), ("3", BRONZE_LIMIT.div_ceil(3)), ("100", 1)] {
-        let process = start_process(&database, &redis.url(), &measure, &[("VINTEM_REPLICAS", replicas)])?;
-        let (mut statuses, caller) = (Vec::new(), random_caller_address());
+        let process = start_process(&database, &redis.url(), &config, &[("VINTEM_REPLICAS", replicas)])?;
+        let caller = random_caller_address();
+        let mut statuses = Vec::new();
         for _ in 0..=BRONZE_LIMIT {
-            let answer = http.get(process.url(SELIC_PATH)).header("X-Forwarded-For", &caller).send().await?;
-            assert_eq!(answer.headers()["x-ratelimit-limit"], BRONZE_LIMIT.to_string().as_str());
-            statuses.push(answer.status().as_u16());
+            let response = http.get(process.url(SELIC_PATH)).header("X-Forwarded-For", &caller).send().await?;
+            assert_eq!(response.headers()["x-ratelimit-limit"], BRONZE_LIMIT.to_string().as_str());
+            statuses.push(response.status().as_u16());
         }
+
         let expected = [vec![200; share], vec![429; BRONZE_LIMIT + 1 - share]].concat();
         assert_eq!(statuses, expected, "one of {replicas}");
     }
     Ok(())
 }
 
-/// What was answered while Redis is away is told by another replica soon, for it is stored.
+/// While Redis is unavailable each replica stores its counts in PostgreSQL, where the others read them.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_redis_a_request_to_one_replica_is_in_the_usage_of_another_within_two_seconds() -> TestResult {
-    let (redis, database) = (DedicatedRedis::start()?, TestDatabase::create_demo(friday()).await?);
-    let measure = OutageConfig::from_env();
-    let start = || start_process(&database, &redis.url(), &measure, &[]);
+    let redis = DedicatedRedis::start()?;
+    let database = TestDatabase::create_demo(friday()).await?;
+    let config = OutageConfig::from_env();
+    let start = || start_process(&database, &redis.url(), &config, &[]);
     let processes = [start()?, start()?];
     let [first, second] = &processes;
     let (_, key) = create_key_by_cli(vintem_binary(), &database.url(), "platinum").await?;
     let http = http_client_builder().build()?;
+
     redis.kill()?;
     wait_until("each replica counts by itself", Duration::from_secs(5), || {
         all_metrics_equal(&http, &processes, SHARED_METRIC, 0.0)
     })
     .await;
-    // Also those by which the second replica is asked are stored, as they come.
-    let (mut sent, mut slowest) = (0, Duration::ZERO);
+
+    // The requests that fetch the usage are stored and counted too.
+    let mut sent = 0;
+    let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         assert_eq!(http.get(first.url(SELIC_PATH)).header("X-API-Key", &key).send().await?.status(), 200);
         sent += 1;
-        let answered = QuietClock::start();
+        let clock = QuietClock::start();
         loop {
-            let answer = http.get(second.url("/api/v1/plans/usage")).header("X-API-Key", &key).send().await?;
-            assert_eq!(answer.status(), 200);
+            let response = http.get(second.url("/api/v1/plans/usage")).header("X-API-Key", &key).send().await?;
+            assert_eq!(response.status(), 200);
             sent += 1;
-            if answer.json::<Value>().await?["total_requests"].as_u64() == Some(sent) {
+            if response.json::<Value>().await?["total_requests"].as_u64() == Some(sent) {
                 break;
             }
-            assert!(answered.elapsed() < Duration::from_secs(2), "not told after {:?}", answered.elapsed());
+            assert!(clock.elapsed() < Duration::from_secs(2), "not told after {:?}", clock.elapsed());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        slowest = slowest.max(answered.elapsed());
+        slowest = slowest.max(clock.elapsed());
     }
     println!("seconds_until_told: {:.2}", slowest.as_secs_f64());
     Ok(())
 }
 
-/// Callers are shared out over two servers; who is counted by the one that stays notices nothing.
+/// Callers are distributed over two Redis servers. A caller on the surviving one must see exact limits and, in
+/// `just redis-away`, an unchanged latency.
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_one_of_two_redis_servers_does_not_affect_callers_of_the_other() -> TestResult {
-    let (database, measure) = (TestDatabase::create_demo(friday()).await?, OutageConfig::from_env());
+    let database = TestDatabase::create_demo(friday()).await?;
+    let config = OutageConfig::from_env();
     let servers = [DedicatedRedis::start_persistent()?, DedicatedRedis::start_persistent()?];
     let urls = servers.each_ref().map(DedicatedRedis::url).join(",");
     let processes: Vec<ServerProcess> =
-        (0..REPLICA_COUNT).map(|_| start_process(&database, &urls, &measure, &[])).collect::<anyhow::Result<_>>()?;
+        (0..REPLICA_COUNT).map(|_| start_process(&database, &urls, &config, &[])).collect::<anyhow::Result<_>>()?;
     let http = http_client_builder().build()?;
-    // Which server counts a caller is seen by which one knows its address.
+
+    // The server that counts a caller has keys with its address.
     let mut callers: [Vec<String>; 2] = Default::default();
     for _ in 0..400 {
         let caller = random_caller_address();
         assert!(replicas_share_counts(&http, &processes, &caller).await?, "callers are counted together");
         for (server, callers) in servers.iter().zip(&mut callers) {
-            let known: Vec<String> = server.run_command(&["KEYS", &format!("*{caller}*")])?;
-            if !known.is_empty() && callers.len() < LIMITED_KEYS {
+            let redis_keys: Vec<String> = server.run_command(&["KEYS", &format!("*{caller}*")])?;
+            if !redis_keys.is_empty() && callers.len() < LIMITED_KEYS {
                 callers.push(caller.clone());
             }
         }
@@ -501,71 +543,83 @@ async fn killing_one_of_two_redis_servers_does_not_affect_callers_of_the_other()
             break;
         }
     }
-    let [staying, leaving] = &callers;
-    assert_eq!((staying.len(), leaving.len()), (LIMITED_KEYS, LIMITED_KEYS), "both servers have callers");
-    let all: Vec<String> = [staying.as_slice(), leaving].concat();
-    let count = all.len();
+    let [unaffected, affected] = &callers;
+    assert_eq!((unaffected.len(), affected.len()), (LIMITED_KEYS, LIMITED_KEYS), "both servers have callers");
+
+    let all_callers: Vec<String> = [unaffected.as_slice(), affected].concat();
+    let caller_count = all_callers.len();
     let targets: Vec<String> = processes.iter().map(|process| process.url(SELIC_PATH)).collect();
-    let sender = http.clone();
-    let load = BackgroundLoad::start(measure.requests_per_second, move || {
-        let (caller, replica) = (rand::random_range(0..count), rand::random_range(0..targets.len()));
+    let load_http = http.clone();
+    let load = BackgroundLoad::start(config.requests_per_second, move || {
+        let caller = rand::random_range(0..caller_count);
+        let replica = rand::random_range(0..targets.len());
         Some(PlannedRequest {
             caller,
             replica,
-            request: sender.get(&targets[replica]).header("X-Forwarded-For", &all[caller]),
+            request: load_http.get(&targets[replica]).header("X-Forwarded-For", &all_callers[caller]),
         })
     });
-    let stillness = StallMonitor::start()?;
-    tokio::time::sleep(measure.calm_duration).await;
-    let gone = Instant::now();
+    let stall_monitor = StallMonitor::start()?;
+    tokio::time::sleep(config.calm_duration).await;
+
+    let outage_start = Instant::now();
     servers[1].kill()?;
-    tokio::time::sleep(measure.outage_duration).await;
+    tokio::time::sleep(config.outage_duration).await;
     servers[1].launch()?;
-    let back = Instant::now();
-    let recovery = QuietClock::start();
-    let anew = || async { replicas_share_counts(&http, &processes, &random_caller_address()).await.unwrap_or(false) };
-    // Six new callers in a row are counted together: not all of them by the server that stayed.
+    let outage_end = Instant::now();
+
+    let recovery_clock = QuietClock::start();
+    let new_caller_is_shared =
+        || async { replicas_share_counts(&http, &processes, &random_caller_address()).await.unwrap_or(false) };
+    // Shared counts of six new callers in a row: it is unlikely that the surviving server counts all of them.
     let mut in_a_row = 0;
     while in_a_row < 6 {
-        in_a_row = if anew().await { in_a_row + 1 } else { 0 };
-        assert!(recovery.elapsed() < Duration::from_secs(10), "never counted together again");
+        in_a_row = if new_caller_is_shared().await { in_a_row + 1 } else { 0 };
+        assert!(recovery_clock.elapsed() < Duration::from_secs(10), "never counted together again");
     }
-    let together_after = recovery.elapsed();
-    let (entries, standstills) = (load.stop().await?, stillness.stop()?);
+    let shared_after = recovery_clock.elapsed();
+    let records = load.stop().await?;
+    let stalls = stall_monitor.stop()?;
 
-    let of = |callers: std::ops::Range<usize>| entries.iter().filter(move |entry| callers.contains(&entry.caller));
-    let failed = entries.iter().filter(|entry| !matches!(entry.status(), Some(200 | 429))).count();
+    let of_unaffected = || records.iter().filter(|record| record.caller < LIMITED_KEYS);
+    let failed = records.iter().filter(|record| !matches!(record.status(), Some(200 | 429))).count();
     let mut by_caller: HashMap<usize, Vec<ObservedDecision>> = HashMap::new();
-    for entry in of(0..LIMITED_KEYS) {
-        by_caller.entry(entry.caller).or_default().extend(entry.decision());
+    for record in of_unaffected() {
+        by_caller.entry(record.caller).or_default().extend(record.decision());
     }
+
     let mut violations = 0;
     for decisions in by_caller.values() {
-        let findings = check_rate_limit(decisions, BRONZE_LIMIT, measure.window);
-        assert_eq!(findings.max_in_window, BRONZE_LIMIT, "{findings:?}");
-        // What the search for callers did is not in the journal: the first window of each may be refused for it.
-        let first = decisions.iter().map(|decision| decision.decided_at_us).min().unwrap_or(0);
+        let report = check_rate_limit(decisions, BRONZE_LIMIT, config.window);
+        assert_eq!(report.max_in_window, BRONZE_LIMIT, "{report:?}");
+        // The requests that assigned callers to servers are not recorded, and may cause refusals in the first window.
+        let first_us = decisions.iter().map(|decision| decision.decided_at_us).min().unwrap_or(0);
         let later: Vec<ObservedDecision> = decisions
             .iter()
-            .filter(|decision| decision.admitted || decision.decided_at_us > first + measure.window.as_micros() as u64)
+            .filter(|decision| {
+                decision.admitted || decision.decided_at_us > first_us + config.window.as_micros() as u64
+            })
             .copied()
             .collect();
-        violations += check_rate_limit(&later, BRONZE_LIMIT, measure.window).violation_count();
+        violations += check_rate_limit(&later, BRONZE_LIMIT, config.window).violation_count();
     }
-    let latencies = UndisturbedLatencies::new(of(0..LIMITED_KEYS), &standstills);
-    let (before, meanwhile) = (latencies.p99(gone - measure.calm_duration, gone), latencies.p99(gone, back));
-    println!("requests: {}", entries.len());
+    let latencies = UndisturbedLatencies::new(of_unaffected(), &stalls);
+    let p99_before = latencies.p99(outage_start - config.calm_duration, outage_start);
+    let p99_during = latencies.p99(outage_start, outage_end);
+
+    println!("requests: {}", records.len());
     println!("share_while_the_machine_stood_still: {:.3}", latencies.disturbed_share);
-    println!("p99_milliseconds_before: {:.2}", before.as_secs_f64() * 1e3);
-    println!("p99_milliseconds_meanwhile: {:.2}", meanwhile.as_secs_f64() * 1e3);
-    println!("seconds_until_shared: {:.2}", together_after.as_secs_f64());
+    println!("p99_milliseconds_before: {:.2}", p99_before.as_secs_f64() * 1e3);
+    println!("p99_milliseconds_meanwhile: {:.2}", p99_during.as_secs_f64() * 1e3);
+    println!("seconds_until_shared: {:.2}", shared_after.as_secs_f64());
     println!("failed: {failed}");
     println!("violations_for_callers_of_the_other: {violations}");
+
     assert_eq!((failed, violations), (0, 0));
-    assert!(together_after <= MAX_RECOVERY_TIME, "{together_after:?}");
-    if measure.checks_latency {
+    assert!(shared_after <= MAX_RECOVERY_TIME, "{shared_after:?}");
+    if config.checks_latency {
         assert!(latencies.disturbed_share < MAX_DISTURBED_SHARE, "the machine stood still most of the time");
-        assert!(meanwhile <= before + MAX_ADDED_P99, "{before:?}, then {meanwhile:?}");
+        assert!(p99_during <= p99_before + MAX_ADDED_P99, "{p99_before:?}, then {p99_during:?}");
     }
     Ok(())
 }

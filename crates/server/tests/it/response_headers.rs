@@ -1,4 +1,4 @@
-//! What every answer carries, whoever gives it.
+//! Headers that every response has, whatever its status; also size limits, preflights, pages and the operator port.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,6 +26,7 @@ async fn every_response_has_limit_and_plan_headers() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
+
     let long = format!("/api/v1/market/selic?x={}", "a".repeat(8200));
     let table = [
         ("GET", "/api/v1/market/selic", 200),
@@ -48,18 +49,20 @@ async fn every_response_has_limit_and_plan_headers() -> TestResult {
         ("GET", "/api/v1/filings?offset=18446744073709551615&limit=18446744073709551615", 200),
         ("GET", "/api/v1/filings/search?q=a&offset=99999999999999999999", 200),
     ];
+
     for (method, path, status) in table {
         let request = replica.http.request(method.parse()?, replica.url(path)).header("X-API-Key", &key);
-        let answer = replica.send(request).await?;
-        let shown = &path[..path.len().min(60)];
-        assert_eq!(answer.status(), status, "{method} {shown}");
+        let response = replica.send(request).await?;
+
+        let short_path = &path[..path.len().min(60)];
+        assert_eq!(response.status(), status, "{method} {short_path}");
         for header in REQUIRED_HEADERS {
-            assert!(answer.headers().contains_key(header), "{header} on {method} {shown}");
+            assert!(response.headers().contains_key(header), "{header} on {method} {short_path}");
         }
-        assert_eq!(answer.headers().contains_key("allow"), status == 405, "{method} {shown}");
+        assert_eq!(response.headers().contains_key("allow"), status == 405, "{method} {short_path}");
         if status >= 400 && method != "HEAD" {
-            let id = answer.headers()["x-request-id"].to_str()?.to_owned();
-            assert_eq!(answer.json::<Value>().await?["request_id"], id);
+            let id = response.headers()["x-request-id"].to_str()?.to_owned();
+            assert_eq!(response.json::<Value>().await?["request_id"], id);
         }
     }
     Ok(())
@@ -69,22 +72,23 @@ async fn every_response_has_limit_and_plan_headers() -> TestResult {
 async fn oversized_headers_and_bodies_are_refused() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
+
     let large_head = format!("GET /health HTTP/1.1\r\nHost: a\r\nX-Large: {}\r\n\r\n", "a".repeat(20_000));
     let mut stream = TcpStream::connect(replica.replica.address)?;
-    let answer = tokio::task::spawn_blocking(move || -> std::io::Result<String> {
+    let response = tokio::task::spawn_blocking(move || -> std::io::Result<String> {
         stream.write_all(large_head.as_bytes())?;
-        let mut answer = [0; 64];
-        let length = stream.read(&mut answer)?;
-        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+        let mut buffer = [0; 64];
+        let length = stream.read(&mut buffer)?;
+        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
     })
     .await??;
-    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 431"), "{response}");
 
     let body = format!("{{\"name\":\"{}\",\"email\":\"ana@example.com\"}}", "a".repeat(9_000));
     let request = replica.http.post(replica.url("/api/v1/plans/register")).header("content-type", "application/json");
-    let answer = replica.send(request.body(body)).await?;
-    assert_eq!(answer.status(), 400);
-    assert!(answer.headers().contains_key("x-ratelimit-limit"));
+    let response = replica.send(request.body(body)).await?;
+    assert_eq!(response.status(), 400);
+    assert!(response.headers().contains_key("x-ratelimit-limit"));
     Ok(())
 }
 
@@ -95,12 +99,13 @@ async fn preflights_use_no_quota_and_allow_both_key_headers() -> TestResult {
     for _ in 0..3 {
         let request = replica.http.request(reqwest::Method::OPTIONS, replica.url("/api/v1/plans/usage"));
         let request = request.header("Origin", "https://example.com").header("Access-Control-Request-Method", "GET");
-        let answer = replica.send(request).await?;
-        assert_eq!(answer.status(), 204);
-        assert_eq!(answer.headers()["x-ratelimit-remaining"], "30");
-        let allowed = answer.headers()["access-control-allow-headers"].to_str()?.to_lowercase();
+        let response = replica.send(request).await?;
+
+        assert_eq!(response.status(), 204);
+        assert_eq!(response.headers()["x-ratelimit-remaining"], "30");
+        let allowed = response.headers()["access-control-allow-headers"].to_str()?.to_lowercase();
         assert!(allowed.contains("x-api-key") && allowed.contains("authorization"));
-        assert!(!answer.headers().contains_key("access-control-allow-credentials"));
+        assert!(!response.headers().contains_key("access-control-allow-credentials"));
     }
     Ok(())
 }
@@ -113,6 +118,7 @@ async fn pages_have_their_own_limit() -> TestResult {
     for turn in 0..600 {
         assert_eq!(replica.get("/health").await?.status(), 200, "turn {turn}");
     }
+
     let refused = replica.get("/pricing").await?;
     assert_eq!(refused.status(), 429);
     assert!(refused.headers().contains_key("retry-after"));
@@ -125,6 +131,7 @@ async fn operator_endpoints_are_not_on_the_public_port() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
     replica.get("/api/v1/market/selic").await?;
+
     let admin = |path: &str| replica.http.get(format!("http://{}{path}", replica.replica.admin_address)).send();
     assert_eq!(admin("/livez").await?.status(), 200);
     assert_eq!(admin("/readyz").await?.status(), 200);
@@ -132,6 +139,7 @@ async fn operator_endpoints_are_not_on_the_public_port() -> TestResult {
     for name in ["vintem_requests_total", "vintem_request_seconds", "vintem_snapshot_age_seconds"] {
         assert!(metrics.contains(name), "{name}");
     }
+
     for path in ["/livez", "/readyz", "/metrics"] {
         assert_eq!(replica.get(path).await?.status(), 404, "{path}");
     }

@@ -1,4 +1,5 @@
-//! Keys: made on one replica, good on all; revoked or moved, within a second everywhere.
+//! API keys: a key created on one replica works on all, and a revocation or a change of plan reaches all within a
+//! second.
 
 mod erasure;
 mod key_format;
@@ -25,10 +26,12 @@ const SELIC_PATH: &str = "/api/v1/market/selic/current";
 const OWN_KEY_PATH: &str = "/api/v1/keys/me";
 const ROTATE_PATH: &str = "/api/v1/keys/rotate";
 
-/// A key as the operator makes it, where no replica is at hand.
+/// Creates a key as an operator does, without a replica; returns its id and the key.
 async fn create_key(store: &Store, plan: Plan) -> anyhow::Result<(i64, String)> {
-    let (pepper, key) = (vintem_api::Pepper::new(TEST_PEPPER).expect("long enough"), vintem_api::generate_key());
-    let new = NewKey {
+    let pepper = vintem_api::Pepper::new(TEST_PEPPER).expect("long enough");
+    let key = vintem_api::generate_key();
+
+    let new_key = NewKey {
         hmac: pepper.hmac(key.reveal()),
         pepper_id: &pepper.id(),
         display_prefix: key.display_prefix(),
@@ -36,7 +39,7 @@ async fn create_key(store: &Store, plan: Plan) -> anyhow::Result<(i64, String)> 
         name: "Teste",
         email: "teste@example.com",
     };
-    Ok((store.create_key(&new).await?.id, key.reveal().to_owned()))
+    Ok((store.create_key(&new_key).await?.id, key.reveal().to_owned()))
 }
 
 async fn register_key(replica: &TestReplica, email: &str) -> anyhow::Result<reqwest::Response> {
@@ -48,7 +51,8 @@ async fn start_two_replicas(database: &TestDatabase) -> anyhow::Result<(TestRepl
     let prefix = random_redis_prefix();
     let options = || TestReplicaOptions { redis_prefix: Some(&prefix), flags: &["--limit-free", "1000"] };
     let first = TestReplica::start_with_options(database, friday(), options()).await?;
-    Ok((first, TestReplica::start_with_options(database, friday(), options()).await?))
+    let second = TestReplica::start_with_options(database, friday(), options()).await?;
+    Ok((first, second))
 }
 
 #[tokio::test]
@@ -57,13 +61,15 @@ async fn a_revoked_key_is_refused_everywhere_within_a_second() -> TestResult {
     let (first, second) = start_two_replicas(&database).await?;
     let (id, key) = first.create_key(Plan::Bronze).await?;
     assert_eq!(second.get_with_key(COMPANIES_PATH, &key).await?.status(), 200);
+
     assert!(first.open_store()?.revoke_key(id).await?);
-    let revoked = QuietClock::start();
+    let clock = QuietClock::start();
     for replica in [&first, &second] {
         while replica.get_with_key(COMPANIES_PATH, &key).await?.status() != 401 {
-            assert!(revoked.elapsed() < Duration::from_secs(1), "still good after {:?}", revoked.elapsed());
+            assert!(clock.elapsed() < Duration::from_secs(1), "still good after {:?}", clock.elapsed());
         }
     }
+
     let body: Value = first.get_with_key(COMPANIES_PATH, &key).await?.json().await?;
     assert_eq!(body["error"], "invalid_api_key");
     Ok(())
@@ -76,14 +82,17 @@ async fn registrations_are_capped_per_address_with_a_correct_retry_after() -> Te
     let replica =
         TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
             .await?;
+
     for turn in 0..3 {
         let registered = register_key(&replica, &format!("ana{turn}@example.com")).await?;
         assert_eq!(registered.status(), 201);
         let body: Value = registered.json().await?;
         assert_eq!((&body["plan"], &body["rate_limit"]), (&json!("free"), &json!(30)));
     }
-    // Input that is refused takes nothing of the cap, and shows that the cap is not what refuses it.
+
+    // Invalid input uses nothing of the cap, and gets 400 even when the cap is used up.
     assert_eq!(register_key(&replica, "nope").await?.status(), 400);
+
     let refused = register_key(&replica, "outra@example.com").await?;
     assert_eq!(refused.status(), 429);
     let wait: u64 = refused.headers()["retry-after"].to_str()?.parse()?;
@@ -96,18 +105,19 @@ async fn registrations_are_capped_per_address_with_a_correct_retry_after() -> Te
 #[tokio::test]
 async fn registrations_are_capped_per_email_ignoring_case() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    // Behind a trusted proxy every request is another client's.
+    // Behind a trusted proxy each `X-Forwarded-For` address is a caller of its own.
     let flags = ["--register-per-day", "2", "--trusted-proxies", "127.0.0.0/8"];
     let replica =
         TestReplica::start_with_options(&database, friday(), TestReplicaOptions { flags: &flags, redis_prefix: None })
             .await?;
+
     let mut statuses = Vec::new();
     for (turn, email) in ["ana@example.com", "ANA@example.com", "Ana@Example.com", "bia@example.com"].iter().enumerate()
     {
         let request = replica.http.post(replica.url("/api/v1/plans/register"));
         let request = request.header("X-Forwarded-For", format!("198.51.100.{turn}"));
-        let answer = replica.send(request.json(&json!({"name": "Ana", "email": email}))).await?;
-        statuses.push(answer.status().as_u16());
+        let response = replica.send(request.json(&json!({"name": "Ana", "email": email}))).await?;
+        statuses.push(response.status().as_u16());
     }
     assert_eq!(statuses, [201, 201, 429, 201]);
     Ok(())
@@ -132,8 +142,9 @@ async fn no_key_is_stored_in_plain_text() -> TestResult {
     let replica = TestReplica::start(&database, friday()).await?;
     let registered: Value = register_key(&replica, "ana@example.com").await?.json().await?;
     let key = registered["api_key"].as_str().expect("a key");
-    let dump = std::process::Command::new("pg_dump").arg(database.url()).output()?;
-    let dump = String::from_utf8_lossy(&dump.stdout);
+
+    let output = std::process::Command::new("pg_dump").arg(database.url()).output()?;
+    let dump = String::from_utf8_lossy(&output.stdout);
     assert!(dump.contains(&key[..12]), "the dump holds the key's beginning");
     assert!(!dump.contains(&key[12..]), "the dump holds the key");
     Ok(())
@@ -143,6 +154,7 @@ async fn no_key_is_stored_in_plain_text() -> TestResult {
 async fn a_body_that_is_not_an_object_creates_no_key() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
+
     for body in [
         "[\"Ana\",\"ana@example.com\"]",
         "\"ana\"",
@@ -151,14 +163,14 @@ async fn a_body_that_is_not_an_object_creates_no_key() -> TestResult {
         "{\"name\":\"a\",\"name\":\"b\",\"email\":\"a@example.com\"}",
     ] {
         let request = replica.http.post(replica.url("/api/v1/plans/register"));
-        let answer = replica.send(request.header("content-type", "application/json").body(body)).await?;
-        assert_eq!(answer.status(), 400, "{body}");
+        let response = replica.send(request.header("content-type", "application/json").body(body)).await?;
+        assert_eq!(response.status(), 400, "{body}");
     }
     assert!(replica.open_store()?.list_keys(i64::MAX, 1).await?.is_empty());
     Ok(())
 }
 
-/// A table that is locked, as by a migration, stands for every Postgres that does not answer.
+/// A locked table, as during a migration, represents any PostgreSQL that does not answer.
 #[tokio::test]
 async fn while_postgres_hangs_unknown_keys_get_503_and_known_keys_work() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
@@ -166,18 +178,21 @@ async fn while_postgres_hangs_unknown_keys_get_503_and_known_keys_work() -> Test
     let replica = TestReplica::start_with_options(&database, friday(), options).await?;
     let (_, known) = replica.create_key(Plan::Bronze).await?;
     assert_eq!(replica.get_with_key(COMPANIES_PATH, &known).await?.status(), 200);
+
     let lock = database.lock_table("api_key").await?;
     assert_eq!(replica.get_with_key(COMPANIES_PATH, &known).await?.status(), 200, "a known key keeps its plan");
+
     let unknown = vintem_api::generate_key();
-    let asked = QuietClock::start();
-    let answer = replica.get_with_key(COMPANIES_PATH, unknown.reveal()).await?;
-    assert_eq!(answer.status(), 503, "never 401 for a key that may be good");
-    assert!(answer.headers().contains_key("retry-after"));
+    let clock = QuietClock::start();
+    let response = replica.get_with_key(COMPANIES_PATH, unknown.reveal()).await?;
+    assert_eq!(response.status(), 503, "never 401 for a key that may be good");
+    assert!(response.headers().contains_key("retry-after"));
     assert_eq!(register_key(&replica, "ana@example.com").await?.status(), 503);
-    assert!(asked.elapsed() < Duration::from_secs(4), "{:?} for two requests", asked.elapsed());
+    assert!(clock.elapsed() < Duration::from_secs(4), "{:?} for two requests", clock.elapsed());
+
     drop(lock);
     vintem_testkit::wait_until("keys can be registered again", Duration::from_secs(2), || async {
-        register_key(&replica, "ana@example.com").await.is_ok_and(|answer| answer.status() == 201)
+        register_key(&replica, "ana@example.com").await.is_ok_and(|response| response.status() == 201)
     })
     .await;
     Ok(())

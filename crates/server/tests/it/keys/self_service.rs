@@ -1,4 +1,4 @@
-//! What the owner of a key does with it, and what its history says afterwards.
+//! The key endpoints for owners (show, label, rotate, revoke), expiry, and the history of changes.
 
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ async fn an_owner_reads_its_key_and_sets_a_label() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (id, key) = replica.create_key(Plan::Bronze).await?;
+
     let shown: Value = replica.get_with_key(OWN_KEY_PATH, &key).await?.json().await?;
     let fields = ["key", "plan", "label", "rate_limit", "expires_at", "previous_key", "previous_key_ends_at"];
     assert_eq!(
@@ -40,17 +41,21 @@ async fn an_owner_reads_its_key_and_sets_a_label() -> TestResult {
     assert!(shown["created_at"].is_string());
 
     let label = "relatório da noite, 3ª versão";
-    let answer =
+    let response =
         patch_own_key(&replica, &key, &json!({"label": label, "plan": "platinum", "expires_at": null})).await?;
-    assert_eq!((answer.status().as_u16(), &answer.headers()["cache-control"]), (200, &"no-store".parse()?));
-    let labeled: Value = answer.json().await?;
+    assert_eq!((response.status().as_u16(), &response.headers()["cache-control"]), (200, &"no-store".parse()?));
+    let labeled: Value = response.json().await?;
     assert_eq!((&labeled["label"], &labeled["plan"]), (&json!(label), &json!("bronze")), "and nothing else is bound");
     assert_eq!(replica.get_with_key(OWN_KEY_PATH, &key).await?.json::<Value>().await?["label"], label);
-    // The same again is no change.
+
+    // Setting the same label again is not a change.
     assert_eq!(patch_own_key(&replica, &key, &json!({"label": label})).await?.status(), 200);
     let changes = replica.open_store()?.key_history(id).await?;
-    let told: Vec<_> = changes.iter().map(|change| (change.kind, change.actor)).collect();
-    assert_eq!(told, [(KeyChange::Created, KeyActor::Operator), (KeyChange::LabelChanged, KeyActor::Owner)]);
+    let kinds_and_actors: Vec<_> = changes.iter().map(|change| (change.kind, change.actor)).collect();
+    assert_eq!(
+        kinds_and_actors,
+        [(KeyChange::Created, KeyActor::Operator), (KeyChange::LabelChanged, KeyActor::Owner)]
+    );
     assert_eq!(changes[1].new_value, None, "a label is free text, so no history repeats it");
     Ok(())
 }
@@ -60,6 +65,7 @@ async fn key_endpoints_require_a_key_count_as_requests_and_are_not_cached() -> T
     let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Free).await?;
+
     let requests = || {
         [
             replica.http.get(replica.url(OWN_KEY_PATH)),
@@ -68,16 +74,18 @@ async fn key_endpoints_require_a_key_count_as_requests_and_are_not_cached() -> T
             replica.http.delete(replica.url(OWN_KEY_PATH)),
         ]
     };
+
     for request in requests() {
-        let answer = replica.send(request).await?;
-        assert_eq!((answer.status().as_u16(), &answer.headers()["www-authenticate"]), (401, &"Bearer".parse()?));
-        assert_eq!(answer.json::<Value>().await?["error"], "unauthorized");
+        let response = replica.send(request).await?;
+        assert_eq!((response.status().as_u16(), &response.headers()["www-authenticate"]), (401, &"Bearer".parse()?));
+        assert_eq!(response.json::<Value>().await?["error"], "unauthorized");
     }
+
     for (turn, request) in requests().into_iter().enumerate() {
-        let answer = replica.send(request.bearer_auth(&key)).await?;
-        assert!(answer.status().is_success(), "{turn}: {}", answer.status());
-        assert_eq!(answer.headers()["cache-control"], "no-store");
-        assert_eq!(answer.headers()["x-ratelimit-remaining"], (29 - turn).to_string().as_str());
+        let response = replica.send(request.bearer_auth(&key)).await?;
+        assert!(response.status().is_success(), "{turn}: {}", response.status());
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        assert_eq!(response.headers()["x-ratelimit-remaining"], (29 - turn).to_string().as_str());
     }
     Ok(())
 }
@@ -87,13 +95,14 @@ async fn key_endpoints_list_their_allowed_methods() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let replica = TestReplica::start(&database, friday()).await?;
     for (path, allowed) in [(OWN_KEY_PATH, "GET, HEAD, PATCH, DELETE"), (ROTATE_PATH, "POST")] {
-        let answer = replica.send(replica.http.put(replica.url(path))).await?;
-        assert_eq!((answer.status().as_u16(), answer.headers()["allow"].to_str()?), (405, allowed));
+        let response = replica.send(replica.http.put(replica.url(path))).await?;
+        assert_eq!((response.status().as_u16(), response.headers()["allow"].to_str()?), (405, allowed));
+
         let preflight = replica.http.request(reqwest::Method::OPTIONS, replica.url(path));
         let preflight =
             preflight.header("Origin", "https://example.com").header("Access-Control-Request-Method", "DELETE");
-        let answer = replica.send(preflight).await?;
-        assert_eq!(answer.headers()["access-control-allow-methods"], "GET, HEAD, POST, PATCH, DELETE");
+        let response = replica.send(preflight).await?;
+        assert_eq!(response.headers()["access-control-allow-methods"], "GET, HEAD, POST, PATCH, DELETE");
     }
     Ok(())
 }
@@ -104,23 +113,27 @@ async fn an_owner_revokes_its_key_permanently() -> TestResult {
     let (first, second) = start_two_replicas(&database).await?;
     let (id, key) = first.create_key(Plan::Bronze).await?;
     assert_eq!(second.get_with_key(SELIC_PATH, &key).await?.status(), 200);
+
     let rotated: Value =
         first.send(first.http.post(first.url(ROTATE_PATH)).header("X-API-Key", &key)).await?.json().await?;
     let newest = rotated["api_key"].as_str().expect("a key").to_owned();
-    let answer = delete_own_key(&first, &key).await?;
-    assert_eq!((answer.status().as_u16(), answer.bytes().await?.len()), (204, 0));
+
+    let response = delete_own_key(&first, &key).await?;
+    assert_eq!((response.status().as_u16(), response.bytes().await?.len()), (204, 0));
     for secret in [&key, &newest] {
         assert_eq!(first.get_with_key(SELIC_PATH, secret).await?.status(), 401, "at once where it was revoked");
     }
     vintem_testkit::wait_until("both secrets are refused elsewhere", Duration::from_secs(1), || async {
-        let statuses = [second.get_with_key(SELIC_PATH, &key).await, second.get_with_key(SELIC_PATH, &newest).await];
-        statuses.into_iter().all(|answer| answer.is_ok_and(|answer| answer.status() == 401))
+        let responses = [second.get_with_key(SELIC_PATH, &key).await, second.get_with_key(SELIC_PATH, &newest).await];
+        responses.into_iter().all(|response| response.is_ok_and(|response| response.status() == 401))
     })
     .await;
+
     assert_eq!(delete_own_key(&first, &newest).await?.status(), 401, "it is gone");
+
     let changes = first.open_store()?.key_history(id).await?;
-    let told: Vec<_> = changes.iter().map(|change| (change.kind, change.actor)).collect();
-    assert_eq!(told[1..], [(KeyChange::Rotated, KeyActor::Owner), (KeyChange::Revoked, KeyActor::Owner)]);
+    let kinds_and_actors: Vec<_> = changes.iter().map(|change| (change.kind, change.actor)).collect();
+    assert_eq!(kinds_and_actors[1..], [(KeyChange::Rotated, KeyActor::Owner), (KeyChange::Revoked, KeyActor::Owner)]);
     Ok(())
 }
 
@@ -130,6 +143,7 @@ async fn invalid_labels_and_grace_periods_are_refused_by_field_name() -> TestRes
     let options = TestReplicaOptions { flags: &["--limit-free", "1000"], redis_prefix: None };
     let replica = TestReplica::start_with_options(&database, friday(), options).await?;
     let (id, key) = replica.create_key(Plan::Free).await?;
+
     let long = format!(r#"{{"label":"{}"}}"#, "é".repeat(101));
     let table: [(&str, &str, &str, &str); 20] = [
         ("PATCH", "application/json", r#"{"label":1}"#, "`label`"),
@@ -153,32 +167,39 @@ async fn invalid_labels_and_grace_periods_are_refused_by_field_name() -> TestRes
         ("POST", "text/plain", r#"{"grace_seconds":0}"#, "Content-Type"),
         ("POST", "application/json", "{", "grace_seconds"),
     ];
-    for (method, content_type, body, named) in table {
+
+    for (method, content_type, body, expected_name) in table {
         let path = if method == "POST" { ROTATE_PATH } else { OWN_KEY_PATH };
         let request = replica.http.request(method.parse()?, replica.url(path)).header("X-API-Key", &key);
-        let answer = replica.send(request.header("Content-Type", content_type).body(body.to_owned())).await?;
-        assert_eq!(answer.status(), 400, "{method} {body}");
-        let refused: Value = answer.json().await?;
+        let response = replica.send(request.header("Content-Type", content_type).body(body.to_owned())).await?;
+
+        assert_eq!(response.status(), 400, "{method} {body}");
+        let refused: Value = response.json().await?;
         assert_eq!(refused["error"], "bad_request");
-        assert!(refused["message"].as_str().expect("text").contains(named), "{method} {body}: {refused}");
+        assert!(refused["message"].as_str().expect("text").contains(expected_name), "{method} {body}: {refused}");
     }
+
     assert_eq!(replica.open_store()?.key_history(id).await?.len(), 1, "nothing was changed");
     Ok(())
 }
 
-/// Every change is kept for ever, so an owner may make so many a day and no more.
+/// The history keeps every change forever, so the number of changes per day is capped.
 #[tokio::test]
 async fn a_key_allows_a_hundred_changes_a_day_and_can_still_be_revoked() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let options = TestReplicaOptions { flags: &["--limit-free", "1000"], redis_prefix: None };
     let replica = TestReplica::start_with_options(&database, friday(), options).await?;
     let (id, key) = replica.create_key(Plan::Free).await?;
-    // Two at a time: they are counted one after the other all the same.
+
+    // Two at a time: concurrent changes are counted exactly too.
     for turn in 0..50 {
-        let [even, odd] = [json!({"label": format!("a{turn}")}), json!({"label": format!("b{turn}")})];
-        let (even, odd) = tokio::join!(patch_own_key(&replica, &key, &even), patch_own_key(&replica, &key, &odd));
-        assert_eq!((even?.status().as_u16(), odd?.status().as_u16()), (200, 200), "{turn}");
+        let first_body = json!({"label": format!("a{turn}")});
+        let second_body = json!({"label": format!("b{turn}")});
+        let (first, second) =
+            tokio::join!(patch_own_key(&replica, &key, &first_body), patch_own_key(&replica, &key, &second_body));
+        assert_eq!((first?.status().as_u16(), second?.status().as_u16()), (200, 200), "{turn}");
     }
+
     let rotation = replica.http.post(replica.url(ROTATE_PATH)).header("X-API-Key", &key);
     for refused in [patch_own_key(&replica, &key, &json!({"label": "one more"})).await?, replica.send(rotation).await?]
     {
@@ -187,6 +208,7 @@ async fn a_key_allows_a_hundred_changes_a_day_and_can_still_be_revoked() -> Test
         assert!((86_000..=86_400).contains(&wait), "{wait}");
         assert_eq!(refused.json::<Value>().await?["retry_after"], wait);
     }
+
     assert_eq!(replica.open_store()?.key_history(id).await?.len(), 101);
     assert_eq!(delete_own_key(&replica, &key).await?.status(), 204);
     Ok(())
@@ -196,19 +218,21 @@ async fn a_key_allows_a_hundred_changes_a_day_and_can_still_be_revoked() -> Test
 async fn a_key_expires_at_the_time_the_operator_set() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;
-    let at = "2199-01-31T06:00:00-03:00";
+
+    let expiry = "2199-01-31T06:00:00-03:00";
     let create = ["keys", "create", "--plan", "bronze", "--name", "Ana", "--email", "ana@example.com", "--json"];
-    let terms = ["--expires", at, "--label", "painel"];
-    let (_, printed, error) = run_vintem(vintem_binary(), &database.url(), &[&create[..], &terms].concat()).await?;
+    let options = ["--expires", expiry, "--label", "painel"];
+    let (_, printed, error) = run_vintem(vintem_binary(), &database.url(), &[&create[..], &options].concat()).await?;
     anyhow::ensure!(!printed.is_empty(), "{error}");
     let created: Value = serde_json::from_str(&printed)?;
     let key = created["api_key"].as_str().expect("a key");
-    let told = json!("2199-01-31T09:00:00Z");
-    assert_eq!((&created["expires_at"], &created["label"]), (&told, &json!("painel")));
-    let shown: Value = replica.get_with_key(OWN_KEY_PATH, key).await?.json().await?;
-    assert_eq!((&shown["expires_at"], &shown["label"]), (&told, &json!("painel")));
 
-    let expires_at: DateTime<Utc> = at.parse()?;
+    let expiry_utc = json!("2199-01-31T09:00:00Z");
+    assert_eq!((&created["expires_at"], &created["label"]), (&expiry_utc, &json!("painel")));
+    let shown: Value = replica.get_with_key(OWN_KEY_PATH, key).await?.json().await?;
+    assert_eq!((&shown["expires_at"], &shown["label"]), (&expiry_utc, &json!("painel")));
+
+    let expires_at: DateTime<Utc> = expiry.parse()?;
     replica.clock.set(expires_at - TimeDelta::milliseconds(1));
     assert_eq!(replica.get_with_key(SELIC_PATH, key).await?.status(), 200);
     replica.clock.set(expires_at);
@@ -221,11 +245,12 @@ async fn a_key_expires_at_the_time_the_operator_set() -> TestResult {
         run_vintem(vintem_binary(), &database.url(), &["keys", "set-expiry", &id, "never"]).await?;
     anyhow::ensure!(status.success(), "{error}");
     vintem_testkit::wait_until("the key is good again", Duration::from_secs(1), || async {
-        replica.get_with_key(SELIC_PATH, key).await.is_ok_and(|answer| answer.status() == 200)
+        replica.get_with_key(SELIC_PATH, key).await.is_ok_and(|response| response.status() == 200)
     })
     .await;
-    let (_, listed, _) = run_vintem(vintem_binary(), &database.url(), &["keys", "list", "--json"]).await?;
-    let listed: Value = serde_json::from_str(&listed)?;
+
+    let (_, printed, _) = run_vintem(vintem_binary(), &database.url(), &["keys", "list", "--json"]).await?;
+    let listed: Value = serde_json::from_str(&printed)?;
     assert_eq!((&listed["keys"][0]["expires_at"], &listed["keys"][0]["label"]), (&json!(null), &json!("painel")));
     Ok(())
 }
@@ -237,10 +262,12 @@ async fn key_history_lists_every_change_and_who_made_it() -> TestResult {
     let registered: Value = super::register_key(&replica, "ana@example.com").await?.json().await?;
     let key = registered["api_key"].as_str().expect("a key");
     let id = replica.open_store()?.list_keys(i64::MAX, 1).await?[0].id.to_string();
+
     patch_own_key(&replica, key, &json!({"label": "segredo de Ana"})).await?;
     replica
         .send(replica.http.post(replica.url(ROTATE_PATH)).header("X-API-Key", key).json(&json!({"grace_seconds": 60})))
         .await?;
+
     for command in [
         &["keys", "set-plan", &id, "gold"][..],
         &["keys", "set-plan", &id, "gold"],
@@ -251,16 +278,17 @@ async fn key_history_lists_every_change_and_who_made_it() -> TestResult {
         let (status, _, error) = run_vintem(vintem_binary(), &database.url(), command).await?;
         anyhow::ensure!(status.success(), "{command:?}: {error}");
     }
+
     let (_, printed, _) = run_vintem(vintem_binary(), &database.url(), &["keys", "history", &id, "--json"]).await?;
     let history: Value = serde_json::from_str(&printed)?;
-    let told: Vec<Value> = history["changes"]
+    let changes: Vec<Value> = history["changes"]
         .as_array()
         .expect("changes")
         .iter()
         .map(|change| json!([change["what"], change["by"], change["was"], change["became"]]))
         .collect();
     assert_eq!(
-        told,
+        changes,
         [
             json!(["created", "registration", null, "free"]),
             json!(["label", "owner", null, null]),
@@ -270,11 +298,13 @@ async fn key_history_lists_every_change_and_who_made_it() -> TestResult {
             json!(["revoked", "operator", null, null]),
         ]
     );
+
     let (_, printed, _) = run_vintem(vintem_binary(), &database.url(), &["keys", "history", &id]).await?;
     assert_eq!(printed.lines().count(), 7, "a line each, below a heading: {printed}");
     for secret in ["Ana", "ana@", "segredo", &key[12..]] {
         assert!(!printed.contains(secret), "{printed}");
     }
+
     let (status, _, error) = run_vintem(vintem_binary(), &database.url(), &["keys", "history", "999"]).await?;
     assert!(!status.success() && error.contains("999"), "{error}");
     Ok(())
@@ -287,21 +317,23 @@ async fn while_postgres_hangs_changing_a_key_is_503() -> TestResult {
     let replica = TestReplica::start_with_options(&database, friday(), options).await?;
     let (_, key) = replica.create_key(Plan::Bronze).await?;
     assert_eq!(replica.get_with_key(SELIC_PATH, &key).await?.status(), 200);
+
     let lock = database.lock_table("api_key").await?;
     let rotation = replica.http.post(replica.url(ROTATE_PATH)).header("X-API-Key", &key);
-    for answer in [
+    for response in [
         replica.get_with_key(OWN_KEY_PATH, &key).await?,
         patch_own_key(&replica, &key, &json!({"label": "a"})).await?,
         replica.send(rotation).await?,
         delete_own_key(&replica, &key).await?,
     ] {
-        assert_eq!(answer.status(), 503);
-        assert!(answer.headers().contains_key("retry-after"));
+        assert_eq!(response.status(), 503);
+        assert!(response.headers().contains_key("retry-after"));
     }
+
     drop(lock);
     assert_eq!(replica.get_with_key(SELIC_PATH, &key).await?.status(), 200, "nothing of it happened");
     vintem_testkit::wait_until("the key shows itself again", Duration::from_secs(2), || async {
-        replica.get_with_key(OWN_KEY_PATH, &key).await.is_ok_and(|answer| answer.status() == 200)
+        replica.get_with_key(OWN_KEY_PATH, &key).await.is_ok_and(|response| response.status() == 200)
     })
     .await;
     Ok(())
