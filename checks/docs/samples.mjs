@@ -15,7 +15,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 import vm from "node:vm";
-import { failures, figures, holds } from "../lib/report.mjs";
+import { failures, figures, check } from "../lib/report.mjs";
 
 const [url, platinum, home, tools] = process.argv.slice(2);
 const powerQuery = createRequire(join(tools, "node_modules/"))("@microsoft/powerquery-parser");
@@ -397,12 +397,12 @@ async function tryGets(description, samples, key) {
   const gets = Object.values(samples).filter((one) => one.method === "get" && (key || isOpen(one)));
   const wanted = {};
   for (const one of gets) {
-    wanted[one.operationId] = await holds(`${one.operationId}, asked directly`, () => wantedOf(description, one, key));
+    wanted[one.operationId] = await check(`${one.operationId}, asked directly`, () => wantedOf(description, one, key));
   }
   const answered = gets.filter((one) => wanted[one.operationId]);
   const loop = async (label) => {
     for (const one of answered) {
-      await holds(`${one.operationId}, ${label}, ${key ? "with" : "without"} a key`, () =>
+      await check(`${one.operationId}, ${label}, ${key ? "with" : "without"} a key`, () =>
         tryGet(label, one, wanted[one.operationId]),
       );
     }
@@ -410,8 +410,8 @@ async function tryGets(description, samples, key) {
   await Promise.all(Object.keys(LANGUAGES).map(loop));
   for (const one of answered.filter((one) => one.sources["Google Sheets"])) {
     figures.empty_lists += cellsOf(JSON.parse(wanted[one.operationId].text)) === "no rows";
-    await holds(`${one.operationId}, Google Sheets`, () => tryAppsScript(one, wanted[one.operationId]));
-    await holds(`${one.operationId}, Excel`, async () => {
+    await check(`${one.operationId}, Google Sheets`, () => tryAppsScript(one, wanted[one.operationId]));
+    await check(`${one.operationId}, Excel`, async () => {
       await readPowerQuery(one.sources.Excel);
       figures.parsed += 1;
     });
@@ -505,7 +505,7 @@ async function tryHostile(description, text, ids) {
   for (const id of ids) {
     const operation = hostile[id];
     for (const [label, source] of Object.entries(operation.sources)) {
-      await holds(`${id}, ${label}, with ${JSON.stringify(text)}`, async () => {
+      await check(`${id}, ${label}, with ${JSON.stringify(text)}`, async () => {
         const body = operation.operationId === "create_webhook" ? [text, true, null, 1.5] : undefined;
         await LOOKS[label]({ id, source, benign: benign[id].sources[label], text, body });
         assert.equal(globalThis.broken, undefined, "code in a text was run");
@@ -600,7 +600,7 @@ const operations = operationsOf(description);
 const [keyed, open] = [samplesOf(real, url, platinum), samplesOf(real, url, null)];
 figures.operations = operations.length;
 for (const { operationId: id, method, responses, ...operation } of operations) {
-  await holds(`${id}, as it is shown`, () => {
+  await check(`${id}, as it is shown`, () => {
     const answersJson = Object.keys(responses["200"]?.content ?? {}).every((type) => /json|csv/.test(type));
     const labels = ["curl", "Python", "JavaScript", "R"];
     if (method === "get" && answersJson) {
@@ -628,15 +628,15 @@ figures.without_key = await tryGets(real, open, null);
 assert.ok(figures.without_key >= 5, "hardly anything is open");
 
 for (const label of Object.keys(LANGUAGES)) {
-  await holds(`what is sent by ${label}`, () => trySends(label, description));
+  await check(`what is sent by ${label}`, () => trySends(label, description));
 }
 for (const { operationId: id, method } of operations) {
-  await holds(id, () => assert.ok(method === "get" || SENT.has(id), "there is no step that runs it"));
+  await check(id, () => assert.ok(method === "get" || SENT.has(id), "there is no step that runs it"));
 }
 
 for (const id of ["list_companies", "get_export", "get_key", "create_webhook", "delete_webhook"]) {
   for (const label of Object.keys(open[id].sources).filter((label) => label !== "Excel")) {
-    await holds(`${id}, ${label}, with a key that is none`, () => tryRefusal(label, open[id]));
+    await check(`${id}, ${label}, with a key that is none`, () => tryRefusal(label, open[id]));
   }
 }
 

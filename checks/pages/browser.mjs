@@ -11,7 +11,7 @@ import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { failures, figures, holds } from "../lib/report.mjs";
+import { failures, figures, check } from "../lib/report.mjs";
 
 const [url, gold, platinum, tools] = process.argv.slice(2);
 
@@ -179,12 +179,12 @@ async function journey(page, context) {
   const key = await firstCall(page);
   const calls = [];
   context.on("request", (request) => request.headers()["x-api-key"] && calls.push(request.url()));
-  await holds("the reference with the new key", () => tryInReference(page, key));
-  await holds("the dashboard with the new key", () => seeOwnUse(page, key, calls));
-  await holds("the label", () => setLabel(page));
-  const next = await holds("a new secret", () => rotate(page, key));
-  await holds("the upgrade", () => seeUpgrade(page, next));
-  await holds("the end of the key", () => revoke(page, next));
+  await check("the reference with the new key", () => tryInReference(page, key));
+  await check("the dashboard with the new key", () => seeOwnUse(page, key, calls));
+  await check("the label", () => setLabel(page));
+  const next = await check("a new secret", () => rotate(page, key));
+  await check("the upgrade", () => seeUpgrade(page, next));
+  await check("the end of the key", () => revoke(page, next));
 }
 
 /** Acts only on what is in view, and counts what it takes to get there. */
@@ -377,7 +377,7 @@ async function readReference(page) {
   assert.deepEqual(labels, ["curl", "Python", "JavaScript", "R", "Google Sheets", "Excel"]);
   await page.getByRole("option", { name: "Google Sheets" }).click();
   await selic.getByText("UrlFetchApp").first().waitFor();
-  await holds("a call in the reference without a key", async () => {
+  await check("a call in the reference without a key", async () => {
     const { status, said } = await tryOperation(page, selic);
     assert.equal(status, "200");
     const { value } = (await api("/api/v1/market/selic/current", null)).body;
@@ -405,8 +405,8 @@ async function listenForWebhooks() {
   return { events, url: `http://127.0.0.1:${server.address().port}/hook`, close: () => server.close() };
 }
 
-async function untilTrue(what, check) {
-  for (const end = Date.now() + PATIENCE_MS; !(await check()); ) {
+async function untilTrue(what, condition) {
+  for (const end = Date.now() + PATIENCE_MS; !(await condition()); ) {
     assert.ok(Date.now() < end, `not within ${PATIENCE_MS / 1000} s: ${what}`);
     await new Promise((done) => setTimeout(done, 100));
   }
@@ -732,12 +732,12 @@ async function measure(name, path, key) {
       const { shift, firstPaint } = await page.evaluate(readTimings);
       firstPaints.push(firstPaint);
       measured.shift.push(shift);
-      await holds(`${name}, ${size}`, () => assert.ok(shift < MAX_SHIFT, `moves by ${shift.toFixed(4)}`));
+      await check(`${name}, ${size}`, () => assert.ok(shift < MAX_SHIFT, `moves by ${shift.toFixed(4)}`));
     }
     const [, median] = firstPaints.sort((one, other) => one - other);
     measured.firstPaint.push(median);
     const maxFirstPaint = Math.max(MAX_FIRST_PAINT_MS, MAX_FIRST_PAINT_RATIO * emptyFirstPaint);
-    await holds(`${name}, first paint`, () => assert.ok(median < maxFirstPaint, `${Math.round(median)} ms`));
+    await check(`${name}, first paint`, () => assert.ok(median < maxFirstPaint, `${Math.round(median)} ms`));
     if (name !== "docs") {
       await audit(page, name);
     }
@@ -772,48 +772,48 @@ async function main() {
   const company = await fullCompany(url, gold);
 
   // From this machine's own address, as everybody's first visit is.
-  await holds("the journey", () => visit({ extraHTTPHeaders: {} }, journey));
-  await holds("the upgrade without a key", () => visit({}, upgradeWithoutKey));
-  await holds("the reference", () => visit({}, readReference));
-  await holds("webhooks", () => visit({ provokes: ["/api/v1/webhooks"] }, useWebhooks));
+  await check("the journey", () => visit({ extraHTTPHeaders: {} }, journey));
+  await check("the upgrade without a key", () => visit({}, upgradeWithoutKey));
+  await check("the reference", () => visit({}, readReference));
+  await check("webhooks", () => visit({ provokes: ["/api/v1/webhooks"] }, useWebhooks));
   const english = { lang: "en", other: "pt-BR", links: ["Planos", "Guides"] };
   const portuguese = { lang: "pt-BR", other: "en", links: ["Pricing", "Guias"] };
-  await holds("language and theme", () => visit({ colorScheme: "light" }, (page) => switchBoth(page, english)));
-  await holds("idioma e tema", () =>
+  await check("language and theme", () => visit({ colorScheme: "light" }, (page) => switchBoth(page, english)));
+  await check("idioma e tema", () =>
     visit({ locale: "pt-BR", colorScheme: "dark" }, (page) => switchBoth(page, portuguese)),
   );
-  await holds("search", () => visit({}, (page) => search(page, company)));
-  await holds("search without JavaScript", () =>
+  await check("search", () => visit({}, (page) => search(page, company)));
+  await check("search without JavaScript", () =>
     visit({ javaScriptEnabled: false }, (page) => search(page, company)),
   );
-  await holds("a series", () => visit({}, readSeries));
+  await check("a series", () => visit({}, readSeries));
   for (const [lang, say] of Object.entries(RECKONED)) {
-    await holds(`a reckoning, ${lang}`, () => visit({}, (page) => reckon(page, { lang, say })));
+    await check(`a reckoning, ${lang}`, () => visit({}, (page) => reckon(page, { lang, say })));
   }
 
   const pages = Object.entries(pagesOf(company));
   await measureEmptyPage();
   for (const [name, path] of pages) {
-    await holds(name, () => measure(name, path));
+    await check(name, () => measure(name, path));
   }
-  await holds("the open dashboard", () => measure("the open dashboard", "/dashboard", gold));
+  await check("the open dashboard", () => measure("the open dashboard", "/dashboard", gold));
   for (const [name, show] of Object.entries(STATES)) {
-    await holds(name, () =>
+    await check(name, () =>
       visit({ provokes: PROVOKED }, async (page) => {
         await show(page);
         await audit(page, name);
       }),
     );
   }
-  await holds("axe-core in the reference", () => visit({ colorScheme: "light" }, auditReference));
+  await check("axe-core in the reference", () => visit({ colorScheme: "light" }, auditReference));
 
   const { addresses, elsewhere, errors, provoked } = watched;
   const own = /vtm_[0-9A-Za-z]{9,}/;
   const withKey = [...addresses].filter((one) => own.test(decodeURIComponent(one)));
-  await holds("no key in an address", () => assert.deepEqual(withKey, []));
-  await holds("nothing of another host", () => assert.deepEqual(elsewhere, []));
-  await holds("no error on the console", () => assert.deepEqual(errors, []));
-  await holds("axe-core", () => assert.ok(audits.violations.length === 0, audits.violations.join("\n  ")));
+  await check("no key in an address", () => assert.deepEqual(withKey, []));
+  await check("nothing of another host", () => assert.deepEqual(elsewhere, []));
+  await check("no error on the console", () => assert.deepEqual(errors, []));
+  await check("axe-core", () => assert.ok(audits.violations.length === 0, audits.violations.join("\n  ")));
   await browser.close();
 
   Object.assign(figures, {
