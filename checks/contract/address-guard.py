@@ -268,7 +268,11 @@ def create_webhook_or_exit(address):
 
 def is_refused_by_api(address):
     """Whether both POST and PATCH refuse the URL with a proper error."""
-    for method, path, body in (("POST", "", {"url": address, **SUBSCRIPTION}), ("PATCH", f"/{existing_webhook}", {"url": address})):
+    requests = (
+        ("POST", "", {"url": address, **SUBSCRIPTION}),
+        ("PATCH", f"/{existing_webhook}", {"url": address}),
+    )
+    for method, path, body in requests:
         status, text = api(method, path, keys[0], body)
         try:
             problem = json.loads(text)
@@ -349,7 +353,8 @@ threading.Thread(target=serve_dns, daemon=True).start()
 
 # First make sure that the canary notices connections to any address.
 probed_addresses = ["127.0.0.1", "127.8.8.8", "10.0.0.1", "10.20.30.40", "169.254.169.254", "192.168.1.1", "100.64.0.1"]
-probed_addresses += ["240.0.0.1", "::1", "fd00::1", "fd00:ec2::254", "64:ff9b::7f00:1", "2002:7f00:1::1", "2001:db8::1", PUBLIC, PUBLIC_V6]
+probed_addresses += ["240.0.0.1", "::1", "fd00::1", "fd00:ec2::254", "64:ff9b::7f00:1", "2002:7f00:1::1", "2001:db8::1"]
+probed_addresses += [PUBLIC, PUBLIC_V6]
 probes = [(address, port) for address in probed_addresses for port in ports]
 for address in probes:
     socket.create_connection(address, timeout=5).close()
