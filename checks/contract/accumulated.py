@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds what is accumulated to a second implementation of the rule, in decimals of Python.
+"""Compares accumulated rates with a second implementation of the rule, in Python decimals.
 
 usage: checks/contract/accumulated.py URL KEY REQUESTS [MAX_MILLISECONDS]
-Reads the series and the business days from the service itself, then asks for random ranges, percentages and spreads and
-compares every factor to the last digit. Prints also what a range of forty years costs the server beyond a single value,
-and fails where that is more than MAX_MILLISECONDS.
+Reads the series and the business days from the service, then requests random ranges, percentages and spreads and
+compares every factor to the last digit. Also prints how much longer the server takes for a range of forty years than for
+a single value, and fails if that is more than MAX_MILLISECONDS. The last figure is the number of differences.
 """
 import datetime
 import http.client
@@ -17,21 +17,26 @@ import urllib.parse
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, getcontext
 
 getcontext().prec = 110
-SIXTEEN, NINE, EIGHT, CENT = Decimal("1e-16"), Decimal("1e-9"), Decimal("1e-8"), Decimal("0.01")
-url, key, requests = sys.argv[1], sys.argv[2], int(sys.argv[3])
+SIXTEEN = Decimal("1e-16")
+NINE = Decimal("1e-9")
+EIGHT = Decimal("1e-8")
+CENT = Decimal("0.01")
+url = sys.argv[1]
+key = sys.argv[2]
+requests = int(sys.argv[3])
 max_milliseconds = float(sys.argv[4]) if len(sys.argv) > 4 else float("inf")
 connection = http.client.HTTPConnection(urllib.parse.urlparse(url).netloc)
 
 
 def get(path):
     connection.request("GET", "/api/v1" + path, headers={"X-API-Key": key})
-    answer = connection.getresponse()
-    body = answer.read()
-    assert answer.status == 200, (path, answer.status, body[:300])
+    response = connection.getresponse()
+    body = response.read()
+    assert response.status == 200, (path, response.status, body[:300])
     return json.loads(body)
 
 
-def days_of(first, last):
+def business_days_between(first, last):
     days = []
     while first <= last:
         until = min(last, first.replace(year=first.year + 39))
@@ -40,12 +45,12 @@ def days_of(first, last):
     return days
 
 
-def values_of(series):
+def series_values(series):
     rows = get(f"/market/series/{series}?order=asc&limit=20000&numbers=string")["data"]
     return {row["date"]: Decimal(row["value"]) for row in rows}
 
 
-def product(rates, percent):
+def accumulate(rates, percent):
     result = Decimal(1)
     for rate in rates:
         factor = (1 + rate / 100 * percent / 100).quantize(SIXTEEN, ROUND_DOWN)
@@ -55,85 +60,92 @@ def product(rates, percent):
 
 def spread_factor(spread, count):
     power = (1 + spread / 100) ** (Decimal(count) / 252)
-    # What is a hair from a whole number of tenths of the last digit is one.
+    # Rounding to 40 digits first makes a power that is a hair off a rounding boundary exact.
     return power.quantize(Decimal("1e-40"), ROUND_HALF_EVEN).quantize(NINE, ROUND_HALF_UP)
 
 
-def month(day):
+def first_of_month(day):
     return day.replace(day=1)
 
 
-series = {"selic": values_of("selic-daily"), "cdi": values_of("cdi-daily"), "ipca": values_of("ipca")}
-business_days = days_of(datetime.date(1979, 1, 1), datetime.date(2030, 12, 31))
-draw = random.Random(252)
-compared, differences, missing_seen, largest = 0, [], 0, Decimal(0)
+series = {"selic": series_values("selic-daily"), "cdi": series_values("cdi-daily"), "ipca": series_values("ipca")}
+business_days = business_days_between(datetime.date(1979, 1, 1), datetime.date(2030, 12, 31))
+rng = random.Random(252)
+compared = 0
+differences = []
+with_missing_days = 0
+largest_factor = Decimal(0)
 for number in range(requests):
-    name = draw.choice(["selic", "cdi", "ipca"])
+    name = rng.choice(["selic", "cdi", "ipca"])
     values = series[name]
-    held = sorted(values)
-    first, last = (datetime.date.fromisoformat(day) for day in (held[0], held[-1]))
-    # Now and then beyond both ends, where days are missing.
-    start = first.toordinal() - (400 if draw.random() < 0.05 else 0)
-    one, other = sorted(draw.randint(start, last.toordinal() + 1) for _ in range(2))
-    since, until = datetime.date.fromordinal(one), datetime.date.fromordinal(other)
-    if draw.random() < 0.1:
+    dates = sorted(values)
+    first = datetime.date.fromisoformat(dates[0])
+    last = datetime.date.fromisoformat(dates[-1])
+    # Sometimes beyond both ends of the series, where days are missing.
+    start = first.toordinal() - (400 if rng.random() < 0.05 else 0)
+    low, high = sorted(rng.randint(start, last.toordinal() + 1) for _ in range(2))
+    since = datetime.date.fromordinal(low)
+    until = datetime.date.fromordinal(high)
+    if rng.random() < 0.1:
         since = first
-    percent = Decimal(draw.choice([100, 100, 110, 95])) if draw.random() < 0.5 else Decimal(draw.randint(0, 1_300_000)).scaleb(-4)
-    spread = None if draw.random() < 0.3 else Decimal(draw.randint(-20_000, 150_000)).scaleb(-4)
-    amount = Decimal(draw.randint(1, 10**9)).scaleb(-2)
+    percent = Decimal(rng.choice([100, 100, 110, 95])) if rng.random() < 0.5 else Decimal(rng.randint(0, 1_300_000)).scaleb(-4)
+    spread = None if rng.random() < 0.3 else Decimal(rng.randint(-20_000, 150_000)).scaleb(-4)
+    amount = Decimal(rng.randint(1, 10**9)).scaleb(-2)
     query = f"from={since}&to={until}&percent={percent}&amount={amount}&numbers=string"
     if spread is not None:
         query += f"&spread={spread}"
-    answer = get(f"/market/{name}/accumulated?{query}")
+    response = get(f"/market/{name}/accumulated?{query}")
     if name == "ipca":
-        since, until = month(since), month(until)
-        months, at = [], since
-        while at < until:
-            months.append(at.isoformat())
-            at = month(at + datetime.timedelta(32))
+        since = first_of_month(since)
+        until = first_of_month(until)
+        months = []
+        month_start = since
+        while month_start < until:
+            months.append(month_start.isoformat())
+            month_start = first_of_month(month_start + datetime.timedelta(32))
         expected_days = months
     else:
         expected_days = [day for day in business_days if since.isoformat() <= day < until.isoformat()]
     missing = [day for day in expected_days if day not in values]
     count = sum(since.isoformat() <= day < until.isoformat() for day in business_days)
-    ours = {field: answer.get(field) for field in ("index_factor", "spread_factor", "factor", "result")}
-    theirs = {"index_factor": None, "spread_factor": None, "factor": None, "result": None}
+    served = {field: response.get(field) for field in ("index_factor", "spread_factor", "factor", "result")}
+    expected = {"index_factor": None, "spread_factor": None, "factor": None, "result": None}
     if spread is not None:
-        theirs["spread_factor"] = spread_factor(spread, count)
+        expected["spread_factor"] = spread_factor(spread, count)
     if not missing:
-        index = product([rate for day, rate in values.items() if since.isoformat() <= day < until.isoformat()], percent)
-        factor = index if spread is None else (index * theirs["spread_factor"]).quantize(NINE, ROUND_HALF_UP)
-        theirs.update(index_factor=index, factor=factor, result=(amount * factor).quantize(CENT, ROUND_HALF_UP))
-        largest = max(largest, factor)
-    theirs = {field: None if value is None else format(value, "f") for field, value in theirs.items()}
-    missing_seen += bool(missing)
+        index = accumulate([rate for day, rate in values.items() if since.isoformat() <= day < until.isoformat()], percent)
+        factor = index if spread is None else (index * expected["spread_factor"]).quantize(NINE, ROUND_HALF_UP)
+        expected.update(index_factor=index, factor=factor, result=(amount * factor).quantize(CENT, ROUND_HALF_UP))
+        largest_factor = max(largest_factor, factor)
+    expected = {field: None if value is None else format(value, "f") for field, value in expected.items()}
+    with_missing_days += bool(missing)
     compared += 1
-    if ours != theirs or answer["missing_total"] != len(missing) or answer["missing"] != missing[:100]:
-        differences.append((name, query, ours, theirs, answer["missing_total"], len(missing)))
+    if served != expected or response["missing_total"] != len(missing) or response["missing"] != missing[:100]:
+        differences.append((name, query, served, expected, response["missing_total"], len(missing)))
 
 
 def median_milliseconds(path, times=200):
-    taken = []
+    samples = []
     for _ in range(times):
-        began = time.perf_counter()
+        start = time.perf_counter()
         get(path)
-        taken.append((time.perf_counter() - began) * 1e3)
-    return statistics.median(taken)
+        samples.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(samples)
 
 
-held = sorted(series["cdi"])
-since = max(held[0], f"{int(held[-1][:4]) - 40}{held[-1][4:]}")
+dates = sorted(series["cdi"])
+since = max(dates[0], f"{int(dates[-1][:4]) - 40}{dates[-1][4:]}")
 single = median_milliseconds("/market/cdi/current")
-whole = median_milliseconds(f"/market/cdi/accumulated?from={since}")
+forty_years = median_milliseconds(f"/market/cdi/accumulated?from={since}")
 for difference in differences[:5]:
     print(*difference, file=sys.stderr)
 print(f"compared: {compared}")
-print(f"with_missing_days: {missing_seen}")
-print(f"largest_factor: {largest:f}")
-print(f"round_trip_milliseconds: {single:.2f} of a single value, {whole:.2f} of the days since {since}")
-print(f"server_milliseconds: {whole - single:.2f}")
+print(f"with_missing_days: {with_missing_days}")
+print(f"largest_factor: {largest_factor:f}")
+print(f"round_trip_milliseconds: {single:.2f} of a single value, {forty_years:.2f} of the days since {since}")
+print(f"server_milliseconds: {forty_years - single:.2f}")
 print(f"differences: {len(differences)}")
-slow = whole - single > max_milliseconds
+slow = forty_years - single > max_milliseconds
 if slow:
     print(f"more than {max_milliseconds} ms", file=sys.stderr)
-sys.exit(bool(differences or slow or not missing_seen))
+sys.exit(bool(differences or slow or not with_missing_days))

@@ -1,21 +1,25 @@
-"""Tries to make webhooks lead to where they must not, and counts what arrives there.
+"""Tries to make webhooks connect to addresses that are not public, and counts the connections that arrive there.
 
-usage: address-guard.py URL PLATINUM_KEY…, by checks/contract/address-guard, where every address leads to this machine
-Each address is registered, by a new webhook and by a change of one, and is put into the database past the API, as if it
-had been taken, for the worker to deliver to. What cannot be connected to at all (multicast, broadcast, an IPv6 address
-of a link) is noticed by what the worker says of the attempt, which tells a refusal from a failure.
+usage: address-guard.py URL PLATINUM_KEY…, run by checks/contract/address-guard, where every address is this machine
+Each URL is registered through the API, as a new webhook and as a change of an existing one. It is also written straight
+to the database, as if the API had accepted it, for the worker to deliver to. Some addresses cannot be connected to at
+all (multicast, broadcast, IPv6 link-local); for those, the worker's record of the attempt tells a refusal from a failure.
 """
 import contextlib, http.client, ipaddress, json, os, re, socket, struct, subprocess, sys, threading, time
 
-url, keys = sys.argv[1].removeprefix("http://"), sys.argv[2:]
+url = sys.argv[1].removeprefix("http://")
+keys = sys.argv[2:]
 database = os.environ["VINTEM_DATABASE_URL"]
 engines = {name: os.environ[f"VINTEM_TEST_{name}"].rsplit(":", 1)[1] for name in ("POSTGRES", "REDIS")}
 
-PUBLIC, PUBLIC_V6 = "93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946"
+PUBLIC = "93.184.216.34"
+PUBLIC_V6 = "2606:2800:220:1:248:1893:25c8:1946"
 BANNER = "220 canary: nobody may hear of this"
-LEAST_VECTORS, WEBHOOKS_OF_A_KEY, EVENTS_OF_REBINDING = 70, 20, 6
+MIN_VECTORS = 70
+WEBHOOKS_PER_KEY = 20
+REBINDING_EVENTS = 6
 
-# What a name leads to: addresses, or what computes them.
+# The addresses of each DNS name, or a function that computes them.
 NAMES = {
     "public.test": [PUBLIC],
     "public6.test": [PUBLIC_V6],
@@ -46,24 +50,24 @@ NAMES = {
     "teredo.test": ["2001:0:5db8:d822:0:0:80ff:fffe"],
     "documentation.test": ["2001:db8::1"],
     "nothing.test": [],
-    "rebind.test": lambda is_v4: [PUBLIC if is_open else "127.0.0.1"],
-    "alternating.test": lambda is_v4: alternate() if is_v4 else [],
+    "rebind.test": lambda is_a_query: [PUBLIC if rebind_is_public else "127.0.0.1"],
+    "alternating.test": lambda is_a_query: alternate() if is_a_query else [],
 }
-# By way of each other, to the end.
+# CNAME records; some lead to another one.
 ALIASES = {"alias.test": "alias-2.test", "alias-2.test": "private.test", "alias-metadata.test": "metadata.test"}
 
-is_open = True
-turn = 0
+rebind_is_public = True
+alternations = 0
 
 
 def alternate():
-    global turn
-    turn += 1
-    return [PUBLIC if turn % 2 else "127.0.0.1"]
+    global alternations
+    alternations += 1
+    return [PUBLIC if alternations % 2 else "127.0.0.1"]
 
 
-# Hosts as they are spelt: IPv4 in decimal, octal, hexadecimal, short, mixed, in other digits and with other dots; IPv6,
-# also where it holds IPv4; names of this machine, and of nobody.
+# Spellings of hosts: IPv4 in decimal, octal, hexadecimal, short, mixed, with other digits and with other dots; IPv6,
+# also with embedded IPv4; names of this machine, and names that do not exist.
 SPELLINGS = """
 127.0.0.1 127.1 127.0.1 2130706433 017700000001 0x7f000001 0X7F000001 0x7f.1 0x7f.0x0.0x0.0x1 0177.0.0.1 0177.0.0.01
 00000177.0.0.1 127.0x0.0.01 127.0.0.1. 127.1. 127.255.255.254 127.127.127.127
@@ -90,15 +94,15 @@ localhost LOCALHOST localhost. ⓛocalhost loc%61lhost ip6-localhost sub.localho
 xn--127-0-0-1.test 1.0.0.127.in-addr.arpa nowhere.test nowhere
 """.split()
 
-# All that is no more than a host comes above.
-WHOLE = [
-    # Other ports, and what the service itself stands on.
+# URLs that differ in more than the host.
+OTHER_URLS = [
+    # Other ports, and the service's own backends.
     *(f"https://{host}:{port}/" for host in ("127.0.0.1", "[::1]", "loopback.test") for port in (22, 5432, 6379, 8080)),
     "https://127.0.0.1:443/", "https://127.0.0.1:0/", f"https://{url}/", f"http://{url}/api/v1/plans",
     *(f"https://127.0.0.1:{port}/" for port in engines.values()), "https://10.0.0.1:8443/", "https://127.1:9080/",
     *(f"https://public.test:{port}/" for port in (0, 1, 21, 22, 25, 53, 80, 442, 444, 1023, 65536, 99999)),
     f"https://{PUBLIC}:22/", f"https://[{PUBLIC_V6}]:22/", "https://public.test:-1/", "https://public.test:443:22/",
-    # Users.
+    # User names and passwords.
     "https://public.test@127.0.0.1/", "https://127.0.0.1@public.test/", "https://public.test:443@127.0.0.1/",
     "https://a:b@127.0.0.1/", "https://public.test%40@127.0.0.1/", "https://public.test@@127.0.0.1/",
     "https://@127.0.0.1/", "https://:@127.0.0.1/", "https://:b@public.test/", "https://public.test@[::1]/",
@@ -112,33 +116,33 @@ WHOLE = [
     "dict://127.0.0.1:22/", "ldap://127.0.0.1/", "tftp://127.0.0.1/", "jar:https://127.0.0.1/!/", "ws://127.0.0.1/",
     "wss://public.test/", "blob:https://127.0.0.1/", "about:blank", "mailto:a@public.test",
     "view-source:https://127.0.0.1/",
-    # Slashes, backslashes, and what is not there.
+    # Slashes, backslashes, and missing parts.
     "https:\\\\127.0.0.1\\", "https:/\\127.0.0.1/", "https:127.0.0.1", "https:/127.0.0.1/", "https:///127.0.0.1/",
     "https://////127.0.0.1/", "https://127.0.0.1\\@public.test/", "https://127.0.0.1#@public.test/",
     "https://127.0.0.1?@public.test/", "https://127.0.0.1/?https://public.test/", "//127.0.0.1/", "127.0.0.1",
     "public.test", "/", "", "https:", "https://", "https:///", "https://:443/", "https://?", "https://#",
     "https://.127.0.0.1/", "https://127..0.0.1/", "https://[::1/", "https://::1/", "https://[]/", "https://%/",
-    # Blanks and what ends a line.
+    # White space and line breaks.
     " https://127.0.0.1/", "https://127.0.0.1/ ", "https://127.0.0.1 /", "https:// 127.0.0.1/",
     "https://127.0.0.1 .public.test/", "https://127.0.0.1\t/", "ht\ntps://127.0.0.1/", "https://127.0.0.1\r\n/",
     "https://public.test/\r\nHost: 127.0.0.1", "https://public.test\r\n@127.0.0.1/", "\thttps://127.0.0.1/",
     "https://127.0.0.1\u00a0/", "https://127.0.0.1\u3000/", "https://127.0.0.1\u2028/", "https://127.0.0.1\u200b/",
     "https://127.0.0.1\u00ad/", "https://lo\u00adcalhost/", "\ufeffhttps://127.0.0.1/",
-    # PostgreSQL holds no NUL.
+    # PostgreSQL cannot store NUL.
     "https://127.0.0.1\u0000.public.test/", "https://127.0.0.1\u0000/",
 ]
-# Names that lead elsewhere, also as they may be dressed. They must be refused for that and for nothing else.
+# Names that resolve to addresses that are not public, also in other spellings. That must be the reason for the refusal.
 OTHER_NAMES = ["public.test", "public6.test", "rebind.test", "alternating.test", "nothing.test"]
 CLOSED_NAMES = [name for name in NAMES if name not in OTHER_NAMES] + list(ALIASES) + ["localhost", "private.test:8443"]
 CLOSED_NAMES += ["PRIVATE.TEST", "private.test.", "private%2etest", "ｐrivate.test", "private。test", "alias.test."]
-LEADING = [f"https://{host}/" for host in CLOSED_NAMES + ["mixed.test:8443", "aaaa-private.test:8443"]]
-# No certificate can be for such a name, so the worker gives up before it asks what it leads to, and says `connection`.
-NO_NAMES = [f"https://{host}/" for host in ("127.0.0.1;.public.test", "127.0.0.1,public.test", ".", "..", "*")]
-VECTORS = [f"https://{host}/" for host in [*SPELLINGS, "nothing.test"]] + LEADING + WHOLE + NO_NAMES
+RESOLVING_ELSEWHERE = [f"https://{host}/" for host in CLOSED_NAMES + ["mixed.test:8443", "aaaa-private.test:8443"]]
+# No certificate can exist for such a name, so the worker gives up before it resolves the name, and records `connection`.
+INVALID_NAMES = [f"https://{host}/" for host in ("127.0.0.1;.public.test", "127.0.0.1,public.test", ".", "..", "*")]
+VECTORS = [f"https://{host}/" for host in [*SPELLINGS, "nothing.test"]] + RESOLVING_ELSEWHERE + OTHER_URLS + INVALID_NAMES
 VECTORS = list(dict.fromkeys(VECTORS))
-# These are to be taken, and to arrive.
+# These must be accepted and delivered.
 CONTROLS = ["https://public.test/", f"https://{PUBLIC}:8443/", "https://public6.test/", f"https://[{PUBLIC_V6}]:8443/"]
-# Who reads these in another way finds something else in them. Refused or not, they lead to the public host alone.
+# Another URL parser may see another host in these. Accepted or refused, they may connect only to the public host.
 MISLEADING = [
     "https://public.test\\@127.0.0.1/", "https://public.test#@127.0.0.1/", "https://public.test?@127.0.0.1/",
     "https://public.test/@127.0.0.1/", "https://public.test/\\127.0.0.1/", "https://public.test\\127.0.0.1/",
@@ -155,10 +159,10 @@ def fault(text):
 
 
 class Canary:
-    """Listens on every address, on each port that an address names, and remembers who was meant."""
+    """Listens on every address and on each port that a URL names, and records the destination of each connection."""
 
     def __init__(self, ports):
-        self.heard = []
+        self.connections = []
         for port in ports:
             listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=256)
             threading.Thread(target=self.listen, args=(listener, port), daemon=True).start()
@@ -167,52 +171,54 @@ class Canary:
         while True:
             connection, _ = listener.accept()
             address = ipaddress.ip_address(connection.getsockname()[0].split("%")[0])
-            self.heard.append((str(address.ipv4_mapped or address), port))
-            # Whatever it is asked, it says the same.
+            self.connections.append((str(address.ipv4_mapped or address), port))
+            # The response is always the same.
             with connection, contextlib.suppress(OSError):
                 connection.settimeout(0.2)
                 connection.recv(4096)
                 connection.sendall(BANNER.encode())
 
-    def of_public(self):
-        return [heard for heard in self.heard if heard[0] in (PUBLIC, PUBLIC_V6)]
+    def public_connections(self):
+        return [connection for connection in self.connections if connection[0] in (PUBLIC, PUBLIC_V6)]
 
-    def of_others(self):
-        return [heard for heard in self.heard if heard[0] not in (PUBLIC, PUBLIC_V6)]
+    def other_connections(self):
+        return [connection for connection in self.connections if connection[0] not in (PUBLIC, PUBLIC_V6)]
 
 
-def answer_names():
+def serve_dns():
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 53))
     while True:
-        query, asker = server.recvfrom(4096)
+        query, client = server.recvfrom(4096)
         with contextlib.suppress(IndexError, struct.error, UnicodeDecodeError):
-            server.sendto(named(query), asker)
+            server.sendto(dns_response(query), client)
 
 
-def named(query):
-    """The answer to a question for A or AAAA, to be forgotten at once."""
-    labels, at = [], 12
-    while query[at]:
-        labels.append(query[at + 1 : at + 1 + query[at]].decode("ascii"))
-        at += 1 + query[at]
-    question = query[12 : at + 5]
-    kind = struct.unpack(">H", query[at + 1 : at + 3])[0]
-    name, records = ".".join(labels).lower(), []
+def dns_response(query):
+    """The response to an A or AAAA query, with a TTL of 0."""
+    labels = []
+    offset = 12
+    while query[offset]:
+        labels.append(query[offset + 1 : offset + 1 + query[offset]].decode("ascii"))
+        offset += 1 + query[offset]
+    question = query[12 : offset + 5]
+    kind = struct.unpack(">H", query[offset + 1 : offset + 3])[0]
+    name = ".".join(labels).lower()
+    records = []
     while name in ALIASES:
-        records.append((5, written(name), written(ALIASES[name])))
+        records.append((5, encode_name(name), encode_name(ALIASES[name])))
         name = ALIASES[name]
-    found = NAMES.get(name)
-    addresses = found(kind == 1) if callable(found) else found or []
+    entry = NAMES.get(name)
+    addresses = entry(kind == 1) if callable(entry) else entry or []
     for address in map(ipaddress.ip_address, addresses):
         if kind == {4: 1, 6: 28}[address.version]:
-            records.append((kind, written(name), address.packed))
-    head = query[:2] + struct.pack(">HHHHH", 0x8580 if found is not None else 0x8583, 1, len(records), 0, 0)
-    tail = (owner + struct.pack(">HHIH", kind, 1, 0, len(data)) + data for kind, owner, data in records)
-    return head + question + b"".join(tail)
+            records.append((kind, encode_name(name), address.packed))
+    header = query[:2] + struct.pack(">HHHHH", 0x8580 if entry is not None else 0x8583, 1, len(records), 0, 0)
+    answers = (record_name + struct.pack(">HHIH", kind, 1, 0, len(data)) + data for kind, record_name, data in records)
+    return header + question + b"".join(answers)
 
 
-def written(name):
+def encode_name(name):
     return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
 
 
@@ -231,92 +237,96 @@ def sql(text):
     return subprocess.run(command, input=text, check=True, capture_output=True, encoding="utf-8").stdout.strip()
 
 
-def wait_until(what, seconds, is_so):
-    until = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > until:
-            return fault(f"within {seconds} seconds it did not come to this: {what}")
+def wait_until(description, seconds, condition):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return fault(f"within {seconds} seconds it did not come to this: {description}")
         time.sleep(0.05)
 
 
-wants = {"types": ["series.revised"], "filters": {"series": ["selic"]}}
-# The key of each webhook.
+SUBSCRIPTION = {"types": ["series.revised"], "filters": {"series": ["selic"]}}
+# Webhook id → its key.
 owners = {}
 
 
-def make(address):
-    """A webhook of the next key that has room for it: what is answered."""
-    key = keys[len(owners) // WEBHOOKS_OF_A_KEY]
-    status, text = api("POST", "", key, {"url": address, **wants})
+def create_webhook(address):
+    """Creates a webhook with the first key that has room for it, and returns the response."""
+    key = keys[len(owners) // WEBHOOKS_PER_KEY]
+    status, text = api("POST", "", key, {"url": address, **SUBSCRIPTION})
     if status == 201:
         owners[json.loads(text)["id"]] = key
     return status, text
 
 
-def must_make(address):
-    status, text = make(address)
+def create_webhook_or_exit(address):
+    status, text = create_webhook(address)
     if status != 201:
         sys.exit(f"{address} is not taken, so nothing can be seen: {status} {text}")
     return json.loads(text)["id"]
 
 
-def refused(address):
-    """Whether neither a new webhook nor a change of one takes the address, and both say so as they should."""
-    for method, path, body in (("POST", "", {"url": address, **wants}), ("PATCH", f"/{held}", {"url": address})):
+def is_refused_by_api(address):
+    """Whether both POST and PATCH refuse the URL with a proper error."""
+    requests = (
+        ("POST", "", {"url": address, **SUBSCRIPTION}),
+        ("PATCH", f"/{existing_webhook}", {"url": address}),
+    )
+    for method, path, body in requests:
         status, text = api(method, path, keys[0], body)
         try:
-            said = json.loads(text)
+            problem = json.loads(text)
         except ValueError:
-            said = {}
-        message = said.get("message", "")
-        # No address stands in a message, whether it was sent or found, and nothing that was heard.
-        tells = re.search(r"\d\.\d|:\d|::|canary", message)
-        is_why = "public address" in message or address not in LEADING
-        if status != 400 or said.get("error") != "bad_request" or "`url`" not in message or tells or not is_why:
+            problem = {}
+        message = problem.get("message", "")
+        # A message must contain no address, neither the one sent nor a resolved one, and nothing from a response.
+        leak = re.search(r"\d\.\d|:\d|::|canary", message)
+        has_reason = "public address" in message or address not in RESOLVING_ELSEWHERE
+        if status != 400 or problem.get("error") != "bad_request" or "`url`" not in message or leak or not has_reason:
             fault(f"{method} of {address!r}: {status} {text[:300]}")
             if status < 300 and method == "POST":
-                api("DELETE", "/" + said["id"], keys[0])
+                api("DELETE", "/" + problem["id"], keys[0])
             return False
     return True
 
 
 def publish(webhooks, events=1):
-    """Publishes events and waits until each of these webhooks was told of each, however that went."""
+    """Publishes events and waits until the worker has attempted each of them for each of these webhooks."""
     event = """insert into event (type, occurred_at, subject)
                values ('series.revised', now(), '{"series":"selic","date":"2026-11-12","old":"1","new":"2"}')
                returning sequence;"""
     for _ in range(events):
         number = sql(event)
-        tried = f"""select count(*) from delivery join webhook on number = webhook
+        count_attempted = f"""select count(*) from delivery join webhook on number = webhook
                     where event = {number} and attempts <> '[]' and webhook.id = any('{{{",".join(webhooks)}}}')"""
-        wait_until(f"event {number} was sent to all", 20, lambda: int(sql(tried)) == len(webhooks))
+        wait_until(f"event {number} was sent to all", 20, lambda: int(sql(count_attempted)) == len(webhooks))
 
 
 def attempts(webhooks):
-    """All attempts of each webhook, in their order."""
+    """Webhook id → all of its delivery attempts, in order."""
     text = sql(
         f"""select coalesce(json_agg(json_build_array(webhook.id, attempt) order by delivery.id, place), '[]')
             from delivery join webhook on number = webhook,
                  jsonb_array_elements(attempts) with ordinality as one (attempt, place)
             where webhook.id = any('{{{",".join(webhooks)}}}')"""
     )
-    of = {webhook: [] for webhook in webhooks}
+    by_webhook = {webhook: [] for webhook in webhooks}
     for webhook, attempt in json.loads(text):
-        of[webhook].append(attempt)
-    return of
+        by_webhook[webhook].append(attempt)
+    return by_webhook
 
 
-def hear_controls():
-    """Public addresses are connected to, and of what they answer nothing is told."""
-    before = len(canary.of_public())
-    webhooks = [must_make(address) for address in CONTROLS]
+def check_controls():
+    """Checks that public addresses are connected to and that the API reveals nothing of their responses."""
+    before = len(canary.public_connections())
+    webhooks = [create_webhook_or_exit(address) for address in CONTROLS]
     publish(webhooks)
-    heard = set(canary.of_public()[before:])
-    if not heard >= {(PUBLIC, 443), (PUBLIC, 8443), (PUBLIC_V6, 443), (PUBLIC_V6, 8443)}:
-        fault(f"of public addresses only these were connected to: {sorted(heard)}")
-    for address, tried in zip(CONTROLS, attempts(webhooks).values()):
-        if not tried or any(is_refusal(attempt, address) for attempt in tried):
-            fault(f"delivery to {address}, which is public: {tried}")
+    connections = set(canary.public_connections()[before:])
+    if not connections >= {(PUBLIC, 443), (PUBLIC, 8443), (PUBLIC_V6, 443), (PUBLIC_V6, 8443)}:
+        fault(f"of public addresses only these were connected to: {sorted(connections)}")
+    for address, delivery_attempts in zip(CONTROLS, attempts(webhooks).values()):
+        if not delivery_attempts or any(is_refusal(attempt, address) for attempt in delivery_attempts):
+            fault(f"delivery to {address}, which is public: {delivery_attempts}")
     for webhook in webhooks:
         status, text = api("GET", f"/{webhook}/deliveries", owners[webhook])
         if status != 200 or json.loads(text)["total"] == 0 or "canary" in text:
@@ -325,12 +335,12 @@ def hear_controls():
 
 
 def is_refusal(attempt, address=None):
-    """Whether it was refused for where it leads, or because it leads nowhere if that is true of the address."""
+    """Whether the attempt was refused because of its address, or because the name is unknown where that may be."""
     reasons = ["address"]
-    if address not in [None, *LEADING]:
+    if address not in [None, *RESOLVING_ELSEWHERE]:
         reasons.append("unknown_host")
-    # See there.
-    if address in NO_NAMES:
+    # See INVALID_NAMES.
+    if address in INVALID_NAMES:
         reasons.append("connection")
     return attempt["status"] is None and attempt["error"] in reasons
 
@@ -339,79 +349,80 @@ named_ports = {int(port) for address in VECTORS + CONTROLS for port in re.findal
 own_ports = {int(url.rsplit(":", 1)[1]), *map(int, engines.values())}
 ports = sorted(({80, 443, 22, 5432, 6379, 8080, 8443, 9080} | named_ports) - own_ports - {0, 65536, 99999})
 canary = Canary(ports)
-threading.Thread(target=answer_names, daemon=True).start()
+threading.Thread(target=serve_dns, daemon=True).start()
 
-# The canary hears whatever address is meant.
-known = ["127.0.0.1", "127.8.8.8", "10.0.0.1", "10.20.30.40", "169.254.169.254", "192.168.1.1", "100.64.0.1"]
-known += ["240.0.0.1", "::1", "fd00::1", "fd00:ec2::254", "64:ff9b::7f00:1", "2002:7f00:1::1", "2001:db8::1", PUBLIC, PUBLIC_V6]
-meant = [(address, port) for address in known for port in ports]
-for address in meant:
+# First make sure that the canary notices connections to any address.
+probed_addresses = ["127.0.0.1", "127.8.8.8", "10.0.0.1", "10.20.30.40", "169.254.169.254", "192.168.1.1", "100.64.0.1"]
+probed_addresses += ["240.0.0.1", "::1", "fd00::1", "fd00:ec2::254", "64:ff9b::7f00:1", "2002:7f00:1::1", "2001:db8::1"]
+probed_addresses += [PUBLIC, PUBLIC_V6]
+probes = [(address, port) for address in probed_addresses for port in ports]
+for address in probes:
     socket.create_connection(address, timeout=5).close()
-wait_until("the canary heard all that was meant for it", 10, lambda: sorted(canary.heard) == sorted(meant))
-canary.heard.clear()
-if {found[4][0] for found in socket.getaddrinfo("mixed-v6.test", 443)} != {PUBLIC, "fd00::1"}:
+wait_until("the canary heard all that was meant for it", 10, lambda: sorted(canary.connections) == sorted(probes))
+canary.connections.clear()
+if {entry[4][0] for entry in socket.getaddrinfo("mixed-v6.test", 443)} != {PUBLIC, "fd00::1"}:
     sys.exit("names are not answered by the check")
 
 unpublished = "select count(*) from event where position is null"
 wait_until("what the demo tells of is published", 20, lambda: sql(unpublished) == "0")
-held = hear_controls()[0]
+existing_webhook = check_controls()[0]
 
-refused_at_registration = [address for address in VECTORS if refused(address)]
+refused_at_registration = [address for address in VECTORS if is_refused_by_api(address)]
 misleading = []
 for address in MISLEADING:
-    status, text = make(address)
+    status, text = create_webhook(address)
     if status == 201:
         misleading.append(json.loads(text)["id"])
     elif status != 400:
         fault(f"{address!r}: {status} {text[:300]}")
-if sql(f"select url from webhook where id = '{held}'") != CONTROLS[0]:
+if sql(f"select url from webhook where id = '{existing_webhook}'") != CONTROLS[0]:
     fault("a change that was refused was made")
 
-# Past the API, into webhooks that were made as any other.
+# Bypass the API: overwrite the URLs of webhooks that were created normally.
 storable = [address for address in VECTORS if "\0" not in address]
-webhooks = {must_make(CONTROLS[0]): address for address in storable}
-given = ",".join(f"('{webhook}', decode('{address.encode().hex()}', 'hex'))" for webhook, address in webhooks.items())
+webhooks = {create_webhook_or_exit(CONTROLS[0]): address for address in storable}
+urls = ",".join(f"('{webhook}', decode('{address.encode().hex()}', 'hex'))" for webhook, address in webhooks.items())
 sql(
     f"""update webhook set url = convert_from(given.url, 'UTF8')
-        from (values {given}) given (id, url) where webhook.id = given.id"""
+        from (values {urls}) given (id, url) where webhook.id = given.id"""
 )
 publish([*webhooks, *misleading])
 
-# What was public when it was registered is not any more, or only every other time.
-rebinding = must_make("https://rebind.test/")
-alternating = must_make("https://alternating.test/")
-is_open = False
-publish([rebinding, alternating], EVENTS_OF_REBINDING)
-rebound = attempts([rebinding, alternating])
-for attempt in rebound[rebinding]:
+# DNS rebinding: names that were public at registration no longer are, or only every other time.
+rebinding = create_webhook_or_exit("https://rebind.test/")
+alternating = create_webhook_or_exit("https://alternating.test/")
+rebind_is_public = False
+publish([rebinding, alternating], REBINDING_EVENTS)
+rebinding_attempts = attempts([rebinding, alternating])
+for attempt in rebinding_attempts[rebinding]:
     if not is_refusal(attempt):
         fault(f"a name that leads elsewhere by now: {attempt}")
-refusals = [is_refusal(attempt) for attempt in rebound[alternating]]
+refusals = [is_refusal(attempt) for attempt in rebinding_attempts[alternating]]
 if not any(refusals) or all(refusals):
-    fault(f"a name that leads elsewhere every other time: {rebound[alternating]}")
+    fault(f"a name that leads elsewhere every other time: {rebinding_attempts[alternating]}")
 
-hear_controls()
+check_controls()
 
-# All attempts until now, also those that were made again.
+# All attempts so far, including retries.
 refused_at_delivery = 0
-for webhook, tried in attempts(list(webhooks)).items():
-    wrong = [attempt for attempt in tried if not is_refusal(attempt, webhooks[webhook])]
-    if tried and not wrong:
+for webhook, delivery_attempts in attempts(list(webhooks)).items():
+    wrong = [attempt for attempt in delivery_attempts if not is_refusal(attempt, webhooks[webhook])]
+    if delivery_attempts and not wrong:
         refused_at_delivery += 1
     else:
         fault(f"delivery to {webhooks[webhook]!r}: {wrong[0] if wrong else 'none'}")
-for address, port in sorted(set(canary.of_others())):
+for address, port in sorted(set(canary.other_connections())):
     fault(f"{address} port {port} was connected to")
-if len(VECTORS) < LEAST_VECTORS:
-    fault(f"less than {LEAST_VECTORS} vectors")
+if len(VECTORS) < MIN_VECTORS:
+    fault(f"less than {MIN_VECTORS} vectors")
 
 print(f"vectors: {len(VECTORS)}")
 print(f"refused_at_registration: {len(refused_at_registration)}")
 print(f"not_storable: {len(VECTORS) - len(storable)}")
 print(f"refused_at_delivery: {refused_at_delivery}")
 print(f"misleading_but_public: {len(misleading)}")
-print(f"rebinding_attempts: {sum(map(len, rebound.values()))}")
-print(f"control_connections: {len(canary.of_public())}")
+print(f"rebinding_attempts: {sum(map(len, rebinding_attempts.values()))}")
+print(f"control_connections: {len(canary.public_connections())}")
 print(f"faults: {len(faults)}")
-print(f"canary_connections: {len(canary.of_others())}")
+print(f"canary_connections: {len(canary.other_connections())}")
 sys.exit(bool(faults))

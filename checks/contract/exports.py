@@ -1,6 +1,7 @@
-"""Opens the files of the bulk export by pyarrow, pandas and DuckDB, and resumes downloads of them.
+"""Reads the bulk export files with pyarrow, pandas and DuckDB, and resumes interrupted downloads of them.
 
-usage: exports.py URL GOLD_KEY REBUILD, where the shell command REBUILD makes the files anew from other data
+usage: exports.py URL GOLD_KEY REBUILD, where the shell command REBUILD rebuilds the files from other data
+Prints faults, if any, then figures, and last the number of files opened.
 """
 
 import csv, gzip, hashlib, io, json, os, random, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
@@ -35,7 +36,8 @@ def api(path):
 
 
 def all_pages(path):
-    rows, total = [], 1
+    rows = []
+    total = 1
     while len(rows) < total:
         page = api(f"{path}&offset={len(rows)}")
         total = page["total"]
@@ -56,7 +58,7 @@ def download(file):
 
 
 def cell(value, kind):
-    """As the type of the column says, whatever the file calls it."""
+    """Converts a value of any format to the Python type of its column."""
     if kind == "list of text":
         return [] if value in ("", None) else value.split(" | ") if isinstance(value, str) else list(value)
     if value is None or (value == "" and kind != "text"):
@@ -69,7 +71,7 @@ def cell(value, kind):
         return int(value)
     if kind == "boolean":
         return value if isinstance(value, bool) else {"true": True, "false": False}[value]
-    # What would be a formula in a spreadsheet has an apostrophe before it.
+    # A text that a spreadsheet would run as a formula has an apostrophe in front.
     return value[1:] if value[:1] == "'" and value[1:2] in tuple("=+-@\t\r") else value
 
 
@@ -79,7 +81,7 @@ def arrow_type(kind):
         return pyarrow.decimal128(int(precision), int(scale))
     return {
         "text": pyarrow.string(),
-        # How the elements are called and whether they may be missing is no matter.
+        # The name and the nullability of the elements do not matter.
         "list of text": None,
         "date": pyarrow.date32(),
         "integer": pyarrow.int64(),
@@ -87,73 +89,73 @@ def arrow_type(kind):
     }[kind]
 
 
-def look_at(entry, home):
+def check_dataset(entry, workdir):
     sidecar = json.loads(download(entry["sidecar"]))
     columns = [(column["name"], column["type"]) for column in sidecar["columns"]]
     files = {file["format"]: (file, download(file)) for file in entry["files"]}
     paths = {}
-    for form, (file, body) in files.items():
-        paths[form] = os.path.join(home, file["name"])
-        with open(paths[form], "wb") as out:
+    for format_name, (file, body) in files.items():
+        paths[format_name] = os.path.join(workdir, file["name"])
+        with open(paths[format_name], "wb") as out:
             out.write(body)
 
     def rows_of(dictionaries):
         return [tuple(cell(row[name], kind) for name, kind in columns) for row in dictionaries]
 
     text = gzip.decompress(files["csv.gz"][1]).decode()
-    by_csv = rows_of(csv.DictReader(io.StringIO(text, newline="")))
+    csv_rows = rows_of(csv.DictReader(io.StringIO(text, newline="")))
     lines = gzip.decompress(files["ndjson.gz"][1]).decode().splitlines()
-    by_ndjson = rows_of(json.loads(line, parse_float=Decimal) for line in lines)
+    ndjson_rows = rows_of(json.loads(line, parse_float=Decimal) for line in lines)
     table = pyarrow.parquet.read_table(paths["parquet"])
-    by_parquet = rows_of(table.to_pylist())
+    parquet_rows = rows_of(table.to_pylist())
     name = entry["name"]
-    if not by_csv == by_ndjson == by_parquet:
+    if not csv_rows == ndjson_rows == parquet_rows:
         fault(f"{name}: the formats have other rows than each other")
-    if not len(by_csv) == entry["rows"] == sidecar["rows"]:
-        fault(f'{name} has {len(by_csv)} rows and not {entry["rows"]}')
+    if not len(csv_rows) == entry["rows"] == sidecar["rows"]:
+        fault(f'{name} has {len(csv_rows)} rows and not {entry["rows"]}')
     for field, (column, kind) in zip(table.schema, columns, strict=True):
-        is_of_kind = field.type == arrow_type(kind) or (pyarrow.types.is_list(field.type) and kind == "list of text")
-        if field.name != column or not is_of_kind:
+        matches_kind = field.type == arrow_type(kind) or (pyarrow.types.is_list(field.type) and kind == "list of text")
+        if field.name != column or not matches_kind:
             fault(f"{name}: column {field} is not {column} {kind}")
-    for key_, value in (("licence", "ODbL-1.0"), ("dataset", name)):
-        if table.schema.metadata.get(key_.encode()) != value.encode():
-            fault(f"{name}: the file does not tell its {key_}")
+    for metadata_key, value in (("licence", "ODbL-1.0"), ("dataset", name)):
+        if table.schema.metadata.get(metadata_key.encode()) != value.encode():
+            fault(f"{name}: the file does not tell its {metadata_key}")
     if sidecar["licence"] != "ODbL-1.0" or not sidecar["sources"] or not sidecar["synthetic"]:
         fault(f"{name}: the sidecar tells no licence or no sources")
 
     frame = pandas.read_parquet(paths["parquet"])
     counts = [len(frame), len(pandas.read_csv(paths["csv.gz"], dtype=str, keep_default_na=False))]
-    if by_csv:
+    if csv_rows:
         counts.append(len(pandas.read_json(paths["ndjson.gz"], lines=True, dtype=False)))
     database = duckdb.connect()
     counts += [
         database.sql(f"select count(*) from read_parquet('{paths['parquet']}')").fetchall()[0][0],
         database.sql(f"select count(*) from read_csv('{paths['csv.gz']}', header=true, all_varchar=true)").fetchall()[0][0],
     ]
-    if by_csv:
+    if csv_rows:
         counts.append(database.sql(f"select count(*) from read_json('{paths['ndjson.gz']}')").fetchall()[0][0])
     if set(counts) != {entry["rows"]}:
         fault(f"{name}: readers count {counts}")
-    for at, (column, kind) in enumerate(columns):
-        if kind.startswith("decimal") and by_csv:
-            total = sum(row[at] for row in by_csv if row[at] is not None)
-            kinds = database.sql(f"select sum({column}), any_value(typeof({column})) from read_parquet('{paths['parquet']}')")
-            if kinds.fetchall()[0] != (total, kind.upper()):
+    for index, (column, kind) in enumerate(columns):
+        if kind.startswith("decimal") and csv_rows:
+            total = sum(row[index] for row in csv_rows if row[index] is not None)
+            query = database.sql(f"select sum({column}), any_value(typeof({column})) from read_parquet('{paths['parquet']}')")
+            if query.fetchall()[0] != (total, kind.upper()):
                 fault(f"{name}: DuckDB adds {column} up to something else than {total}")
-    return columns, by_csv
+    return columns, csv_rows
 
 
 def resume(file, body):
-    """Reads the file in eleven pieces, cut at random places, each begun where the last one ended."""
+    """Downloads the file in eleven pieces, cut at random positions, each resumed where the last one ended."""
     cuts = sorted(random.sample(range(1, len(body)), min(10, len(body) - 1))) + [len(body)]
-    have = b""
+    received = b""
     for cut in cuts:
-        headers = {"Range": f"bytes={len(have)}-", "If-Range": f'"{file["sha256"]}"'} if have else {}
+        headers = {"Range": f"bytes={len(received)}-", "If-Range": f'"{file["sha256"]}"'} if received else {}
         with get("/api/v1/export/" + file["name"], **headers) as answer:
-            if answer.status != (206 if have else 200):
-                fault(f"resumed at {len(have)}: {answer.status}")
-            have += answer.read(cut - len(have))
-    if have != body:
+            if answer.status != (206 if received else 200):
+                fault(f"resumed at {len(received)}: {answer.status}")
+            received += answer.read(cut - len(received))
+    if received != body:
         fault(f'{file["name"]} is another one after it was resumed')
     with get("/api/v1/export/" + file["name"], Range=f"bytes={len(body)}-") as answer:
         if answer.status != 416 or answer.headers["Content-Range"] != f"bytes */{len(body)}":
@@ -161,33 +163,33 @@ def resume(file, body):
     return len(cuts) - 1
 
 
-def read_over_a_rebuild(file, body):
-    """Reads a little, waits until the files are made anew, and reads on."""
+def read_across_rebuild(file, body):
+    """Reads a little, waits until the files have been rebuilt, and reads the rest."""
     host, port = url.removeprefix("http://").split(":")
     with socket.socket() as connection:
-        # Little is under way, so that most of it is read from the disk later.
+        # A small receive buffer, so that the server reads most of the file from disk after the rebuild.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((host, int(port)))
-        head = f'GET /api/v1/export/{file["name"]} HTTP/1.1\r\nHost: {host}\r\nX-API-Key: {key}\r\nConnection: close\r\n\r\n'
-        connection.sendall(head.encode())
+        request = f'GET /api/v1/export/{file["name"]} HTTP/1.1\r\nHost: {host}\r\nX-API-Key: {key}\r\nConnection: close\r\n\r\n'
+        connection.sendall(request.encode())
         answer = connection.recv(1024)
         subprocess.run(rebuild, shell=True, check=True, stdout=subprocess.DEVNULL)
-        newer = wait_for_another(file)
-        while piece := connection.recv(65536):
-            answer += piece
+        newer = wait_for_rebuild(file)
+        while chunk := connection.recv(65536):
+            answer += chunk
     if answer.split(b"\r\n\r\n", 1)[1] != body:
         fault("who began before the files were made anew did not get the old bytes")
     with get("/api/v1/export/" + file["name"], Range="bytes=100-", **{"If-Range": f'"{file["sha256"]}"'}) as answer:
-        whole = answer.read()
-        if answer.status != 200 or hashlib.sha256(whole).hexdigest() != newer["sha256"]:
+        new_body = answer.read()
+        if answer.status != 200 or hashlib.sha256(new_body).hexdigest() != newer["sha256"]:
             fault("who resumes the old file is not given the whole new one")
 
 
-def wait_for_another(file):
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
+def wait_for_rebuild(file):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         listed = api("/api/v1/export")["data"]
-        newer = next(one for entry in listed for one in entry["files"] if one["name"] == file["name"])
+        newer = next(candidate for entry in listed for candidate in entry["files"] if candidate["name"] == file["name"])
         if newer["sha256"] != file["sha256"]:
             return newer
         time.sleep(0.2)
@@ -196,14 +198,14 @@ def wait_for_another(file):
 
 listed = api("/api/v1/export")
 files = rows = size = 0
-with tempfile.TemporaryDirectory() as home:
+with tempfile.TemporaryDirectory() as workdir:
     for entry in listed["data"]:
-        columns, exported = look_at(entry, home)
+        columns, exported = check_dataset(entry, workdir)
         names = [name for name, _ in columns]
         files += len(entry["files"]) + 1
         rows += len(exported)
         size += sum(file["bytes"] for file in entry["files"])
-        # As the API itself lists them.
+        # Compare with what the API lists.
         if entry["name"] == "companies":
             served = [row["id"] for row in all_pages("/api/v1/companies?limit=100")]
             if [row[names.index("id")] for row in exported] != served:
@@ -214,8 +216,8 @@ with tempfile.TemporaryDirectory() as home:
                 for pair in sorted({row[names.index("pair")] for row in exported})
                 for row in api(f"/api/v1/market/fx?pair={pair}&order=asc&limit=20000")["data"]
             ]
-            ours = [tuple(row[names.index(name)] for name in ("pair", "date", "buy", "sell")) for row in exported]
-            if sorted((pair, str(day), buy, sell) for pair, day, buy, sell in ours) != sorted(served):
+            exported_values = [tuple(row[names.index(name)] for name in ("pair", "date", "buy", "sell")) for row in exported]
+            if sorted((pair, str(day), buy, sell) for pair, day, buy, sell in exported_values) != sorted(served):
                 fault("other exchange rates than the API lists")
         elif entry["dataset"] == "filings":
             year = entry["name"].removeprefix("filings").removeprefix("-")
@@ -225,13 +227,13 @@ with tempfile.TemporaryDirectory() as home:
                 fault(f'{entry["name"]}: other filings than the API lists')
         else:
             served = api(f'/api/v1/market/series/{entry["name"]}?order=asc&limit=20000')["data"]
-            ours = [(str(row[0]), row[1]) for row in exported]
-            if ours != [(row["date"], row["value"]) for row in served]:
+            exported_values = [(str(row[0]), row[1]) for row in exported]
+            if exported_values != [(row["date"], row["value"]) for row in served]:
                 fault(f'{entry["name"]}: other values than the API lists')
     largest = max((file for entry in listed["data"] for file in entry["files"]), key=lambda file: file["bytes"])
     body = download(largest)
     cuts = resume(largest, body)
-    read_over_a_rebuild(largest, body)
+    read_across_rebuild(largest, body)
 
 print(f"datasets: {listed['total']}")
 print(f"rows: {rows}")

@@ -1,9 +1,11 @@
-"""What checks/contract/schemathesis has Schemathesis load: a request that changes or ends the key it is sent with is sent with a
-key of its own, registered for it a moment before. With the key of the run, the first DELETE /api/v1/keys/me would make
-401 of everything that comes after it, and the second rotation too; and labels would meet their cap of a day. Likewise the
-webhook that other operations need is not deleted: another one is in its place. A walk from one operation to the next
-looks afterwards whether what it deleted is gone, so there it is one that does not exist. All else of the request stays as
-it was made up, and a request that does not carry the run's key is left alone."""
+"""Hooks that Schemathesis loads in checks/contract/schemathesis, so that requests do not destroy what later ones need.
+
+A request that changes or revokes its own key is sent with a fresh key, registered just before. With the run's key, the
+first DELETE /api/v1/keys/me or the second rotation would turn every later response into 401, and label changes would
+reach their daily limit. Likewise, the webhook that other operations need is not deleted: a new one is deleted instead.
+The stateful phase checks afterwards that what it deleted is gone, so there the request names a webhook that does not
+exist. Nothing else in a request changes, and the key is replaced only in requests that carry the run's key.
+"""
 
 import os
 from urllib.parse import urlsplit
@@ -11,45 +13,46 @@ from urllib.parse import urlsplit
 import requests
 import schemathesis
 
-RUN_KEY, RUN_WEBHOOK = os.environ["SCHEMATHESIS_RUN_KEY"], os.environ["SCHEMATHESIS_WEBHOOK"]
-NO_WEBHOOK = "whk_" + "0" * 32
-CHANGE_THEIR_KEY = {
+RUN_KEY = os.environ["SCHEMATHESIS_RUN_KEY"]
+RUN_WEBHOOK = os.environ["SCHEMATHESIS_WEBHOOK"]
+MISSING_WEBHOOK = "whk_" + "0" * 32
+KEY_CHANGING_REQUESTS = {
     ("PATCH", "/api/v1/keys/me"),
     ("DELETE", "/api/v1/keys/me"),
     ("POST", "/api/v1/keys/rotate"),
 }
 
 
-class OwnKey(requests.auth.AuthBase):
-    def __init__(self, is_of_walk):
-        self.is_of_walk = is_of_walk
+class FreshKeyAuth(requests.auth.AuthBase):
+    def __init__(self, is_stateful):
+        self.is_stateful = is_stateful
 
     def __call__(self, request):
         address = urlsplit(request.url)
-        if (request.method, address.path) in CHANGE_THEIR_KEY and request.headers.get("X-API-Key") == RUN_KEY:
-            key = registered(f"{address.scheme}://{address.netloc}")
+        if (request.method, address.path) in KEY_CHANGING_REQUESTS and request.headers.get("X-API-Key") == RUN_KEY:
+            key = register_key(f"{address.scheme}://{address.netloc}")
             request.headers.update({"X-API-Key": key, "Authorization": f"Bearer {key}"})
         if request.method == "DELETE" and address.path == f"/api/v1/webhooks/{RUN_WEBHOOK}":
-            other = NO_WEBHOOK if self.is_of_walk else other_webhook(f"{address.scheme}://{address.netloc}")
+            other = MISSING_WEBHOOK if self.is_stateful else create_webhook(f"{address.scheme}://{address.netloc}")
             request.url = request.url.replace(RUN_WEBHOOK, other)
         return request
 
 
-def other_webhook(url):
-    """One that may be deleted; where the key has as many as it may, one that there is not."""
-    made = requests.post(
+def create_webhook(url):
+    """A webhook that may be deleted, or an id that does not exist if the key has the maximum number already."""
+    response = requests.post(
         f"{url}/api/v1/webhooks", headers={"X-API-Key": RUN_KEY}, json={"url": "http://127.0.0.1:9/"}, timeout=30
     )
-    return made.json().get("id", NO_WEBHOOK)
+    return response.json().get("id", MISSING_WEBHOOK)
 
 
-def registered(url):
+def register_key(url):
     body = {"name": "check", "email": "check@example.com"}
-    answer = requests.post(f"{url}/api/v1/plans/register", json=body, timeout=10)
-    answer.raise_for_status()
-    return answer.json()["api_key"]
+    response = requests.post(f"{url}/api/v1/plans/register", json=body, timeout=10)
+    response.raise_for_status()
+    return response.json()["api_key"]
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    kwargs["auth"] = OwnKey(is_of_walk=case.meta is not None and case.meta.phase.name == "stateful")
+    kwargs["auth"] = FreshKeyAuth(is_stateful=case.meta is not None and case.meta.phase.name == "stateful")

@@ -1,6 +1,7 @@
-"""Holds the cells that LibreOffice made of our CSV to the JSON of the same lists.
+"""Compares the cells that LibreOffice read from our CSV with the JSON of the same lists.
 
 usage: spreadsheet.py DIRECTORY, with NAME.fods (the spreadsheet) and NAME.json for each list
+Prints the number of cells compared; stops at the first difference.
 """
 
 import json
@@ -15,7 +16,7 @@ TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
 
 def text_of(element):
-    """With the spaces and tabs that stand in it as elements of their own."""
+    """The text of an element, including spaces and tabs, which are elements of their own."""
     if element.tag == TEXT + "tab":
         text = "\t"
     elif element.tag == TEXT + "s":
@@ -26,7 +27,7 @@ def text_of(element):
 
 
 def rows(path):
-    """Each row as (kind, value) of its cells; formulas are a kind of their own."""
+    """Yields each row as a list of (kind, value) per cell; a formula has its own kind."""
     for row in xml.parse(path).getroot().iter(TABLE + "table-row"):
         cells = []
         for cell in row.iter(TABLE + "table-cell"):
@@ -40,28 +41,28 @@ def rows(path):
 
 
 def check(directory, name, columns):
-    """`columns`: for each column that is looked at the kind that its cells must have."""
+    """Checks `columns`, a map from column name to the kind that its cells must have. Returns the number of cells."""
     table = [row for row in rows(directory / f"{name}.fods") if any(kind != "empty" for kind, _ in row)]
     header = [value for _, value in table[0]]
     expected = json.loads((directory / f"{name}.json").read_text())["data"]
     assert len(table) - 1 == len(expected) > 0, f"{name}: {len(table) - 1} rows of {len(expected)}"
-    looked_at = 0
+    compared = 0
     for row, fields in zip(table[1:], expected):
         assert all(kind != "formula" for kind, _ in row), f"{name}: a formula in {row}"
         for column, kind in columns.items():
-            seen_kind, seen = row[header.index(column)]
-            wanted = fields[column]
+            actual_kind, actual = row[header.index(column)]
+            expected_value = fields[column]
             if kind == "text":
-                # The apostrophe keeps it from being reckoned.
-                wanted = "'" + wanted if wanted[:1] in ("=", "+", "-", "@", "\t") else wanted
-                same = seen == wanted
+                # The apostrophe keeps a spreadsheet from running it as a formula.
+                expected_value = "'" + expected_value if expected_value[:1] in ("=", "+", "-", "@", "\t") else expected_value
+                is_equal = actual == expected_value
             elif kind == "float":
-                same = seen_kind == "float" and Decimal(seen) == Decimal(wanted)
+                is_equal = actual_kind == "float" and Decimal(actual) == Decimal(expected_value)
             else:
-                same = seen_kind == "date" and seen[:10] == wanted
-            assert same, f"{name} {column}: {seen_kind} {seen!r} is not {wanted!r}"
-            looked_at += 1
-    return looked_at
+                is_equal = actual_kind == "date" and actual[:10] == expected_value
+            assert is_equal, f"{name} {column}: {actual_kind} {actual!r} is not {expected_value!r}"
+            compared += 1
+    return compared
 
 
 directory = Path(sys.argv[1])

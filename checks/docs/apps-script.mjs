@@ -1,6 +1,6 @@
-// Runs a script of Google Apps Script, with as much of Google's services as the guides use, and then an expression.
-// usage: node apps-script.mjs FILE EXPRESSION. Prints what the expression comes to as JSON.
-// Script properties are the variables of the environment that begin with VINTEM_.
+// Runs a Google Apps Script file, with a shim for the Google services that the guides use, and evaluates an expression.
+// usage: node apps-script.mjs FILE EXPRESSION. Prints the value of the expression as JSON.
+// Script properties are the environment variables that begin with VINTEM_.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createContext, runInContext } from "node:vm";
@@ -8,17 +8,17 @@ import { createContext, runInContext } from "node:vm";
 const [file, expression] = process.argv.slice(2);
 const TIME_ZONE = "America/Sao_Paulo";
 
-/** As there it does not return before the answer has come. */
-function fetchNow(address, { headers = {}, method = "get", contentType, payload, muteHttpExceptions = false } = {}) {
-  const sent = contentType ? { ...headers, "Content-Type": contentType } : headers;
-  const asked = ["--silent", "--show-error", "--include", "--max-time", "60", "--request", method.toUpperCase()];
-  for (const [name, value] of Object.entries(sent)) asked.push("--header", `${name}: ${value}`);
-  if (payload !== undefined) asked.push("--data-binary", payload);
-  const answer = execFileSync("curl", [...asked, address], { encoding: "utf8" });
-  const end = answer.indexOf("\r\n\r\n");
-  const [status, ...lines] = answer.slice(0, end).split("\r\n");
+/** Synchronous, as in Apps Script. */
+function fetchSync(address, { headers = {}, method = "get", contentType, payload, muteHttpExceptions = false } = {}) {
+  const sentHeaders = contentType ? { ...headers, "Content-Type": contentType } : headers;
+  const options = ["--silent", "--show-error", "--include", "--max-time", "60", "--request", method.toUpperCase()];
+  for (const [name, value] of Object.entries(sentHeaders)) options.push("--header", `${name}: ${value}`);
+  if (payload !== undefined) options.push("--data-binary", payload);
+  const output = execFileSync("curl", [...options, address], { encoding: "utf8" });
+  const end = output.indexOf("\r\n\r\n");
+  const [status, ...lines] = output.slice(0, end).split("\r\n");
   const code = Number(status.split(" ")[1]);
-  const text = answer.slice(end + 4);
+  const text = output.slice(end + 4);
   if (code >= 400 && !muteHttpExceptions) throw new Error(`Request failed for ${address} returned code ${code}.`);
   return {
     getResponseCode: () => code,
@@ -34,10 +34,10 @@ function formatDate(date, timeZone, format) {
   return `${year}-${month}-${day}`;
 }
 
-const property = (name) => (name.startsWith("VINTEM_") ? (process.env[name] ?? null) : null);
+const getProperty = (name) => (name.startsWith("VINTEM_") ? (process.env[name] ?? null) : null);
 const context = createContext({
-  UrlFetchApp: { fetch: fetchNow },
-  PropertiesService: { getScriptProperties: () => ({ getProperty: property }) },
+  UrlFetchApp: { fetch: fetchSync },
+  PropertiesService: { getScriptProperties: () => ({ getProperty }) },
   SpreadsheetApp: { getActive: () => ({ getSpreadsheetTimeZone: () => TIME_ZONE }) },
   Utilities: { formatDate },
 });

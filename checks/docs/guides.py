@@ -1,9 +1,10 @@
-"""Runs the blocks of the guides one after the other and holds what they come to against the API.
+"""Runs the code blocks of the guides in order and compares the results with the API.
 
 usage: guides.py GUIDES DIRECTORY URL GOLD_KEY PLATINUM_KEY, with VINTEM_DATABASE_URL set. The blocks write to
-DIRECTORY, which has the packages of JavaScript.
+DIRECTORY, which contains the JavaScript packages.
 
-Each block that can be run has a step here that runs it; a block without one is a failure.
+Each runnable block has a step here that runs it; a block without a step is a failure. Prints failures, figures, and last
+how many blocks failed.
 """
 
 import base64, contextlib, csv, hashlib, http.client, http.server, io, itertools, json, os, re, runpy, shutil, socket
@@ -15,30 +16,36 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 
-checks, guides, home = Path(__file__).parent, Path(sys.argv[1]), Path(sys.argv[2])
+checks = Path(__file__).parent
+guides = Path(sys.argv[1])
+workdir = Path(sys.argv[2])
 url, gold, platinum = sys.argv[3:]
-RUN, ILLUSTRATIONS, DOCTESTS = ("sh", "python", "js", "r", "gs", "powerquery"), ("json", "text"), ("rust",)
+RUNNABLE = ("sh", "python", "js", "r", "gs", "powerquery")
+ILLUSTRATIONS = ("json", "text")
+DOCTESTS = ("rust",)
 SECONDS_TO_WAIT = 60
 compared = 0
 
 
 class Block:
     def __init__(self, guide, line, language, text):
-        self.guide, self.language, self.text = guide, language, text
+        self.guide = guide
+        self.language = language
+        self.text = text
         self.place = f"{guide}.md:{line}"
 
     def file_name(self):
-        """As its first line says."""
+        """The file name in the first line."""
         name = re.match(r"(?:#|//) ([a-z_]+\.(?:py|mjs|R|gs))\n", self.text)
         assert name, "the first line does not name the file"
         return name[1]
 
 
 class Reader:
-    """Who follows a guide: a directory, and the variables that are set in the terminal. The key may be none."""
+    """A reader who follows a guide: a directory and the environment of the terminal. The key may be None."""
 
     def __init__(self, guide, key):
-        self.directory = home / guide
+        self.directory = workdir / guide
         self.directory.mkdir()
         self.variables = {
             "PATH": os.environ["PATH"],
@@ -53,41 +60,44 @@ class Reader:
         return self.directory / name
 
     def run(self, block, *arguments):
-        """What the block printed. Variables that it exports are there for the next ones."""
+        """Runs the block and returns its output. Variables that it exports are set for the next blocks."""
         if block.language == "python":
             return self.run_python(block, arguments)
         programs = {"js": ["node"], "r": ["Rscript", "--vanilla"], "gs": ["node", str(checks / "apps-script.mjs")]}
         if block.language in programs:
-            done = self.start([*programs[block.language], self.save(block), *arguments])
-            said = done.communicate(timeout=SECONDS_TO_WAIT)
+            process = self.start([*programs[block.language], self.save(block), *arguments])
+            output = process.communicate(timeout=SECONDS_TO_WAIT)
         else:
-            # `bash -e` as a whole, and no state of one block but its variables goes to the next.
+            # The whole block runs under `bash -e`; only its variables carry over to the next block.
             script = block.text + "\nenv -0 >.variables\n"
-            done = self.start(["bash", "-euo", "pipefail", "-c", script])
-            said = done.communicate(timeout=SECONDS_TO_WAIT)
-            if done.returncode == 0:
+            process = self.start(["bash", "-euo", "pipefail", "-c", script])
+            output = process.communicate(timeout=SECONDS_TO_WAIT)
+            if process.returncode == 0:
                 exported = self.path(".variables").read_text().split("\0")
                 self.variables |= dict(one.split("=", 1) for one in exported if one)
-        if done.returncode != 0:
-            raise Ended(done.returncode, said[0] + said[1])
-        return said[0]
+        if process.returncode != 0:
+            raise BlockFailed(process.returncode, output[0] + output[1])
+        return output[0]
 
     def run_python(self, block, arguments):
-        self.globals, said = None, io.StringIO()
-        before, directory, given = dict(os.environ), os.getcwd(), sys.argv[1:]
+        self.globals = None
+        output = io.StringIO()
+        before = dict(os.environ)
+        directory = os.getcwd()
+        given = sys.argv[1:]
         os.environ.clear()
         os.environ.update(self.variables)
         os.chdir(self.directory)
         sys.argv[1:] = arguments
         try:
-            with contextlib.redirect_stdout(said):
+            with contextlib.redirect_stdout(output):
                 self.globals = runpy.run_path(self.save(block), run_name="__main__")
         finally:
             sys.argv[1:] = given
             os.chdir(directory)
             os.environ.clear()
             os.environ.update(before)
-        return said.getvalue()
+        return output.getvalue()
 
     def save(self, block):
         self.path(block.file_name()).write_text(block.text)
@@ -99,14 +109,14 @@ class Reader:
         return subprocess.Popen(command, cwd=self.directory, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
-class Ended(Exception):
-    def __init__(self, code, said):
-        super().__init__(f"ended with {code}: {said.strip()}")
+class BlockFailed(Exception):
+    def __init__(self, code, output):
+        super().__init__(f"ended with {code}: {output.strip()}")
         self.code = code
 
 
 def call(path, key=platinum, method="GET", body=None, **headers):
-    """Status, headers and body of an answer of the API. Without a key if that is None."""
+    """Calls the API, without a key if `key` is None. Returns status, headers and body."""
     request = urllib.request.Request(url + path, method=method, headers=headers)
     if key is not None:
         request.add_header("X-API-Key", key)
@@ -128,8 +138,9 @@ def api(path, **more):
 
 
 def all_rows(path):
-    """As JSON, with the characters that numbers have."""
-    rows, total = [], 1
+    """All rows of a list as JSON, with numbers as strings to keep every digit."""
+    rows = []
+    total = 1
     while len(rows) < total:
         page = api(f"{path}&numbers=string&offset={len(rows)}")
         total = page["total"]
@@ -137,39 +148,41 @@ def all_rows(path):
     return rows
 
 
-def same(ours, theirs, columns):
-    """Rows of a guide against those of the API, cell by cell."""
+def assert_rows_equal(actual, expected, columns):
+    """Compares rows of a guide with those of the API, cell by cell."""
     global compared
-    assert len(ours) == len(theirs) > 0, f"{len(ours)} rows and not {len(theirs)}"
-    for our, their in zip(ours, theirs):
+    assert len(actual) == len(expected) > 0, f"{len(actual)} rows and not {len(expected)}"
+    for actual_row, expected_row in zip(actual, expected):
         for column in columns:
-            assert our[column] == their[column], f"{column} is {our[column]!r} and not {their[column]!r}"
+            actual_cell = actual_row[column]
+            expected_cell = expected_row[column]
+            assert actual_cell == expected_cell, f"{column} is {actual_cell!r} and not {expected_cell!r}"
             compared += 1
 
 
-def free_key():
-    """A new one."""
+def register_free_key():
+    """Registers a new key on the Free plan."""
     asked = {"name": "check", "email": "guides@example.com"}
     return api("/api/v1/plans/register", method="POST", body=asked)["api_key"]
 
 
-def exact(text):
-    """JSON with decimals."""
+def parse_exact(text):
+    """Parses JSON with decimals."""
     return json.loads(text, parse_float=Decimal)
 
 
-def agree(ours, theirs):
-    """Values of a guide against those of the API."""
+def assert_equal(actual, expected):
+    """Compares a value of a guide with that of the API."""
     global compared
-    assert ours == theirs, f"{ours!r} and not {theirs!r}"
+    assert actual == expected, f"{actual!r} and not {expected!r}"
     compared += 1
 
 
 def wait(what, condition):
-    until = time.monotonic() + SECONDS_TO_WAIT
-    while time.monotonic() < until:
-        if found := condition():
-            return found
+    deadline = time.monotonic() + SECONDS_TO_WAIT
+    while time.monotonic() < deadline:
+        if result := condition():
+            return result
         time.sleep(0.05)
     raise AssertionError(f"waited in vain for {what}")
 
@@ -184,7 +197,7 @@ MARKET = ("date", "value")
 COMPANY = ("id", "name", "cnpj", "status", "sector", "trade_name", "city", "state", "auditor")
 
 
-def table(path, separator=","):
+def read_csv(path, separator=","):
     content = path.read_bytes()
     assert content.endswith(b"\r\n")
     return list(csv.DictReader(io.StringIO(content.decode(), newline=""), delimiter=separator, strict=True))
@@ -192,12 +205,12 @@ def table(path, separator=","):
 
 def csv_of_a_series(reader, block):
     reader.run(block)
-    rows = table(reader.path("ipca.csv"))
+    rows = read_csv(reader.path("ipca.csv"))
     assert list(rows[0]) == ["date", "value", "derived", "unit", "series"], list(rows[0])
-    same(rows, api("/api/v1/market/ipca?limit=12&numbers=string")["data"], MARKET)
+    assert_rows_equal(rows, api("/api/v1/market/ipca?limit=12&numbers=string")["data"], MARKET)
     for headers in ({}, {"Accept": "text/csv"}):
         query = "" if headers else "?format=csv"
-        status, answered, body = call("/api/v1/market/ipca" + query, key=gold, **headers)
+        status, response_headers, body = call("/api/v1/market/ipca" + query, key=gold, **headers)
         assert status == 403 and json.loads(body)["required_plan"] == "platinum", "a refusal is JSON"
     for path in ("search?q=a", "companies/facets?", "market/ipca/current?"):
         assert call(f"/api/v1/{path}&format=csv")[1]["Content-Type"] == "application/json", path
@@ -206,7 +219,7 @@ def csv_of_a_series(reader, block):
 def csv_by_accept(reader, block):
     reader.run(block)
     query = "/api/v1/market/fx?pair=EUR/BRL&from=2026-01-01&limit=20000"
-    same(table(reader.path("fx.csv")), all_rows(query), ("date", "pair", "buy", "sell"))
+    assert_rows_equal(read_csv(reader.path("fx.csv")), all_rows(query), ("date", "pair", "buy", "sell"))
     answer = call(query + "&format=json", Accept="text/csv")
     assert answer[1]["Content-Type"] == "application/json", "format decides"
 
@@ -217,16 +230,16 @@ def csv_for_brazil(reader, block):
     content = path.read_bytes()
     assert content.startswith(b"\xef\xbb\xbfdate;value;"), content[:20]
     path.write_bytes(content[3:])
-    rows = table(path, ";")
+    rows = read_csv(path, ";")
     assert all("," in row["value"] for row in rows)
     rows = [row | {"value": row["value"].replace(",", ".")} for row in rows]
-    same(rows, api("/api/v1/market/ipca?limit=12&numbers=string")["data"], MARKET)
+    assert_rows_equal(rows, api("/api/v1/market/ipca?limit=12&numbers=string")["data"], MARKET)
 
 
 def csv_of_all_filings(reader, block):
     reader.run(block)
     columns = ("id", "company_id", "company_name", "category", "date", "description", "type", "kind", "protocol")
-    same(table(reader.path("filings.csv")), all_rows("/api/v1/filings?limit=100"), columns)
+    assert_rows_equal(read_csv(reader.path("filings.csv")), all_rows("/api/v1/filings?limit=100"), columns)
     query = "/api/v1/filings?limit=1000000&format=csv"
     assert call(query, **{"Accept-Encoding": "gzip"})[1]["Content-Encoding"] == "gzip"
     assert 'rel="next"' in call("/api/v1/filings?limit=1000&format=csv")[1]["Link"]
@@ -236,13 +249,13 @@ def csv_by_pandas(reader, block):
     reader.run(block)
     rates = reader.globals["rates"]
     assert all(type(value) is Decimal for column in ("buy", "sell") for value in rates[column])
-    ours = [
+    actual = [
         {"date": str(day.date()), "buy": str(buy), "sell": str(sell)}
         for day, buy, sell in zip(rates["date"], rates["buy"], rates["sell"])
     ]
-    same(ours, all_rows("/api/v1/market/fx?pair=EUR/BRL&limit=20000"), ("date", "buy", "sell"))
+    assert_rows_equal(actual, all_rows("/api/v1/market/fx?pair=EUR/BRL&limit=20000"), ("date", "buy", "sell"))
     companies = reader.globals["companies"].to_dict("records")
-    same(companies, all_rows("/api/v1/companies?limit=100"), COMPANY)
+    assert_rows_equal(companies, all_rows("/api/v1/companies?limit=100"), COMPANY)
     assert any(row["name"] == "=1+1" and row["auditor"] == "\t=2" for row in companies)
     written = call("/api/v1/companies?limit=100000&format=csv")[2].decode()
     for cell in (""",'=1+1,""", ''',"'+55;11, ""so""",''', ",'@home,", ",'\t=2,"):
@@ -250,21 +263,21 @@ def csv_by_pandas(reader, block):
 
 
 def csv_by_node(reader, block):
-    said = reader.run(block)
+    output = reader.run(block)
     companies = json.loads(reader.path("companies.json").read_text())
-    same(companies, all_rows("/api/v1/companies?limit=100"), COMPANY)
+    assert_rows_equal(companies, all_rows("/api/v1/companies?limit=100"), COMPANY)
     assert any(row["trade_name"] == '+55;11, "so"' for row in companies)
-    assert said.startswith(f"{len(companies)} companies, the first"), said
+    assert output.startswith(f"{len(companies)} companies, the first"), output
 
 
 # exports.md
 
 
 def export_list(reader, block):
-    said = reader.run(block).splitlines()
+    output = reader.run(block).splitlines()
     listed = api("/api/v1/export", key=gold)["data"]
-    assert len(said) == len(listed) > 12, said
-    for line, entry in zip(said, listed):
+    assert len(output) == len(listed) > 12, output
+    for line, entry in zip(output, listed):
         assert line == f"{entry['name']}: {entry['rows']} rows, made at {entry['generated_at']}", line
         assert [file["format"] for file in entry["files"]] == ["csv.gz", "ndjson.gz", "parquet"]
     names = [entry["name"] for entry in listed]
@@ -283,7 +296,8 @@ def export_download(reader, block):
 
 def export_once(reader, block):
     first = reader.run(block)
-    path, file = reader.path("selic.csv.gz"), listed_file("selic.csv.gz")
+    path = reader.path("selic.csv.gz")
+    file = listed_file("selic.csv.gz")
     assert first.splitlines()[0] == "date,value,derived,unit,series" and sha256(path) == file["sha256"], first
     assert reader.path("selic.etag").read_text().strip() == f'"{file["sha256"]}"'
     assert call("/api/v1/export/selic.csv.gz", key=gold, **{"If-None-Match": f'"{file["sha256"]}"'})[0] == 304
@@ -295,40 +309,41 @@ def export_once(reader, block):
 
 def export_resume(reader, block):
     file = listed_file("filings.csv.gz")
-    path, name = reader.path("filings.csv.gz"), "/api/v1/export/filings.csv.gz"
+    path = reader.path("filings.csv.gz")
+    name = "/api/v1/export/filings.csv.gz"
     whole = call(name, key=gold)[2]
-    # From nothing, and from parts that a broken download left.
-    for have in (0, 1, len(whole) // 2, len(whole) - 1):
+    # From nothing, and from what an interrupted download left.
+    for size in (0, 1, len(whole) // 2, len(whole) - 1):
         path.unlink(missing_ok=True)
-        if have:
-            path.write_bytes(whole[:have])
-        assert reader.run(block) == "filings.csv.gz: OK\n", have
-        assert path.read_bytes() == whole, have
-    assert ends_with(reader, block) in (0, 22) and path.read_bytes() == whole, "nothing is left to do"
-    # The list is of another file than the one that is there now.
+        if size:
+            path.write_bytes(whole[:size])
+        assert reader.run(block) == "filings.csv.gz: OK\n", size
+        assert path.read_bytes() == whole, size
+    assert exit_code(reader, block) in (0, 22) and path.read_bytes() == whole, "nothing is left to do"
+    # The list describes another file than the one that is served now.
     listed = reader.path("export.json")
     shutil.copy(listed, reader.path("kept.json"))
     listed.write_text(listed.read_text().replace(file["sha256"], "0" * 64))
     path.write_bytes(whole[:1000])
-    assert ends_with(reader, block) == 33 and path.read_bytes() == whole[:1000], "another file was gone on with"
+    assert exit_code(reader, block) == 33 and path.read_bytes() == whole[:1000], "another file was gone on with"
     shutil.move(reader.path("kept.json"), listed)
     assert call(name, key=gold, Range="bytes=0-1,5-6")[0] == 200
     assert call(name, key=gold, Range=f"bytes={len(whole)}-")[0] == 416
 
 
-def ends_with(reader, block):
+def exit_code(reader, block):
     try:
         reader.run(block)
         return 0
-    except Ended as ended:
-        return ended.code
+    except BlockFailed as failure:
+        return failure.code
 
 
 def export_sidecar(reader, block):
-    said = json.loads(reader.run(block))
-    assert said["licence"] == "ODbL-1.0" and "ODbL" in said["attribution"] and said["synthetic"] is True, said
-    assert {"name": "date", "type": "date"} in said["columns"], said["columns"]
-    assert said["sources"] and set(said["sources"][0]) == {"fetched_at", "address", "sha256"}, said["sources"]
+    output = json.loads(reader.run(block))
+    assert output["licence"] == "ODbL-1.0" and "ODbL" in output["attribution"] and output["synthetic"] is True, output
+    assert {"name": "date", "type": "date"} in output["columns"], output["columns"]
+    assert output["sources"] and set(output["sources"][0]) == {"fetched_at", "address", "sha256"}, output["sources"]
     sidecar = json.loads(reader.path("fx.json").read_text())
     checksums = {file["name"]: file["sha256"] for file in sidecar["files"]}
     assert all(checksum == listed_file(name)["sha256"] for name, checksum in checksums.items()) and len(checksums) == 3
@@ -339,20 +354,21 @@ def export_sidecar(reader, block):
 def export_by_python(reader, block):
     global compared
     reader.run(block)
-    read, frame = reader.globals["table"], reader.globals["frame"]
+    read = reader.globals["table"]
+    frame = reader.globals["frame"]
     assert read.schema.field("date").type == pyarrow.date32()
     assert pyarrow.types.is_decimal(read.schema.field("sell").type)
     entry = next(entry for entry in api("/api/v1/export", key=gold)["data"] if entry["name"] == "fx")
     assert read.num_rows == len(frame) == entry["rows"]
     served = all_rows("/api/v1/market/fx?pair=EUR/BRL&order=asc&limit=20000")
     euro = reader.globals["euro"]
-    ours = [dict(zip(("date", "buy", "sell"), row)) for row in zip(euro["date"], euro["buy"], euro["sell"])]
-    theirs = [
+    actual = [dict(zip(("date", "buy", "sell"), row)) for row in zip(euro["date"], euro["buy"], euro["sell"])]
+    expected = [
         {"date": date.fromisoformat(row["date"]), "buy": Decimal(row["buy"]), "sell": Decimal(row["sell"])}
         for row in served
     ]
-    assert all(type(row["date"]) is date and type(row["sell"]) is Decimal for row in ours)
-    same(ours, theirs, ("date", "buy", "sell"))
+    assert all(type(row["date"]) is date and type(row["sell"]) is Decimal for row in actual)
+    assert_rows_equal(actual, expected, ("date", "buy", "sell"))
     highest = max(Decimal(row["sell"]) for row in served)
     assert type(reader.globals["highest"]) is Decimal and reader.globals["highest"] == highest
     by_year = {}
@@ -366,25 +382,28 @@ def export_by_python(reader, block):
 # webhooks.md
 
 
-class Arrived:
+class RecordedRequest:
     def __init__(self, headers, body, status):
-        self.headers, self.body, self.status = headers, body, status
+        self.headers = headers
+        self.body = body
+        self.status = status
         self.event = json.loads(body)
 
 
-class Doorway:
-    """Before a receiver, as a web server is: notes what arrives and hands it on. Where nothing is behind it, 500."""
+class RecordingProxy:
+    """A reverse proxy in front of a receiver: records each request and forwards it. Answers 500 without a receiver."""
 
     def __init__(self):
-        self.arrived, self.behind = [], None
-        doorway = self
+        self.requests = []
+        self.receiver_port = None
+        proxy = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                status = post(doorway.behind, headers, body) if doorway.behind else 500
-                doorway.arrived.append(Arrived(headers, body, status))
+                status = post(proxy.receiver_port, headers, body) if proxy.receiver_port else 500
+                proxy.requests.append(RecordedRequest(headers, body, status))
                 self.send_response(status)
                 self.end_headers()
 
@@ -395,12 +414,12 @@ class Doorway:
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def of(self, event_id):
-        return [one for one in self.arrived if one.headers["webhook-id"] == event_id]
+    def for_event(self, event_id):
+        return [one for one in self.requests if one.headers["webhook-id"] == event_id]
 
 
 class Receiver:
-    """The program of a guide, running."""
+    """A running receiver program of a guide."""
 
     def __init__(self, reader, block, secret, directory=None):
         self.directory = directory or reader.directory
@@ -415,27 +434,27 @@ class Receiver:
         command = [program, block.file_name()]
         self.process = subprocess.Popen(command, cwd=self.directory, env=variables, stdout=self.log, stderr=self.log)
         running.append(self.process)
-        wait(f"{block.place} to listen", self.listens)
+        wait(f"{block.place} to listen", self.is_listening)
 
-    def listens(self):
+    def is_listening(self):
         if self.process.poll() is not None:
             raise AssertionError(f"the receiver ended: {Path(self.log.name).read_text()}")
         with socket.socket() as connection:
             return connection.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def takes(self, one, body=None, **changed):
+    def accepts(self, one, body=None, **changed):
         headers = one.headers | {name.replace("_", "-"): value for name, value in changed.items()}
         return post(self.port, headers, one.body if body is None else body) == 204
 
-    def kept(self):
-        """What it wrote down: ids and bodies."""
+    def stored(self):
+        """The events that the receiver stored, as (id, body)."""
         if (self.directory / "inbox.db").exists():
             with sqlite3.connect(self.directory / "inbox.db") as inbox:
                 return inbox.execute("select id, body from inbox").fetchall()
         lines = (self.directory / "inbox.ndjson").read_text().splitlines()
         return [(json.loads(line)["id"], line) for line in lines]
 
-    def end(self):
+    def stop(self):
         self.process.kill()
         self.process.wait()
 
@@ -450,8 +469,8 @@ def post(port, headers, body):
         connection.close()
 
 
-def happen(kind, **subject):
-    """Something new, as a load would write it down; its id."""
+def create_event(kind, **subject):
+    """Inserts an event, as an ingest would, and returns its id."""
     row = f"'{kind}', now(), '{json.dumps(subject)}'"
     statement = f"insert into event (type, occurred_at, subject) values ({row}) returning id"
     command = ["psql", os.environ["VINTEM_DATABASE_URL"], "-AtqXc", statement]
@@ -459,38 +478,38 @@ def happen(kind, **subject):
 
 
 def feed(query=""):
-    """The answer as it is written, and read."""
+    """The event feed, as text and as parsed JSON."""
     text = call("/api/v1/events?limit=1000" + query)[2].decode()
     return text, json.loads(text)
 
 
-def published(event_id):
+def wait_until_published(event_id):
     return wait(f"{event_id} in the feed", lambda: any(one["id"] == event_id for one in feed()[1]["data"]))
 
 
-def arrival(event_id, times=1):
-    wait(f"{event_id} to arrive", lambda: len(doorway.of(event_id)) >= times)
-    return doorway.of(event_id)[-1]
+def wait_for_arrival(event_id, times=1):
+    wait(f"{event_id} to arrive", lambda: len(proxy.for_event(event_id)) >= times)
+    return proxy.for_event(event_id)[-1]
 
 
-def of_webhook(reader, path=""):
+def webhook_path(reader, path=""):
     return f"/api/v1/webhooks/{reader.variables['WEBHOOK_ID']}{path}"
 
 
-def try_webhook(reader):
-    return api(of_webhook(reader, "/test"), method="POST")["event_id"]
+def send_test_event(reader):
+    return api(webhook_path(reader, "/test"), method="POST")["event_id"]
 
 
-def delivery(reader, event_id):
-    return next(one for one in api(of_webhook(reader, "/deliveries?limit=100"))["data"] if one["event_id"] == event_id)
+def find_delivery(reader, event_id):
+    return next(one for one in api(webhook_path(reader, "/deliveries?limit=100"))["data"] if one["event_id"] == event_id)
 
 
 def wait_for_state(reader, event_id, state):
-    wait(f"{event_id} to be {state}", lambda: delivery(reader, event_id)["state"] == state)
-    return delivery(reader, event_id)
+    wait(f"{event_id} to be {state}", lambda: find_delivery(reader, event_id)["state"] == state)
+    return find_delivery(reader, event_id)
 
 
-def another_secret():
+def random_secret():
     return "whsec_" + base64.b64encode(os.urandom(32)).decode()
 
 
@@ -501,7 +520,7 @@ def webhook_create(reader, block):
     assert list(created) == fields and created["status"] == "active", created
     assert created["filters"] == {"companies": [], "categories": [], "series": ["selic"], "pairs": []}, created
     assert reader.variables["VINTEM_WEBHOOK_SECRET"] == created["secret"] and created["secret"].startswith("whsec_")
-    assert "secret" not in api(of_webhook(reader)), "it is shown only once"
+    assert "secret" not in api(webhook_path(reader)), "it is shown only once"
     address = created["url"]
     refused = [
         {"url": "http://example.com/"},
@@ -522,20 +541,20 @@ def webhook_create(reader, block):
         assert call(f"/api/v1/webhooks/{one['id']}", method="DELETE")[0] == 204
 
 
-def hold_receiver(reader, block, receiver):
-    """It takes what is ours, keeps it once, and takes nothing else."""
-    doorway.behind = receiver.port
-    test = arrival(try_webhook(reader))
+def check_receiver(reader, block, receiver):
+    """The receiver accepts our events, stores each of them once, and accepts nothing else."""
+    proxy.receiver_port = receiver.port
+    test = wait_for_arrival(send_test_event(reader))
     assert test.event["type"] == "webhook.test" and "vintem-sequence" not in test.headers
     assert test.event["data"] == {"webhook_id": reader.variables["WEBHOOK_ID"]}
     newest = api("/api/v1/market/selic/current")["date"]
     events = [
-        happen("series.revised", series="selic", date=newest, old="13.00", new="13.25"),
-        happen("rate.published", series="selic", date=newest),
+        create_event("series.revised", series="selic", date=newest, old="13.00", new="13.25"),
+        create_event("rate.published", series="selic", date=newest),
     ]
-    left_out = happen("series.revised", series="ipca", date="2026-10-01", old="0.10", new="0.18")
-    published(left_out)
-    arrivals = [test] + [arrival(event) for event in events]
+    left_out = create_event("series.revised", series="ipca", date="2026-10-01", old="0.10", new="0.18")
+    wait_until_published(left_out)
+    arrivals = [test] + [wait_for_arrival(event) for event in events]
     text, _ = feed()
     for one in arrivals[1:]:
         assert one.body.decode() in text, "the body is not that of the feed"
@@ -549,13 +568,13 @@ def hold_receiver(reader, block, receiver):
     for one in arrivals:
         assert one.status == 204, f"{one.status}: the receiver did not take {one.body}"
         assert one.headers["content-type"] == "application/json" and one.headers["webhook-id"] == one.event["id"]
-        assert receiver.takes(one), "not a second time"
+        assert receiver.accepts(one), "not a second time"
         for at in (0, len(one.body) // 2, len(one.body) - 1):
             for flip in (1, 0x80):
                 changed = bytearray(one.body)
                 changed[at] ^= flip
-                assert not receiver.takes(one, bytes(changed)), f"taken with another byte {at}"
-        assert not receiver.takes(one, b"") and not receiver.takes(one, one.body + b" ")
+                assert not receiver.accepts(one, bytes(changed)), f"taken with another byte {at}"
+        assert not receiver.accepts(one, b"") and not receiver.accepts(one, one.body + b" ")
         for name, value in (
             ("webhook_id", "evt_00000000000000000000000000000000"),
             ("webhook_timestamp", str(int(one.headers["webhook-timestamp"]) + 1)),
@@ -565,14 +584,14 @@ def hold_receiver(reader, block, receiver):
             ("webhook_signature", "v1"),
             ("webhook_signature", ""),
         ):
-            assert not receiver.takes(one, **{name: value}), f"taken with {name} {value}"
-    stranger = Receiver(reader, block, another_secret(), reader.path(f"stranger-{block.language}"))
-    assert not any(stranger.takes(one) for one in arrivals), "taken with another secret"
-    stranger.end()
-    kept = receiver.kept()
+            assert not receiver.accepts(one, **{name: value}), f"taken with {name} {value}"
+    stranger = Receiver(reader, block, random_secret(), reader.path(f"stranger-{block.language}"))
+    assert not any(stranger.accepts(one) for one in arrivals), "taken with another secret"
+    stranger.stop()
+    kept = receiver.stored()
     for one in arrivals:
         assert kept.count((one.event["id"], one.body.decode())) == 1, f"{one.event['id']} was not kept once"
-    assert not doorway.of(left_out) and len(kept) == len({event_id for event_id, _ in kept}) == 3, kept
+    assert not proxy.for_event(left_out) and len(kept) == len({event_id for event_id, _ in kept}) == 3, kept
     attempts = wait_for_state(reader, events[0], "delivered")["attempts"]
     assert len(attempts) == 1 and attempts[0]["status"] == 204 and attempts[0]["error"] is None, attempts
 
@@ -581,13 +600,13 @@ def webhook_by_python(reader, block):
     reader.receiver_blocks = {"python": block}
     receiver = Receiver(reader, block, reader.variables["VINTEM_WEBHOOK_SECRET"])
     reader.receiver = receiver
-    hold_receiver(reader, block, receiver)
-    # The function by itself, as somebody takes it over.
+    check_receiver(reader, block, receiver)
+    # The function by itself, as a reader would copy it.
     verified = runpy.run_path(str(reader.path("receiver.py")))["verified"]
-    one = doorway.arrived[-1]
+    one = proxy.requests[-1]
     os.environ["VINTEM_WEBHOOK_SECRET"] = reader.variables["VINTEM_WEBHOOK_SECRET"]
     assert verified(one.body, one.headers)["id"] == one.headers["webhook-id"]
-    for secret, body in ((None, one.body.replace(b"2", b"3", 1)), (another_secret(), one.body)):
+    for secret, body in ((None, one.body.replace(b"2", b"3", 1)), (random_secret(), one.body)):
         os.environ["VINTEM_WEBHOOK_SECRET"] = secret or reader.variables["VINTEM_WEBHOOK_SECRET"]
         try:
             verified(body, one.headers)
@@ -600,48 +619,48 @@ def webhook_by_python(reader, block):
 def webhook_by_node(reader, block):
     reader.receiver_blocks["js"] = block
     receiver = Receiver(reader, block, reader.variables["VINTEM_WEBHOOK_SECRET"], reader.path("node"))
-    hold_receiver(reader, block, receiver)
-    # It remembers over a restart what it has kept.
-    one = doorway.arrived[-1]
-    receiver.end()
+    check_receiver(reader, block, receiver)
+    # After a restart it still knows which events it has stored.
+    one = proxy.requests[-1]
+    receiver.stop()
     receiver = Receiver(reader, block, reader.variables["VINTEM_WEBHOOK_SECRET"], reader.path("node"))
-    assert receiver.takes(one) and len(receiver.kept()) == 3
-    receiver.end()
-    doorway.behind = reader.receiver.port
+    assert receiver.accepts(one) and len(receiver.stored()) == 3
+    receiver.stop()
+    proxy.receiver_port = reader.receiver.port
 
 
 def webhook_test(reader, block):
-    said = json.loads(reader.run(block))
-    assert said["type"] == "webhook.test", said
-    reader.tried = said["event_id"]
+    output = json.loads(reader.run(block))
+    assert output["type"] == "webhook.test", output
+    reader.test_event = output["event_id"]
 
 
 def webhook_deliveries(reader, block):
-    said = json.loads(reader.run(block))
-    (one,) = said["data"]
-    assert one["event_id"] == reader.tried and one["type"] == "webhook.test" and said["limit"] == 1, said
-    attempts = wait_for_state(reader, reader.tried, "delivered")["attempts"]
+    output = json.loads(reader.run(block))
+    (one,) = output["data"]
+    assert one["event_id"] == reader.test_event and one["type"] == "webhook.test" and output["limit"] == 1, output
+    attempts = wait_for_state(reader, reader.test_event, "delivered")["attempts"]
     assert [attempt["status"] for attempt in attempts] == [204], attempts
 
 
 def webhook_replay(reader, block):
-    doorway.behind = None
-    event = try_webhook(reader)
+    proxy.receiver_port = None
+    event = send_test_event(reader)
     attempts = wait_for_state(reader, event, "dead")["attempts"]
     assert [(attempt["status"], attempt["error"]) for attempt in attempts] == [(500, "status")], "a test is sent once"
-    doorway.behind = reader.receiver.port
+    proxy.receiver_port = reader.receiver.port
     reader.run(block)
     attempts = wait_for_state(reader, event, "delivered")["attempts"]
     assert [attempt["status"] for attempt in attempts] == [500, 204], attempts
-    first, second = doorway.of(event)
+    first, second = proxy.for_event(event)
     assert first.body == second.body and first.headers["webhook-signature"]
     assert json.loads(reader.path("replayed.json").read_text())["event_id"] == event
-    # What is no test is tried again by itself, the first time after 5 seconds, or a tenth less or more.
-    doorway.behind = None
-    event = happen("series.revised", series="selic", date="2026-01-02", old="1", new="2")
-    arrival(event)
-    doorway.behind = reader.receiver.port
-    arrival(event, times=2)
+    # Events other than tests are retried automatically, the first time after 5 seconds ± 10 %.
+    proxy.receiver_port = None
+    event = create_event("series.revised", series="selic", date="2026-01-02", old="1", new="2")
+    wait_for_arrival(event)
+    proxy.receiver_port = reader.receiver.port
+    wait_for_arrival(event, times=2)
     first, second = wait_for_state(reader, event, "delivered")["attempts"]
     waited = seconds(second["at"]) - seconds(first["at"])
     assert 4.5 <= waited < 15, f"sent again after {waited} seconds"
@@ -654,32 +673,32 @@ def seconds(instant):
 
 def webhook_pause(reader, block):
     assert json.loads(reader.run(block))["status"] == "paused"
-    assert call(of_webhook(reader, "/test"), method="POST")[0] == 400
+    assert call(webhook_path(reader, "/test"), method="POST")[0] == 400
 
 
 def webhook_catch_up(reader, block):
     missed = [
-        happen("series.revised", series="selic", date="2026-01-05", old="1.10", new="2.20"),
-        happen("series.revised", series="selic", date="2026-01-06", old="1.10", new="2.30"),
+        create_event("series.revised", series="selic", date="2026-01-05", old="1.10", new="2.20"),
+        create_event("series.revised", series="selic", date="2026-01-06", old="1.10", new="2.30"),
     ]
     for event in missed:
-        published(event)
+        wait_until_published(event)
     reader.run(block)
-    assert api(of_webhook(reader))["status"] == "active"
+    assert api(webhook_path(reader))["status"] == "active"
     text, _ = feed()
-    kept = dict(reader.receiver.kept())
+    kept = dict(reader.receiver.stored())
     for event in missed:
         assert kept[event] in text and '"old":1.10' in kept[event], kept[event]
-    again = happen("series.revised", series="selic", date="2026-01-07", old="1", new="2")
-    assert arrival(again).status == 204
-    assert not any(doorway.of(event) for event in missed), "it was sent after all"
-    assert reader.run(block) == "0 events read\n" and len(reader.receiver.kept()) == len(kept) + 1
-    # From before a gap, with what came after it there already.
+    again = create_event("series.revised", series="selic", date="2026-01-07", old="1", new="2")
+    assert wait_for_arrival(again).status == 204
+    assert not any(proxy.for_event(event) for event in missed), "it was sent after all"
+    assert reader.run(block) == "0 events read\n" and len(reader.receiver.stored()) == len(kept) + 1
+    # Resume from before a gap when the later events are there already.
     with sqlite3.connect(reader.path("inbox.db")) as inbox:
         inbox.execute("delete from inbox where id = ?", missed[:1])
     place = next(one for one in range(1000) if feed(f"&after={one}")[1]["data"][0]["id"] == missed[0])
     assert reader.run(block, str(place)) == "3 events read\n"
-    assert len(reader.receiver.kept()) == len(kept) + 1 and dict(reader.receiver.kept())[missed[0]] == kept[missed[0]]
+    assert len(reader.receiver.stored()) == len(kept) + 1 and dict(reader.receiver.stored())[missed[0]] == kept[missed[0]]
 
 
 def webhook_rotate(reader, block):
@@ -687,26 +706,26 @@ def webhook_rotate(reader, block):
     reader.run(block)
     secrets.append(reader.variables["VINTEM_WEBHOOK_SECRET"])
     assert len(set(secrets)) == 2
-    one = arrival(try_webhook(reader))
+    one = wait_for_arrival(send_test_event(reader))
     assert one.status == 204 and len(one.headers["webhook-signature"].split(" ")) == 2, one.headers
     for language, program in reader.receiver_blocks.items():
-        for secret, is_taken in ((secrets[0], True), (secrets[1], True), (another_secret(), False)):
+        for secret, is_accepted in ((secrets[0], True), (secrets[1], True), (random_secret(), False)):
             receiver = Receiver(reader, program, secret, reader.path(f"rotated-{language}"))
-            assert receiver.takes(one) is is_taken, f"{language}: {is_taken}"
-            receiver.end()
-    # A further rotation ends the oldest at once.
-    secrets.append(api(of_webhook(reader, "/rotate"), method="POST", body={"grace_seconds": 0})["secret"])
+            assert receiver.accepts(one) is is_accepted, f"{language}: {is_accepted}"
+            receiver.stop()
+    # Another rotation revokes the oldest secret at once.
+    secrets.append(api(webhook_path(reader, "/rotate"), method="POST", body={"grace_seconds": 0})["secret"])
     last = Receiver(reader, reader.receiver_blocks["python"], secrets[2], reader.path("last"))
-    doorway.behind = last.port
-    one = arrival(try_webhook(reader))
+    proxy.receiver_port = last.port
+    one = wait_for_arrival(send_test_event(reader))
     assert one.status == 204 and " " not in one.headers["webhook-signature"]
-    last.end()
+    last.stop()
 
 
 def webhook_delete(reader, block):
-    said = reader.run(block)
-    assert reader.variables["WEBHOOK_ID"] in said and '"status": "active"' in said, said
-    assert call(of_webhook(reader))[0] == 404
+    output = reader.run(block)
+    assert reader.variables["WEBHOOK_ID"] in output and '"status": "active"' in output, output
+    assert call(webhook_path(reader))[0] == 404
 
 
 # quickstart.md
@@ -714,14 +733,14 @@ def webhook_delete(reader, block):
 
 def quick_first(reader, block):
     assert "VINTEM_API_KEY" not in reader.variables
-    agree(exact(reader.run(block)), exact(call("/api/v1/market/selic/current")[2]))
+    assert_equal(parse_exact(reader.run(block)), parse_exact(call("/api/v1/market/selic/current")[2]))
 
 
 def quick_register(reader, block):
     reader.run(block)
     key = reader.variables["VINTEM_API_KEY"]
     assert re.fullmatch("vtm_[0-9A-Za-z]{43}", key), key
-    agree(api("/api/v1/keys/me", key=key)["plan"], "free")
+    assert_equal(api("/api/v1/keys/me", key=key)["plan"], "free")
     assert reader.path("key.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -729,16 +748,16 @@ MONTHS = "/api/v1/market/ipca?limit=12&numbers=string"
 
 
 def quick_with_key(reader, block):
-    agree(exact(reader.run(block)), exact(call("/api/v1/market/ipca?limit=12")[2]))
+    assert_equal(parse_exact(reader.run(block)), parse_exact(call("/api/v1/market/ipca?limit=12")[2]))
     key = reader.variables["VINTEM_API_KEY"]
-    agree(call("/api/v1/keys/me", key=None, Authorization=f"Bearer {key}")[0], 200)
-    agree(call("/api/v1/keys/me?api_key=" + key, key=None)[0], 401)
+    assert_equal(call("/api/v1/keys/me", key=None, Authorization=f"Bearer {key}")[0], 200)
+    assert_equal(call("/api/v1/keys/me?api_key=" + key, key=None)[0], 401)
 
 
 def quick_program(reader, block):
-    """In Python or JavaScript: every digit."""
+    """The program in Python or JavaScript: every digit must match."""
     months = api(MONTHS)
-    agree(reader.run(block).splitlines(), [f"{row['date']} {row['value']} % per month" for row in months["data"]])
+    assert_equal(reader.run(block).splitlines(), [f"{row['date']} {row['value']} % per month" for row in months["data"]])
     kept = reader.variables["VINTEM_API_KEY"]
     reader.variables["VINTEM_API_KEY"] = "vtm_nonsense"
     try:
@@ -752,37 +771,37 @@ def quick_program(reader, block):
 
 def quick_r(reader, block):
     rows = re.findall(r"^\d+ +(\d{4}-\d\d-\d\d) +(-?[\d.]+)$", reader.run(block), re.MULTILINE)
-    ours = [(day, Decimal(value)) for day, value in rows]
-    agree(ours, [(row["date"], Decimal(row["value"])) for row in api(MONTHS)["data"]])
+    actual = [(day, Decimal(value)) for day, value in rows]
+    assert_equal(actual, [(row["date"], Decimal(row["value"])) for row in api(MONTHS)["data"]])
 
 
 def quick_sheet(reader, block):
     def cell(formula):
         return json.loads(reader.run(block, formula))
 
-    agree(cell('VINTEM("selic")'), api("/api/v1/market/selic/current")["value"])
-    agree(cell('VINTEM("ipca-12m", "")'), api("/api/v1/market/series/ipca-12m/current")["value"])
-    # Midnight in the time zone of the sheet, which elsewhere is the day before: that has another value.
+    assert_equal(cell('VINTEM("selic")'), api("/api/v1/market/selic/current")["value"])
+    assert_equal(cell('VINTEM("ipca-12m", "")'), api("/api/v1/market/series/ipca-12m/current")["value"])
+    # Midnight in the sheet's time zone is the day before elsewhere. Pick a day whose value differs from the day before.
     year = itertools.pairwise(api("/api/v1/market/cdi?from=2024-01-02&to=2024-12-30&limit=300")["data"])
     day, value = next((row["date"], row["value"]) for row, before in year if row["value"] != before["value"])
-    agree(cell(f'VINTEM("cdi", new Date("{day}T00:00:00-03:00"))'), value)
-    agree(cell(f'VINTEM("cdi", "{day}")'), value)
+    assert_equal(cell(f'VINTEM("cdi", new Date("{day}T00:00:00-03:00"))'), value)
+    assert_equal(cell(f'VINTEM("cdi", "{day}")'), value)
     refusal = 'try { VINTEM("nonsense") } catch (error) { error.message }'
-    agree(cell(refusal), json.loads(call("/api/v1/market/series/nonsense/current")[2])["message"])
+    assert_equal(cell(refusal), json.loads(call("/api/v1/market/series/nonsense/current")[2])["message"])
 
 
-def parsed_by_power_query(*documents):
+def parse_power_query(*documents):
     command = ["node", str(checks / "powerquery.mjs")]
     return subprocess.run(command, input=json.dumps(documents), capture_output=True, text=True, timeout=SECONDS_TO_WAIT)
 
 
 def quick_excel(reader, block):
-    done = parsed_by_power_query(block.text)
-    assert done.returncode == 0 and not done.stdout, done.stdout + done.stderr
+    process = parse_power_query(block.text)
+    assert process.returncode == 0 and not process.stdout, process.stdout + process.stderr
     wrong = [block.text.replace("\nin\n", "\n"), block.text.replace("Json.Document(", "Json.Document((")]
-    done = parsed_by_power_query(block.text, *wrong)
-    assert done.returncode == 1 and re.findall(r"^\d", done.stdout, re.MULTILINE) == ["1", "2"], done.stdout
-    # What it asks for is there, with the columns that it names.
+    process = parse_power_query(block.text, *wrong)
+    assert process.returncode == 1 and re.findall(r"^\d", process.stdout, re.MULTILINE) == ["1", "2"], process.stdout
+    # The endpoint that it requests exists, and has the columns that it names.
     path = re.search(r'RelativePath = "([^"]+)"', block.text)[1]
     query = re.findall(r'(\w+) = "(\w+)"', re.search(r"Parameters = \[(.+)\]", block.text)[1])
     answer = api(f"/{path}?" + "&".join("=".join(pair) for pair in query))
@@ -791,39 +810,40 @@ def quick_excel(reader, block):
 
 
 def quick_left(reader, block):
-    said = dict(line.strip().split(": ") for line in reader.run(block).splitlines())
-    assert set(said) == {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}, said
-    agree(said["x-ratelimit-limit"], "30")
-    assert 0 < int(said["x-ratelimit-remaining"]) < 30 and abs(int(said["x-ratelimit-reset"]) - time.time()) < 61, said
+    output = dict(line.strip().split(": ") for line in reader.run(block).splitlines())
+    assert set(output) == {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}, output
+    assert_equal(output["x-ratelimit-limit"], "30")
+    assert 0 < int(output["x-ratelimit-remaining"]) < 30 and abs(int(output["x-ratelimit-reset"]) - time.time()) < 61, output
 
 
 # series.md
 
 
 def series_cdb(reader, block):
-    said = json.loads(reader.run(block))
+    output = json.loads(reader.run(block))
     query = "from=2024-01-02&to=2025-01-02&percent=110&amount=10000&detail=true&numbers=string"
     answer = api("/api/v1/market/cdi/accumulated?" + query)
-    agree(said.pop("series"), answer["series"]["id"])
-    agree(said.pop("first"), answer["detail"][0])
-    for name, value in said.items():
-        agree(value, answer[name])
-    assert answer["missing"] == [] and answer["business_days"] == len(answer["detail"]) > 250, said
+    assert_equal(output.pop("series"), answer["series"]["id"])
+    assert_equal(output.pop("first"), answer["detail"][0])
+    for name, value in output.items():
+        assert_equal(value, answer[name])
+    assert answer["missing"] == [] and answer["business_days"] == len(answer["detail"]) > 250, output
 
 
 def series_by_python(reader, block):
     lines = reader.run(block).splitlines()
     answer = json.loads(reader.path("cdb.json").read_text())
-    agree(lines[0], f"as the API says: {answer['factor']} True")
+    assert_equal(lines[0], f"as the API says: {answer['factor']} True")
     right, on_annual, divided, target = (Decimal(line.split()[-1]) for line in [answer["factor"], *lines[1:]])
     assert on_annual < right < divided < target, lines
-    # As the guide says of a day and a year.
-    daily, annual = reader.globals["of_a_day"](Decimal("13.65")), Decimal("13.65") / 252
-    agree((str(daily), str(round(annual, 6))), ("0.050788", "0.054167"))
+    # The guide's example of a daily and an annual rate.
+    daily = reader.globals["of_a_day"](Decimal("13.65"))
+    annual = Decimal("13.65") / 252
+    assert_equal((str(daily), str(round(annual, 6))), ("0.050788", "0.054167"))
 
 
 def series_derived(reader, block):
-    agree(reader.run(block), "2024-05-02\n")
+    assert_equal(reader.run(block), "2024-05-02\n")
     of_day = api("/api/v1/market/cdi/current?on=2024-05-02")
     assert of_day["date"] == "2024-05-02" and of_day["derived"] is True, of_day
 
@@ -831,42 +851,43 @@ def series_derived(reader, block):
 def series_catalogue(reader, block):
     catalogue = api("/api/v1/market/series")["data"]
     newest = [f"until {row['last_date']}, next on {row['next_expected_on']}, stale: false" for row in catalogue]
-    agree(reader.run(block).splitlines(), [f"{row['id']}: {newest}" for row, newest in zip(catalogue, newest)])
-    # The table of the guide.
-    table = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+|–) \| ([^|]+) \|", text_of("series"), re.MULTILINE)
+    assert_equal(reader.run(block).splitlines(), [f"{row['id']}: {newest}" for row, newest in zip(catalogue, newest)])
+    # The guide's table.
+    table = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+|–) \| ([^|]+) \|", guide_text("series"), re.MULTILINE)
     codes = [row["code"] if row["source"] == "BCB SGS" else "–" for row in catalogue]
-    agree(sorted(table), sorted((row["id"], code, row["unit"]) for row, code in zip(catalogue, codes)))
+    assert_equal(sorted(table), sorted((row["id"], code, row["unit"]) for row, code in zip(catalogue, codes)))
 
 
 # limits.md
 
 
 def limit_headers(reader, block):
-    said = dict(line.strip().split(": ") for line in reader.run(block).splitlines())
-    seconds = said.pop("x-ratelimit-reset")
+    output = dict(line.strip().split(": ") for line in reader.run(block).splitlines())
+    seconds = output.pop("x-ratelimit-reset")
     assert 0 <= int(seconds) - time.time() <= 61, seconds
-    assert said.pop("x-request-id") and re.fullmatch(r'"free";r=29;t=\d+', said.pop("ratelimit")), said
+    assert output.pop("x-request-id") and re.fullmatch(r'"free";r=29;t=\d+', output.pop("ratelimit")), output
     expected = {"x-ratelimit-limit": "30", "x-ratelimit-remaining": "29", "x-plan": "free"}
-    agree(said, expected | {"ratelimit-policy": '"free";q=30;w=60'})
-    # The whole limit and no more; what is refused is not counted, and pages take nothing.
-    key, statuses = free_key(), []
+    assert_equal(output, expected | {"ratelimit-policy": '"free";q=30;w=60'})
+    # The whole limit and no more. Requests refused with 429 are not counted, and pages use up nothing.
+    key = register_free_key()
+    statuses = []
     for path in ("/health", "/pricing", "/docs") * 2:
         assert call(path, key=key)[1]["X-RateLimit-Remaining"] == "30", path
     for path in ["/api/v1/market/selic/current", "/api/v1/nothing", "/api/v1/filings"] * 10 + ["/api/v1/plans"] * 5:
         status, headers, body = call(path, key=key)
         statuses.append(status)
-    agree(statuses, [200, 404, 403] * 10 + [429] * 5)
+    assert_equal(statuses, [200, 404, 403] * 10 + [429] * 5)
     assert headers["Retry-After"] == str(json.loads(body)["retry_after"]) and 1 <= int(headers["Retry-After"]) <= 60
     assert headers["X-RateLimit-Remaining"] == "0" and headers["RateLimit"].endswith(f"t={headers['Retry-After']}")
-    agree(call("/pricing", key=key)[0], 200)
-    # The list of the guide is that of the other documents.
+    assert_equal(call("/pricing", key=key)[0], 200)
+    # The guide's list is the same as in api-design.md.
     listed = r"^\| (\d+) \| `([a-z_]+)` \|"
     design = (guides / ".." / "api-design.md").read_text()
-    agree(re.findall(listed, text_of("limits"), re.MULTILINE), re.findall(listed, design, re.MULTILINE))
+    assert_equal(re.findall(listed, guide_text("limits"), re.MULTILINE), re.findall(listed, design, re.MULTILINE))
 
 
 def limit_order(reader, block):
-    agree(json.loads(reader.run(block)), {"error": "upgrade_required", "required_plan": "gold"})
+    assert_equal(json.loads(reader.run(block)), {"error": "upgrade_required", "required_plan": "gold"})
     free = reader.variables["VINTEM_API_KEY"]
     verdicts = [
         (call("/api/v1/nothing", "vtm_nonsense"), 401, "invalid_api_key"),
@@ -880,24 +901,27 @@ def limit_order(reader, block):
     ]
     for (status, headers, body), expected, code in verdicts:
         problem = json.loads(body)
-        agree((status, problem["error"]), (expected, code))
+        assert_equal((status, problem["error"]), (expected, code))
         assert problem["message"] and problem["request_id"] == headers["X-Request-Id"], problem
-    agree(verdicts[4][0][1]["Allow"], "GET, HEAD")
+    assert_equal(verdicts[4][0][1]["Allow"], "GET, HEAD")
 
 
-class Refuser:
-    """Before the API: refuses so often, with a status and a time to wait, and then hands on what is asked for."""
+class RefusingProxy:
+    """A proxy in front of the API: answers with each of `refusals` (status, Retry-After), then forwards requests."""
 
     def __init__(self, reader, refusals):
-        self.asked_at, self.reader = [], reader
-        refuser, refusals = self, list(refusals)
+        self.request_times = []
+        self.reader = reader
+        refusing_proxy = self
+        refusals = list(refusals)
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                refuser.asked_at.append(time.monotonic())
+                refusing_proxy.request_times.append(time.monotonic())
                 if refusals:
                     status, wait = refusals.pop(0)
-                    headers, body = {"Retry-After": wait}, json.dumps({"error": f"code_{status}"}).encode()
+                    headers = {"Retry-After": wait}
+                    body = json.dumps({"error": f"code_{status}"}).encode()
                 else:
                     status, headers, body = call(self.path, key=self.headers["X-API-Key"])
                     headers = {"Content-Type": headers["Content-Type"]}
@@ -923,60 +947,61 @@ class Refuser:
         self.server.shutdown()
 
     def waits(self):
-        return [later - earlier for earlier, later in itertools.pairwise(self.asked_at)]
+        return [later - earlier for earlier, later in itertools.pairwise(self.request_times)]
 
 
-def limit_patience(reader, block):
-    """It waits as it is told, and gives up where that does not help."""
+def limit_retries(reader, block):
+    """The program waits for Retry-After, and gives up where waiting does not help."""
     value = api("/api/v1/market/selic/current?on=2024-06-28&numbers=string")["value"]
-    with Refuser(reader, []) as refuser:
-        agree(reader.run(block).strip(), value)
-    with Refuser(reader, [(429, 2), (503, 1)]) as refuser:
-        agree(reader.run(block).strip(), value)
-    first, second = refuser.waits()
+    with RefusingProxy(reader, []) as refusing_proxy:
+        assert_equal(reader.run(block).strip(), value)
+    with RefusingProxy(reader, [(429, 2), (503, 1)]) as refusing_proxy:
+        assert_equal(reader.run(block).strip(), value)
+    first, second = refusing_proxy.waits()
     assert 2 <= first < 5 and 1 <= second < 4, (first, second)
     for status, wait, times in ((503, 1, 5), (429, 86400, 1), (400, None, 1), (500, None, 1)):
-        with Refuser(reader, [(status, wait)] * 9) as refuser:
+        with RefusingProxy(reader, [(status, wait)] * 9) as refusing_proxy:
             try:
                 reader.run(block)
             except Exception as error:
                 assert f"code_{status}" in str(error), error
             else:
                 raise AssertionError(f"it does not say that it was refused with {status}")
-        agree(len(refuser.asked_at), times)
+        assert_equal(len(refusing_proxy.request_times), times)
 
 
 def limit_etag(reader, block):
-    agree(reader.run(block), "200\n304\n")
-    agree(exact(reader.path("ipca.json").read_text()), exact(call("/api/v1/market/ipca?limit=12")[2]))
+    assert_equal(reader.run(block), "200\n304\n")
+    assert_equal(parse_exact(reader.path("ipca.json").read_text()), parse_exact(call("/api/v1/market/ipca?limit=12")[2]))
 
 
 def limit_usage(reader, block):
-    said = json.loads(reader.run(block))
+    output = json.loads(reader.run(block))
     usage = api("/api/v1/plans/usage", key=reader.variables["VINTEM_API_KEY"])
-    agree((said["plan"], said["rate_limit"]), (usage["plan"], usage["rate_limit"]))
-    ours, theirs = said["last_day"], usage["data"][0]
-    # The check itself has asked since then. At midnight another day begins.
-    if ours["date"] == theirs["date"]:
-        agree((ours["requests"] + 1, ours["client_errors"]), (theirs["requests"], theirs["client_errors"]))
-    assert ours["client_errors"] > 0 and len(usage["data"]) == 30, ours
+    assert_equal((output["plan"], output["rate_limit"]), (usage["plan"], usage["rate_limit"]))
+    actual = output["last_day"]
+    expected = usage["data"][0]
+    # The check itself has sent one request since. At midnight another day begins.
+    if actual["date"] == expected["date"]:
+        assert_equal((actual["requests"] + 1, actual["client_errors"]), (expected["requests"], expected["client_errors"]))
+    assert actual["client_errors"] > 0 and len(usage["data"]) == 30, actual
 
 
 # point-in-time.md
 
 
 def known_as_of(path, day):
-    """The newest row that could be known on a day."""
+    """The newest row that was known on a day."""
     rows = api(f"/api/v1/{path}{'&' if '?' in path else '?'}as_of={day}&limit=1&numbers=string", key=gold)["data"]
     return rows[0] if rows else None
 
 
 def time_as_of(reader, block):
-    rows = [exact(line) for line in reader.run(block).splitlines()]
+    rows = [parse_exact(line) for line in reader.run(block).splitlines()]
     dated = {row["date"]: Decimal(row["value"]) for row in all_rows("/api/v1/market/ipca?limit=20000")}
     for row, day in zip(rows, ("2024-05-01", "2024-06-01"), strict=True):
-        agree(row, {"date": day, "value": dated[day], "known": "estimated"})
-    # The table of the guide, on the Friday before a Monday.
+        assert_equal(row, {"date": day, "value": dated[day], "known": "estimated"})
+    # The guide's table, on the Friday before a Monday.
     for series, day, newest in (
         ("selic", "2024-06-28", "2024-06-28"),
         ("cdi", "2024-06-28", "2024-06-27"),
@@ -984,24 +1009,25 @@ def time_as_of(reader, block):
         ("selic-daily", "2024-07-01", "2024-06-28"),
         ("ipca-12m", "2024-07-15", "2024-06-01"),
     ):
-        agree(known_as_of(f"market/series/{series}", day)["date"], newest)
-    agree(known_as_of("market/fx", "2024-06-28")["date"], "2024-06-28")
+        assert_equal(known_as_of(f"market/series/{series}", day)["date"], newest)
+    assert_equal(known_as_of("market/fx", "2024-06-28")["date"], "2024-06-28")
     filing = api("/api/v1/filings?limit=1&to=2025-06-30", key=gold)["data"][0]
     day = date.fromisoformat(filing["date"][:10])
     for as_of, status in ((day, 200), (day - timedelta(days=1), 404)):
-        agree(call(f"/api/v1/filings/{filing['id']}?as_of={as_of}", key=gold)[0], status)
+        assert_equal(call(f"/api/v1/filings/{filing['id']}?as_of={as_of}", key=gold)[0], status)
     for path in ("market/ipca?", "companies?", "filings?"):
         row = api(f"/api/v1/{path}as_of=2024-06-28&limit=1", key=gold)["data"][0]
         assert row["known"] in ("observed", "estimated"), row
-        assert call(f"/api/v1/{path}as_of=2024-06-28", key=free_key())[0] == 403, path
-    # What does not know the parameter ignores it.
+        assert call(f"/api/v1/{path}as_of=2024-06-28", key=register_free_key())[0] == 403, path
+    # Endpoints without the parameter ignore it.
     market = ("cdi/accumulated?from=2024-01-02", "fx/latest?", "compare?ids=cdi")
     for path in ["filings/search?q=a", *("market/" + path for path in market)]:
-        agree(call(f"/api/v1/{path}&as_of=2024-06-28", key=gold)[2], call(f"/api/v1/{path}", key=gold)[2])
+        assert_equal(call(f"/api/v1/{path}&as_of=2024-06-28", key=gold)[2], call(f"/api/v1/{path}", key=gold)[2])
 
 
 def time_hindsight(reader, block):
-    lines, free = [], free_key()
+    lines = []
+    free = register_free_key()
     for month in range(2, 13):
         day = date(2024, month, 1) - timedelta(days=1)
         known = api(f"/api/v1/market/series/ipca-12m/current?as_of={day}&numbers=string", key=gold)
@@ -1009,56 +1035,56 @@ def time_hindsight(reader, block):
         assert known["date"] < dated["date"] == str(day.replace(day=1)), (known, dated)
         known, dated = (f"{row['value']} of {row['date']}" for row in (known, dated))
         lines.append(f"{day}: {known} was known, {dated} was ahead")
-    agree(reader.run(block).splitlines(), lines)
+    assert_equal(reader.run(block).splitlines(), lines)
 
 
 def time_revisions(reader, block):
-    (said,) = reader.run(block).splitlines()
+    (output,) = reader.run(block).splitlines()
     (revised,) = api("/api/v1/market/series/ipca/revisions?numbers=string", key=gold)["data"]
     assert revised["date"] == "2024-03-01" and Decimal(revised["new"]) - Decimal(revised["old"]) == Decimal("0.01")
     pattern = r"(.+): (.+) became (.+), known at (.+)"
-    day, old, new, known_at = re.fullmatch(pattern, said).groups()
-    theirs = (revised["date"], Decimal(revised["old"]), Decimal(revised["new"]), revised["known_at"])
-    agree((day, Decimal(old), Decimal(new), known_at), theirs)
+    day, old, new, known_at = re.fullmatch(pattern, output).groups()
+    expected = (revised["date"], Decimal(revised["old"]), Decimal(revised["new"]), revised["known_at"])
+    assert_equal((day, Decimal(old), Decimal(new), known_at), expected)
     for as_of, value, known in (("2024-04-15", "old", "estimated"), ("2199-12-31", "new", "observed")):
         row = known_as_of("market/ipca?to=2024-03-01", as_of)
-        agree((row["date"], row["value"], row["known"]), ("2024-03-01", revised[value], known))
+        assert_equal((row["date"], row["value"], row["known"]), ("2024-03-01", revised[value], known))
     assert api("/api/v1/market/series/ipca-ytd/revisions", key=gold)["total"] == 0
 
 
 def time_versions(reader, block):
     rows = [json.loads(line) for line in reader.run(block).splitlines()]
     filings = [row for row in all_rows("/api/v1/filings?limit=100")[:1000] if row["version"] > 1]
-    agree(reader.path("later.txt").read_text().split(), [row["id"] for row in filings])
+    assert_equal(reader.path("later.txt").read_text().split(), [row["id"] for row in filings])
     versions = api(f"/api/v1/filings/{filings[0]['id']}/versions", key=gold)["data"]
-    same(rows, versions, ("id", "version", "is_latest", "date"))
+    assert_rows_equal(rows, versions, ("id", "version", "is_latest", "date"))
     assert [row["is_latest"] for row in rows] == [True] + [False] * (len(rows) - 1) and len(rows) > 1, rows
     later, earlier = versions[:2]
     day = date.fromisoformat(later["date"][:10]) - timedelta(days=1)
-    agree(call(f"/api/v1/filings/{later['id']}?as_of={day}", key=gold)[0], 404)
+    assert_equal(call(f"/api/v1/filings/{later['id']}?as_of={day}", key=gold)[0], 404)
     if earlier["date"] < later["date"]:
         assert api(f"/api/v1/filings/{earlier['id']}?as_of={day}", key=gold)["is_latest"], earlier
 
 
 def time_updated(reader, block):
-    said = reader.run(block)
-    answer = exact(reader.path("new.json").read_text())
-    agree(answer, exact(call("/api/v1/market/ipca?updated_since=2026-01-01T00:00:00Z&order=asc&limit=20000")[2]))
-    agree(said, f"{answer['total']} values are new, ask again from {answer['as_of']} on\n")
-    # Of what came last nothing is missed, and before it nothing is told again.
+    output = reader.run(block)
+    answer = parse_exact(reader.path("new.json").read_text())
+    assert_equal(answer, parse_exact(call("/api/v1/market/ipca?updated_since=2026-01-01T00:00:00Z&order=asc&limit=20000")[2]))
+    assert_equal(output, f"{answer['total']} values are new, ask again from {answer['as_of']} on\n")
+    # The latest change is not missed, and earlier ones are not repeated.
     revised = api("/api/v1/market/series/ipca/revisions", key=gold)["data"][0]
     again = [row["date"] for row in api(f"/api/v1/market/ipca?updated_since={answer['as_of']}&limit=20000")["data"]]
     assert "2024-03-01" in again, again
     newer = api(f"/api/v1/market/ipca?updated_since={revised['known_at'][:19]}Z")["data"]
-    agree([row["date"] for row in newer], ["2024-03-01"])
+    assert_equal([row["date"] for row in newer], ["2024-03-01"])
 
 
 def time_provenance(reader, block):
-    said = exact(reader.run(block))
-    theirs = exact(call("/api/v1/market/series/real-selic/current?provenance=true")[2])
-    agree(said, {name: theirs[name] for name in ("date", "value", "provenance")})
-    assert len(said["provenance"]) == 2, said
-    for row in said["provenance"]:
+    output = parse_exact(reader.run(block))
+    expected = parse_exact(call("/api/v1/market/series/real-selic/current?provenance=true")[2])
+    assert_equal(output, {name: expected[name] for name in ("date", "value", "provenance")})
+    assert len(output["provenance"]) == 2, output
+    for row in output["provenance"]:
         assert list(row) == ["source", "address", "fetched_at", "known_at", "sha256"], row
 
 
@@ -1074,18 +1100,18 @@ def version_decimals(reader, block):
 def version_strings(reader, block):
     text = call("/api/v1/market/cdi/current?on=2024-10-03")[2].decode()
     value = re.search(r'"value":([\d.]+)', text)[1]
-    agree(reader.run(block).splitlines(), [f"string {value}", f"number {json.loads(value)}"])
+    assert_equal(reader.run(block).splitlines(), [f"string {value}", f"number {json.loads(value)}"])
     assert value.endswith("0"), "the example shows no digit that is lost"
 
 
 def version_deprecated(reader, block):
-    agree(reader.run(block), "nothing is deprecated\n")
+    assert_equal(reader.run(block), "nothing is deprecated\n")
 
 
 def version_of_software(reader, block):
     version = api("/health")["version"]
-    agree(reader.run(block), f"{version}\n{version}\n")
-    agree(api("/api/v1/status")["version"], version)
+    assert_equal(reader.run(block), f"{version}\n{version}\n")
+    assert_equal(api("/api/v1/status")["version"], version)
     assert f"\n  version: {version}\n" in call("/docs/openapi.yaml", None)[2].decode()
     assert json.loads(reader.path("openapi.json").read_text())["openapi"].startswith("3.0.")
 
@@ -1103,7 +1129,7 @@ STEPS = {
         quick_left,
     ],
     "series": [series_cdb, series_by_python, series_derived, series_catalogue],
-    "limits": [limit_headers, limit_order, limit_patience, limit_patience, limit_etag, limit_usage],
+    "limits": [limit_headers, limit_order, limit_retries, limit_retries, limit_etag, limit_usage],
     "point-in-time": [time_as_of, time_hindsight, time_revisions, time_versions, time_updated, time_provenance],
     "versioning": [version_decimals, version_strings, version_deprecated, version_of_software],
     "csv": [csv_of_a_series, csv_by_accept, csv_for_brazil, csv_of_all_filings, csv_by_pandas, csv_by_node],
@@ -1123,51 +1149,54 @@ STEPS = {
 }
 
 
-# Which key the reader of a guide has: a new one of the Free plan, or none yet. The others have Platinum.
+# The key that the reader of a guide has: a new one on the Free plan, or none yet. The other guides use Platinum.
 KEYS = {
     "quickstart": lambda: None,
     "series": lambda: None,
-    "limits": free_key,
-    "versioning": free_key,
+    "limits": register_free_key,
+    "versioning": register_free_key,
     "exports": lambda: gold,
     "point-in-time": lambda: gold,
 }
 
 
-def text_of(guide):
+def guide_text(guide):
     return (guides / f"{guide}.md").read_text()
 
 
-def blocks_of(guide):
+def code_blocks(guide):
     language = None
-    for number, line in enumerate(text_of(guide).splitlines(), 1):
+    for number, line in enumerate(guide_text(guide).splitlines(), 1):
         if language is None and line.startswith("```"):
-            language, begins, lines = line[3:], number, []
+            language = line[3:]
+            first_line = number
+            lines = []
         elif line == "```":
-            yield Block(guide, begins, language, "\n".join(lines) + "\n")
+            yield Block(guide, first_line, language, "\n".join(lines) + "\n")
             language = None
         elif language is not None:
             lines.append(line)
 
 
-running, doorway = [], Doorway()
+running = []
+proxy = RecordingProxy()
 run = failed = doctests = 0
 try:
     assert sorted(STEPS) == sorted(path.stem for path in guides.glob("*.md")), "a guide without steps"
     for guide, steps in STEPS.items():
         reader = Reader(guide, KEYS.get(guide, lambda: platinum)())
-        reader.variables["RECEIVER_URL"] = f"http://127.0.0.1:{doorway.port}/hooks/vintem"
-        blocks = list(blocks_of(guide))
-        for name in re.findall(r"\]\(([^)#:]+\.md)[)#]", text_of(guide)):
+        reader.variables["RECEIVER_URL"] = f"http://127.0.0.1:{proxy.port}/hooks/vintem"
+        blocks = list(code_blocks(guide))
+        for name in re.findall(r"\]\(([^)#:]+\.md)[)#]", guide_text(guide)):
             if not (guides / name).exists():
                 failed += 1
                 print(f"fails: {guide}.md: there is no {name}")
         for block in blocks:
-            if block.language not in RUN + ILLUSTRATIONS + DOCTESTS:
+            if block.language not in RUNNABLE + ILLUSTRATIONS + DOCTESTS:
                 failed += 1
                 print(f"fails: {block.place}: nobody knows what {block.language!r} is")
         doctests += sum(block.language in DOCTESTS for block in blocks)
-        blocks = [block for block in blocks if block.language in RUN]
+        blocks = [block for block in blocks if block.language in RUNNABLE]
         if len(blocks) != len(steps):
             failed += 1
             print(f"fails: {guide}.md: {len(blocks)} blocks to run, and steps for {len(steps)}")
@@ -1184,7 +1213,7 @@ finally:
         process.kill()
 print(f"guides: {len(STEPS)}")
 print(f"cells_compared: {compared}")
-print(f"requests_arrived: {len(doorway.arrived)}")
+print(f"requests_arrived: {len(proxy.requests)}")
 print(f"left_to_rustdoc: {doctests}")
 print(f"blocks_run: {run}")
 print(f"blocks_failed: {failed}")

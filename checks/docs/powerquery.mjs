@@ -1,6 +1,6 @@
-// Reads documents of Power Query's language (M) and says what cannot be parsed of them.
-// usage: node powerquery.mjs, with a JSON array of documents on standard input. Prints `index: message` for each that
-// is not M, and then exits with 1. checks/docs/guides --install fetches the parser.
+// Parses documents in M, the language of Power Query.
+// usage: node powerquery.mjs, with a JSON array of documents on standard input. Prints `index: message` for each document
+// that is not valid M, and then exits with 1. checks/docs/guides --install fetches the parser.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 

@@ -1,12 +1,12 @@
-// Runs every snippet that samples.js makes of the served description and holds what it comes to against the API.
+// Runs every snippet that samples.js generates from the served OpenAPI description and compares the results with the API.
 //
-// usage: samples.mjs URL PLATINUM_KEY DIRECTORY NODE_TOOLS, of a served demo that has exports and no worker.
+// usage: samples.mjs URL PLATINUM_KEY DIRECTORY NODE_TOOLS, for a served demo with exports and without a worker.
 //
-// GET: what curl, Python and JavaScript print is read as JSON and must equal the answer to a GET of our own; of R, which
-// prints tables, it is the object that it has read. Of what changes from one request to the next (CHANGING) only the
-// names of fields are compared. Files must be the same to the byte. Apps Script must return the cells of that answer.
-// POST, PATCH, DELETE: in an order that makes sense, and the API must afterwards show what was done.
-// Then all of it with texts that would end a string in one of the languages, read by the language's own parser.
+// GET: the output of curl, Python and JavaScript is parsed as JSON and must equal the response to our own GET; for R,
+// which prints tables, the object that it parsed must. Where values change between requests (CHANGING), only the field
+// names are compared. Files must be identical to the byte. Apps Script must return the cells of the same response.
+// POST, PATCH, DELETE: run in a sensible order, and the API must show the effect afterwards.
+// Then all snippets are generated with texts that would end a string literal, and parsed by each language's own parser.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -15,22 +15,22 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 import vm from "node:vm";
-import { failures, figures, holds } from "../lib/report.mjs";
+import { failures, figures, check } from "../lib/report.mjs";
 
-const [url, platinum, home, tools] = process.argv.slice(2);
+const [url, platinum, workdir, tools] = process.argv.slice(2);
 const powerQuery = createRequire(join(tools, "node_modules/"))("@microsoft/powerquery-parser");
 vm.runInThisContext(readFileSync(new URL("../../crates/pages/assets/samples.js", import.meta.url), "utf8"));
 
 const CHANGING = ["get_usage", "get_key", "get_status"];
-const LANGS = { curl: "shell", "Google Sheets": "javascript", Excel: "powerquery" };
+const HIGHLIGHTERS = { curl: "shell", "Google Sheets": "javascript", Excel: "powerquery" };
 const MAX_LINES = 14;
 const PLACEHOLDER = "vtm_your_key_here";
 const METHODS = ["get", "put", "post", "patch", "delete"];
-const began = Date.now();
-const counted = ["operations", "snippets", "snippets_run", "empty_lists", "without_key", "refused", "parsed", "hostile"];
-counted.forEach((name) => (figures[name] = 0));
+const startedAt = Date.now();
+const figureNames = ["operations", "snippets", "snippets_run", "empty_lists", "without_key", "refused", "parsed", "hostile"];
+figureNames.forEach((name) => (figures[name] = 0));
 
-// The API, asked directly
+// Direct API calls
 
 async function get(path, key = platinum) {
   const response = await fetch(url + path, { headers: key ? { "X-API-Key": key } : {} });
@@ -52,7 +52,7 @@ async function post(path, body) {
   return JSON.parse(text);
 }
 
-// The description
+// The OpenAPI description
 
 function operationsOf(description) {
   return Object.entries(description.paths).flatMap(([path, item]) =>
@@ -64,7 +64,7 @@ function parameterOf(description, given) {
   return given.$ref ? description.components.parameters[given.$ref.split("/").at(-1)] : given;
 }
 
-/** The address that the snippets of an operation should call, put together by ourselves. */
+/** The address that the snippets of an operation should call, built independently of samples.js. */
 function addressOf(description, operation) {
   let path = operation.path;
   const query = new URLSearchParams();
@@ -81,8 +81,8 @@ function addressOf(description, operation) {
 }
 
 /**
- * A copy with other examples: `parameters(path, name)` and `bodies[operationId]` give those that are to be replaced. An
- * example of the file names what its readers may have; the demo has its own.
+ * A copy with other examples: `parameters(path, name)` and `bodies[operationId]` return the replacements. The examples in
+ * the file name things that readers may have; the demo has its own.
  */
 function withExamples(description, parameters, bodies = {}) {
   const copy = structuredClone(description);
@@ -120,27 +120,27 @@ function isOpen(operation) {
 
 let directories = 0;
 function newDirectory() {
-  const directory = join(home, String((directories += 1)));
+  const directory = join(workdir, String((directories += 1)));
   mkdirSync(directory);
   return directory;
 }
 
-/** A process that runs one snippet after the other: a line of JSON each way. */
+/** A process that runs one snippet after another: one line of JSON in, one line out. */
 class Batch {
   constructor(command, program, name) {
-    const file = join(home, name);
+    const file = join(workdir, name);
     writeFileSync(file, program);
     const env = { ...process.env, LANG: "C.UTF-8", LC_ALL: "C.UTF-8" };
     this.process = spawn(command, [file], { env, stdio: ["pipe", "pipe", "pipe"] });
-    this.said = "";
-    this.process.stderr.on("data", (data) => (this.said = (this.said + data).slice(-2000)));
+    this.errors = "";
+    this.process.stderr.on("data", (data) => (this.errors = (this.errors + data).slice(-2000)));
     this.lines = createInterface({ input: this.process.stdout })[Symbol.asyncIterator]();
   }
 
   async ask(job) {
     this.process.stdin.write(`${JSON.stringify(job)}\n`);
     const { value, done } = await this.lines.next();
-    assert.ok(!done, `the process ended: ${this.said}`);
+    assert.ok(!done, `the process ended: ${this.errors}`);
     return JSON.parse(value);
   }
 }
@@ -160,16 +160,17 @@ def look(source):
     return {"texts": texts, "shape": ast.dump(tree)}
 
 def run(job):
-    said, error = io.StringIO(), None
+    output = io.StringIO()
+    error = None
     os.chdir(job["directory"])
     with open("snippet.py", "w", encoding="utf-8", newline="") as file:
         file.write(job["source"])
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(output):
             runpy.run_path("snippet.py", run_name="__main__")
     except BaseException as raised:
         error = str(raised) or repr(raised)
-    return {"output": said.getvalue(), "error": error}
+    return {"output": output.getvalue(), "error": error}
 
 for line in sys.stdin:
     job = json.loads(line)
@@ -206,7 +207,7 @@ run <- function(job) {
     withCallingHandlers(eval(parse(text = job$source), own), warning = note)
     NULL
   }, error = conditionMessage))
-  # The next snippet has to ask for it itself.
+  # The next snippet has to load it itself.
   if ("package:jsonlite" %in% search()) detach("package:jsonlite")
   reference <- if (!is.null(job$reference)) jsonlite::fromJSON(job$reference)
   list(
@@ -233,21 +234,24 @@ while (length(line <- readLines(input, 1)) > 0) {
 function runCurl(directory, source) {
   return new Promise((resolve) => {
     const child = spawn("bash", ["-euo", "pipefail", "-c", source], { cwd: directory });
-    const said = { output: "", errors: "" };
-    child.stdout.on("data", (data) => (said.output += data.toString("latin1")));
-    child.stderr.on("data", (data) => (said.errors += data.toString("latin1")));
+    const streams = { output: "", errors: "" };
+    child.stdout.on("data", (data) => (streams.output += data.toString("latin1")));
+    child.stderr.on("data", (data) => (streams.errors += data.toString("latin1")));
     child.on("close", (code) => {
-      const [output, errors] = [said.output, said.errors].map((text) => Buffer.from(text, "latin1").toString());
+      const output = Buffer.from(streams.output, "latin1").toString();
+      const errors = Buffer.from(streams.errors, "latin1").toString();
       resolve({ output, error: code === 0 ? null : `ended with ${code}: ${output}${errors}` });
     });
   });
 }
 
-/** As a module of its own, in this process. Nothing else may write to the console meanwhile. */
+/** Runs as a separate module in this process. Nothing else may write to the console meanwhile. */
 async function runJavaScript(directory, source) {
   const file = join(directory, "snippet.mjs");
   writeFileSync(file, source);
-  const [log, before, lines] = [console.log, process.cwd(), []];
+  const log = console.log;
+  const before = process.cwd();
+  const lines = [];
   console.log = (...values) => lines.push(values.join(" "));
   process.chdir(directory);
   try {
@@ -261,16 +265,16 @@ async function runJavaScript(directory, source) {
   }
 }
 
-/** Google's service as far as the snippets use it. It is synchronous. */
+/** A shim for the part of Google's service that the snippets use. It is synchronous. */
 const urlFetchApp = {
   fetch(address, { headers = {}, muteHttpExceptions }) {
     const given = Object.entries(headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
     const options = ["-sS", "-w", "\n%{http_code}", ...given, address];
-    const said = execFileSync("curl", options, { maxBuffer: 2 ** 26 }).toString();
-    const end = said.lastIndexOf("\n");
-    const status = Number(said.slice(end + 1));
+    const output = execFileSync("curl", options, { maxBuffer: 2 ** 26 }).toString();
+    const end = output.lastIndexOf("\n");
+    const status = Number(output.slice(end + 1));
     assert.ok(muteHttpExceptions || status < 400, `Request failed returned code ${status}`);
-    return { getContentText: () => said.slice(0, end), getResponseCode: () => status };
+    return { getContentText: () => output.slice(0, end), getResponseCode: () => status };
   },
 };
 
@@ -285,7 +289,7 @@ const LANGUAGES = {
   R: (directory, source, reference) => r.ask({ directory, source, reference }),
 };
 
-/** What a snippet came to, which has to come to something. */
+/** Runs a snippet, which must succeed, and returns its result. */
 async function run(label, source, reference) {
   const directory = newDirectory();
   const done = await LANGUAGES[label](directory, source, reference);
@@ -295,43 +299,43 @@ async function run(label, source, reference) {
 
 // GET
 
-/** The names of fields, where values differ from one request to the next. */
-function namesOf(value) {
+/** Only the field names, for responses whose values change between requests. */
+function fieldNames(value) {
   if (Array.isArray(value)) {
-    return value.slice(0, 1).map(namesOf);
+    return value.slice(0, 1).map(fieldNames);
   }
   if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, namesOf(field)]));
+    return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, fieldNames(field)]));
   }
   return "a value";
 }
 
-function sameJson(id, ours, theirs) {
-  const seen = CHANGING.includes(id) ? namesOf : (value) => value;
-  assert.deepEqual(seen(ours), seen(theirs));
+function assertSameJson(id, ours, theirs) {
+  const view = CHANGING.includes(id) ? fieldNames : (value) => value;
+  assert.deepEqual(view(ours), view(theirs));
 }
 
 const lines = (text) => text.replaceAll("\r", "").trimEnd();
 
-async function tryGet(label, operation, wanted) {
+async function checkGet(label, operation, wantedResponse) {
   const id = operation.operationId;
-  const isJson = wanted.type === "application/json";
-  const done = await run(label, operation.sources[label], isJson ? wanted.file : undefined);
-  if (wanted.isBinary) {
-    const saved = readFileSync(join(done.directory, wanted.name));
-    assert.ok(saved.equals(wanted.bytes), `${saved.length} bytes and not ${wanted.bytes.length}`);
+  const isJson = wantedResponse.type === "application/json";
+  const done = await run(label, operation.sources[label], isJson ? wantedResponse.file : undefined);
+  if (wantedResponse.isBinary) {
+    const saved = readFileSync(join(done.directory, wantedResponse.name));
+    assert.ok(saved.equals(wantedResponse.bytes), `${saved.length} bytes and not ${wantedResponse.bytes.length}`);
   } else if (!isJson) {
-    assert.equal(lines(done.output), lines(wanted.text));
+    assert.equal(lines(done.output), lines(wantedResponse.text));
   } else if (label === "R") {
     assert.ok(done.output.length > 0, "it prints nothing");
     assert.ok(CHANGING.includes(id) ? done.same_names : done.same, `R has read something else: ${done.output}`);
   } else {
-    sameJson(id, JSON.parse(done.output), JSON.parse(wanted.text));
+    assertSameJson(id, JSON.parse(done.output), JSON.parse(wantedResponse.text));
   }
   figures.snippets_run += 1;
 }
 
-/** The table that an answer should make in a spreadsheet, by rules of our own. */
+/** The table that a response should produce in a spreadsheet, implemented independently of samples.js. */
 function cellsOf(answer) {
   const cell = (value) => (value instanceof Object ? JSON.stringify(value).slice(0, 50000) : (value ?? ""));
   const rows = answer.data ?? answer.plans;
@@ -351,10 +355,10 @@ function cellsOf(answer) {
   return [names, ...rows.map((row) => names.map((name) => cell(row[name])))];
 }
 
-function tryAppsScript(operation, wanted) {
+function checkAppsScript(operation, wantedResponse) {
   const { operationId: id, sources } = operation;
   const cells = runAppsScript(sources["Google Sheets"], id);
-  const expected = cellsOf(JSON.parse(wanted.text));
+  const expected = cellsOf(JSON.parse(wantedResponse.text));
   if (CHANGING.includes(id)) {
     assert.deepEqual(cells.map((row) => row.length), expected.map((row) => row.length));
     assert.deepEqual(cells[0][0], expected[0][0]);
@@ -364,26 +368,26 @@ function tryAppsScript(operation, wanted) {
   figures.snippets_run += 1;
 }
 
-/** A text of M by its specification; the parser leaves the hexadecimal ones as they are. */
-function readMText(literal) {
+/** Decodes an M text literal by the specification; the parser leaves hexadecimal escapes undecoded. */
+function decodeMText(literal) {
   const named = { cr: "\r", lf: "\n", tab: "\t", "#": "#" };
   const one = (code) => named[code] ?? String.fromCodePoint(parseInt(code, 16));
   return literal.slice(1, -1).replace(/""|#\(([^)]*)\)/g, (_, codes) => codes?.split(",").map(one).join("") ?? '"');
 }
 
-async function readPowerQuery(source) {
+async function parsePowerQuery(source) {
   const task = await powerQuery.TaskUtils.tryLexParse(powerQuery.DefaultSettings, source);
   assert.ok(powerQuery.TaskUtils.isParseStageOk(task), String(task.error?.message));
   const tokens = task.lexerSnapshot.tokens;
   const isText = (token) => token.kind === "TextLiteral";
   return {
-    texts: tokens.filter(isText).map((token) => readMText(token.data)),
+    texts: tokens.filter(isText).map((token) => decodeMText(token.data)),
     shape: tokens.map((token) => (isText(token) ? token.kind : token.data)).join(" "),
   };
 }
 
-/** The answer that a snippet of a GET should come to, in a file too, where R reads it. */
-async function wantedOf(description, operation, key) {
+/** The response that a GET snippet should produce, also saved to a file for R to read. */
+async function expectedResponse(description, operation, key) {
   const address = addressOf(description, operation);
   const answer = await get(address, key);
   assert.equal(answer.status, 200, `${address}: ${answer.status} ${answer.text.slice(0, 300)}`);
@@ -393,26 +397,27 @@ async function wantedOf(description, operation, key) {
   return { ...answer, file, isBinary, name: address.split(/[/?]/).at(-2) };
 }
 
-async function tryGets(description, samples, key) {
+async function checkGets(description, samples, key) {
   const gets = Object.values(samples).filter((one) => one.method === "get" && (key || isOpen(one)));
-  const wanted = {};
+  const expectedById = {};
   for (const one of gets) {
-    wanted[one.operationId] = await holds(`${one.operationId}, asked directly`, () => wantedOf(description, one, key));
+    const request = () => expectedResponse(description, one, key);
+    expectedById[one.operationId] = await check(`${one.operationId}, asked directly`, request);
   }
-  const answered = gets.filter((one) => wanted[one.operationId]);
+  const answered = gets.filter((one) => expectedById[one.operationId]);
   const loop = async (label) => {
     for (const one of answered) {
-      await holds(`${one.operationId}, ${label}, ${key ? "with" : "without"} a key`, () =>
-        tryGet(label, one, wanted[one.operationId]),
+      await check(`${one.operationId}, ${label}, ${key ? "with" : "without"} a key`, () =>
+        checkGet(label, one, expectedById[one.operationId]),
       );
     }
   };
   await Promise.all(Object.keys(LANGUAGES).map(loop));
   for (const one of answered.filter((one) => one.sources["Google Sheets"])) {
-    figures.empty_lists += cellsOf(JSON.parse(wanted[one.operationId].text)) === "no rows";
-    await holds(`${one.operationId}, Google Sheets`, () => tryAppsScript(one, wanted[one.operationId]));
-    await holds(`${one.operationId}, Excel`, async () => {
-      await readPowerQuery(one.sources.Excel);
+    figures.empty_lists += cellsOf(JSON.parse(expectedById[one.operationId].text)) === "no rows";
+    await check(`${one.operationId}, Google Sheets`, () => checkAppsScript(one, expectedById[one.operationId]));
+    await check(`${one.operationId}, Excel`, async () => {
+      await parsePowerQuery(one.sources.Excel);
       figures.parsed += 1;
     });
   }
@@ -421,27 +426,28 @@ async function tryGets(description, samples, key) {
 
 // POST, PATCH, DELETE
 
-/** Nobody listens there, and without a worker nothing is sent. The company becomes one that the demo has. */
-const HOOK = { url: "http://127.0.0.1:4711/vintem", types: ["filing.published"], filters: { companies: [] } };
-const SENT = new Set();
+/** Nothing listens there, and without a worker nothing is sent. A company of the demo is added to the filter below. */
+const WEBHOOK = { url: "http://127.0.0.1:4711/vintem", types: ["filing.published"], filters: { companies: [] } };
+const RUN_WRITES = new Set();
 
-async function trySends(label, description) {
+async function checkWrites(label, description) {
   const send = async (id, key, ids = {}) => {
-    const own = withExamples(description, (path, name) => ids[name], { create_webhook: HOOK });
+    const own = withExamples(description, (path, name) => ids[name], { create_webhook: WEBHOOK });
     const done = await run(label, samplesOf(own, url, key)[id].sources[label]);
     figures.snippets_run += 1;
-    SENT.add(id);
+    RUN_WRITES.add(id);
     if (label === "R") {
       return done.answer;
     }
     return ["delete_webhook", "revoke_key"].includes(id) ? done.output : JSON.parse(done.output);
   };
-  const isDone = (said) => assert.ok(label === "R" ? said === null : said.trim() === "204", `it says ${said}`);
+  const assertNoContent = (output) =>
+    assert.ok(label === "R" ? output === null : output.trim() === "204", `it says ${output}`);
 
   const { id, secret } = await send("create_webhook", platinum);
   const webhook = `/api/v1/webhooks/${id}`;
   const made = await api(webhook);
-  assert.deepEqual([made.url, made.types, made.filters.companies], [HOOK.url, HOOK.types, HOOK.filters.companies]);
+  assert.deepEqual([made.url, made.types, made.filters.companies], [WEBHOOK.url, WEBHOOK.types, WEBHOOK.filters.companies]);
   const { id: delivery } = await send("test_webhook", platinum, { id });
   assert.deepEqual((await api(`${webhook}/deliveries`)).data.map((one) => one.id), [delivery]);
   assert.equal((await send("replay_delivery", platinum, { id, delivery })).id, delivery);
@@ -449,7 +455,7 @@ async function trySends(label, description) {
   assert.ok(rotated.secret && rotated.secret !== secret, "the secret is the same");
   assert.equal((await send("update_webhook", platinum, { id })).status, "paused");
   assert.equal((await api(webhook)).status, "paused");
-  isDone(await send("delete_webhook", platinum, { id }));
+  assertNoContent(await send("delete_webhook", platinum, { id }));
   assert.equal((await get(webhook)).status, 404);
 
   const { api_key: key } = await send("register_key", null);
@@ -458,14 +464,14 @@ async function trySends(label, description) {
   const { api_key: next } = await send("rotate_key", key);
   assert.ok(next && next !== key, "the key is the same");
   await api("/api/v1/keys/me", next);
-  isDone(await send("revoke_key", next));
+  assertNoContent(await send("revoke_key", next));
   assert.equal((await get("/api/v1/keys/me", next)).status, 401);
 }
 
 // Refusals
 
-/** With the placeholder for a key, all must fail, and say why. */
-async function tryRefusal(label, operation) {
+/** With the placeholder instead of a key, every snippet must fail and say why. */
+async function checkRefusal(label, operation) {
   const { message } = JSON.parse((await get("/api/v1/keys/me", PLACEHOLDER)).text);
   const source = operation.sources[label];
   let error;
@@ -474,14 +480,14 @@ async function tryRefusal(label, operation) {
   } else {
     error = (await LANGUAGES[label](newDirectory(), source)).error;
     assert.ok(error, "it does not fail");
-    // Base R drops the body of a refusal.
-    const said = label === "R" && operation.method === "get" ? "401" : message;
-    assert.ok(error.includes(said), `it says ${error}`);
+    // Base R drops the body of an error response.
+    const expected = label === "R" && operation.method === "get" ? "401" : message;
+    assert.ok(error.includes(expected), `it says ${error}`);
   }
   figures.refused += 1;
 }
 
-// Texts that would end a string
+// Texts that would end a string literal
 
 const HOSTILE = [
   `'"\\\`$(touch broken)\${globalThis.broken=1}");globalThis.broken=1;//'''"""#(lf)#(#)#"{0}%s\n\r\t\u0085\u2028é\u{1f600}`,
@@ -492,7 +498,7 @@ const HOSTILE = [
 ];
 const BENIGN = "x";
 
-/** Every snippet of the operations, made with the text in the address, the key and the body. */
+/** All snippets, generated with the text in the address, the key and the body. */
 function hostileSamples(description, text) {
   const bodies = { create_webhook: { url: text, types: [text], filters: { [text]: [true, null, 1.5] } } };
   return samplesOf(withExamples(description, () => undefined, bodies), baseOf(text), `vtm_${text}`);
@@ -500,14 +506,15 @@ function hostileSamples(description, text) {
 
 const baseOf = (text) => `https://vintem.example/${text}`;
 
-async function tryHostile(description, text, ids) {
-  const [hostile, benign] = [hostileSamples(description, text), hostileSamples(description, BENIGN)];
+async function checkHostile(description, text, ids) {
+  const hostile = hostileSamples(description, text);
+  const benign = hostileSamples(description, BENIGN);
   for (const id of ids) {
     const operation = hostile[id];
     for (const [label, source] of Object.entries(operation.sources)) {
-      await holds(`${id}, ${label}, with ${JSON.stringify(text)}`, async () => {
+      await check(`${id}, ${label}, with ${JSON.stringify(text)}`, async () => {
         const body = operation.operationId === "create_webhook" ? [text, true, null, 1.5] : undefined;
-        await LOOKS[label]({ id, source, benign: benign[id].sources[label], text, body });
+        await PARSERS[label]({ id, source, benign: benign[id].sources[label], text, body });
         assert.equal(globalThis.broken, undefined, "code in a text was run");
         figures.hostile += 1;
       });
@@ -515,25 +522,26 @@ async function tryHostile(description, text, ids) {
   }
 }
 
-function holdsTexts(texts, text, body) {
+function assertTexts(texts, text, body) {
   assert.ok(texts.some((one) => one.startsWith(`${baseOf(text)}/`)), "the address is another");
   assert.ok(texts.some((one) => one === `vtm_${text}` || one === `X-API-Key: vtm_${text}`), "the key is another");
   assert.ok(!body || texts.includes(text), "the body is another");
 }
 
-/** The same tokens but for what is in the texts. */
-async function lookBy(look, { source, benign, text, body }) {
-  const [ours, theirs] = [await look(source), await look(benign)];
+/** Apart from the contents of texts, the tokens must be the same. */
+async function compareParsed(look, { source, benign, text, body }) {
+  const ours = await look(source);
+  const theirs = await look(benign);
   assert.ok(!ours.error && !theirs.error, ours.error ?? theirs.error);
   assert.equal(ours.shape, theirs.shape);
-  holdsTexts(ours.texts, text, body);
+  assertTexts(ours.texts, text, body);
 }
 
-function sameBody(sent, text) {
+function assertBody(sent, text) {
   assert.deepEqual(JSON.parse(sent), { url: text, types: [text], filters: { [text]: [true, null, 1.5] } });
 }
 
-const LOOKS = {
+const PARSERS = {
   async curl({ source, benign, text, body }) {
     const directory = newDirectory();
     const args = async (program) => {
@@ -541,36 +549,38 @@ const LOOKS = {
       assert.equal(done.error, null, done.error);
       return done.output.split("\0");
     };
-    const [ours, theirs] = [await args(source), await args(benign)];
+    const ours = await args(source);
+    const theirs = await args(benign);
     assert.equal(ours.length, theirs.length);
     assert.deepEqual(readdirSync(directory), [], "a command in a text was run");
-    holdsTexts(ours, text);
+    assertTexts(ours, text);
     if (body) {
-      sameBody(ours[ours.indexOf("-d") + 1], text);
+      assertBody(ours[ours.indexOf("-d") + 1], text);
     }
   },
-  Python: (given) => lookBy((source) => python.ask({ look: true, source }), given),
+  Python: (given) => compareParsed((source) => python.ask({ look: true, source }), given),
   R: (given) =>
-    lookBy((source) => r.ask({ look: true, source }), {
+    compareParsed((source) => r.ask({ look: true, source }), {
       ...given,
-      // As a name it is written as a text where it is no word.
+      // R quotes a name that is not a plain word.
       benign: given.benign.replace(" x = ", ' "x" = ').replace("(x = ", '("x" = '),
     }),
-  /** Nothing but the language itself reads it here, so it is run, with a stand-in for what it calls. */
+  /** There is no separate parser here, so the snippet is run with a fake fetch. */
   async JavaScript({ source, text, body }) {
-    const [calls, real] = [[], globalThis.fetch];
+    const calls = [];
+    const realFetch = globalThis.fetch;
     globalThis.fetch = async (...given) => {
       calls.push(given);
       return new Response("{}");
     };
     const done = await runJavaScript(newDirectory(), source);
-    globalThis.fetch = real;
+    globalThis.fetch = realFetch;
     assert.equal(done.error, null, done.error);
     assert.equal(calls.length, 1);
     const [address, { headers, body: sent }] = calls[0];
-    holdsTexts([address, ...Object.values(headers)], text);
+    assertTexts([address, ...Object.values(headers)], text);
     if (body) {
-      sameBody(sent, text);
+      assertBody(sent, text);
     }
   },
   "Google Sheets": ({ id, source, text }) => {
@@ -578,37 +588,38 @@ const LOOKS = {
     const answer = { getContentText: () => '{"data":[],"plans":[]}', getResponseCode: () => 200 };
     runAppsScript(source, id, { fetch: (...given) => calls.push(given) && answer });
     assert.equal(calls.length, 1);
-    holdsTexts([calls[0][0], ...Object.values(calls[0][1].headers)], text);
+    assertTexts([calls[0][0], ...Object.values(calls[0][1].headers)], text);
   },
-  Excel: (given) => lookBy(readPowerQuery, given),
+  Excel: (given) => compareParsed(parsePowerQuery, given),
 };
 
-// All of it
+// Main
 
 const description = await api("/docs/openapi.json");
 const company = (await api("/api/v1/companies?limit=100")).data.find((one) => one.tickers.length > 0);
-HOOK.filters.companies.push(company.id);
+WEBHOOK.filters.companies.push(company.id);
 const filing = (await api("/api/v1/filings?limit=1")).data[0];
-const webhook = await post("/api/v1/webhooks", HOOK);
+const webhook = await post("/api/v1/webhooks", WEBHOOK);
 const delivery = await post(`/api/v1/webhooks/${webhook.id}/test`);
-const real = withExamples(description, (path, name) => {
+const demoDescription = withExamples(description, (path, name) => {
   const ids = { companies: company.id, filings: filing.id, webhooks: webhook.id };
   return { id: ids[path.split("/")[3]], delivery: delivery.id, ticker: company.tickers[0] }[name];
 });
 
 const operations = operationsOf(description);
-const [keyed, open] = [samplesOf(real, url, platinum), samplesOf(real, url, null)];
+const samplesWithKey = samplesOf(demoDescription, url, platinum);
+const samplesWithoutKey = samplesOf(demoDescription, url, null);
 figures.operations = operations.length;
 for (const { operationId: id, method, responses, ...operation } of operations) {
-  await holds(`${id}, as it is shown`, () => {
+  await check(`${id}, as it is shown`, () => {
     const answersJson = Object.keys(responses["200"]?.content ?? {}).every((type) => /json|csv/.test(type));
     const labels = ["curl", "Python", "JavaScript", "R"];
     if (method === "get" && answersJson) {
       labels.push("Google Sheets", "Excel");
     }
-    const { sources, langs, "x-badges": badges } = keyed[id];
+    const { sources, langs, "x-badges": badges } = samplesWithKey[id];
     assert.deepEqual(Object.keys(sources), labels);
-    assert.deepEqual(langs, labels.map((label) => LANGS[label] ?? label.toLowerCase()));
+    assert.deepEqual(langs, labels.map((label) => HIGHLIGHTERS[label] ?? label.toLowerCase()));
     assert.equal(badges.length, 1);
     assert.match(badges[0].name, /^[A-Z][a-z]+$/);
     assert.equal(badges[0].name.toLowerCase(), operation["x-required-plan"]);
@@ -617,32 +628,40 @@ for (const { operationId: id, method, responses, ...operation } of operations) {
       figures.snippets += 1;
       assert.ok(sources[label].split("\n").length <= MAX_LINES, `${label} is too long`);
       assert.ok(sources[label].includes(platinum), `${label} is without the key`);
-      assert.equal(open[id].sources[label].includes("X-API-Key"), takesKey, `${label}, whether it has a header`);
-      assert.equal(open[id].sources[label].includes(PLACEHOLDER), takesKey, `${label}, whether it has a placeholder`);
+      const withoutKey = samplesWithoutKey[id].sources[label];
+      assert.equal(withoutKey.includes("X-API-Key"), takesKey, `${label}, whether it has a header`);
+      assert.equal(withoutKey.includes(PLACEHOLDER), takesKey, `${label}, whether it has a placeholder`);
     }
   });
 }
 
-await tryGets(real, keyed, platinum);
-figures.without_key = await tryGets(real, open, null);
+await checkGets(demoDescription, samplesWithKey, platinum);
+figures.without_key = await checkGets(demoDescription, samplesWithoutKey, null);
 assert.ok(figures.without_key >= 5, "hardly anything is open");
 
 for (const label of Object.keys(LANGUAGES)) {
-  await holds(`what is sent by ${label}`, () => trySends(label, description));
+  await check(`what is sent by ${label}`, () => checkWrites(label, description));
 }
 for (const { operationId: id, method } of operations) {
-  await holds(id, () => assert.ok(method === "get" || SENT.has(id), "there is no step that runs it"));
+  await check(id, () => assert.ok(method === "get" || RUN_WRITES.has(id), "there is no step that runs it"));
 }
 
 for (const id of ["list_companies", "get_export", "get_key", "create_webhook", "delete_webhook"]) {
-  for (const label of Object.keys(open[id].sources).filter((label) => label !== "Excel")) {
-    await holds(`${id}, ${label}, with a key that is none`, () => tryRefusal(label, open[id]));
+  for (const label of Object.keys(samplesWithoutKey[id].sources).filter((label) => label !== "Excel")) {
+    await check(`${id}, ${label}, with a key that is none`, () => checkRefusal(label, samplesWithoutKey[id]));
   }
 }
 
-const few = ["list_companies", "list_business_days", "get_export", "show_pricing", "create_webhook", "delete_webhook"];
+const hostileOperations = [
+  "list_companies",
+  "list_business_days",
+  "get_export",
+  "show_pricing",
+  "create_webhook",
+  "delete_webhook",
+];
 for (const text of HOSTILE) {
-  await tryHostile(description, text, text === HOSTILE[0] ? operations.map((one) => one.operationId) : few);
+  await checkHostile(description, text, text === HOSTILE[0] ? operations.map((one) => one.operationId) : hostileOperations);
 }
 
 python.process.stdin.end();
@@ -653,6 +672,6 @@ for (const failure of failures) {
 for (const [name, value] of Object.entries(figures)) {
   console.log(`${name}: ${value}`);
 }
-console.log(`run_seconds: ${((Date.now() - began) / 1000).toFixed(1)}`);
+console.log(`run_seconds: ${((Date.now() - startedAt) / 1000).toFixed(1)}`);
 console.log(`failed: ${failures.length}`);
 process.exit(failures.length > 0 ? 1 : 0);

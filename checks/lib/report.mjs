@@ -1,15 +1,16 @@
-// What checks in JavaScript share: each thing that must hold is tried by itself, and what does not hold is told at the end.
+// Shared by the JavaScript checks: runs each assertion on its own and collects the failures for the end.
 
-/** What was counted, by name; and what did not hold. */
+/** Figures to print, by name. */
 export const figures = {};
 export const failures = [];
 
-export async function holds(what, check) {
+/** Runs `run` and returns its result; an exception is recorded as a failure of `label`. */
+export async function check(label, run) {
   try {
-    return await check();
+    return await run();
   } catch (error) {
-    // Of an assertion the first lines say enough; a whole answer would hide the next failure.
-    const said = String(error.message ?? error).split("\n").slice(0, 12).join("\n  ");
-    failures.push(`fails: ${what}: ${said.slice(0, 1200)}`);
+    // The first lines of an assertion are enough; a whole response would hide the next failure.
+    const message = String(error.message ?? error).split("\n").slice(0, 12).join("\n  ");
+    failures.push(`fails: ${label}: ${message.slice(0, 1200)}`);
   }
 }

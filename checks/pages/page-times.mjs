@@ -1,4 +1,4 @@
-// Loads pages and reads their Server-Timing: see checks/pages/page-times.
+// Loads pages and reads their Server-Timing header: see checks/pages/page-times.
 //
 // usage: page-times.mjs URL GOLD_KEY, of a served demo that trusts this machine as a proxy.
 
@@ -9,14 +9,14 @@ const LOADS = 200;
 const WARM_UP = 5;
 const MAX_P99_MS = 5;
 
-async function listed(path) {
+async function fetchData(path) {
   const response = await fetch(url + path, { headers: { "X-API-Key": gold } });
   assert.equal(response.status, 200, path);
   return (await response.json()).data;
 }
 
-/** The paths in the map of the site that begin so. */
-async function mapped(start) {
+/** The paths in the sitemap that begin with `start`. */
+async function sitemapPaths(start) {
   const text = await (await fetch(`${url}/sitemap.xml`)).text();
   const paths = [...text.matchAll(/<loc>(.*?)<\/loc>/g)].map(([, one]) => new URL(one).pathname);
   return paths.filter((path) => path.startsWith(start));
@@ -24,7 +24,7 @@ async function mapped(start) {
 
 const words = (text) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter((word) => word.length > 1);
 
-/** What people type: names and pieces of them, tickers, CNPJs, subjects of filings; and what finds a great deal. */
+/** What people type: names and parts of them, tickers, CNPJs, subjects of filings; and words with very many hits. */
 function queriesOf(companies, filings) {
   const queries = ["selic", "s.a.", "de", "assembleia", "resultados do trimestre", "qqqqqqqqqq", "a"];
   for (const { name, cnpj, tickers } of companies) {
@@ -36,13 +36,13 @@ function queriesOf(companies, filings) {
   return [...new Set(queries.filter(Boolean))];
 }
 
-/** Every so many of them, so that all kinds are among the loads. */
+/** LOADS items, evenly spread over all of them, so that every kind is included. */
 const spread = (all) => Array.from({ length: LOADS }, (_, at) => all[Math.floor((at * all.length) / LOADS)]);
 
 let loads = 0;
 
-/** The durations that the service tells of one load. */
-async function load(path) {
+/** The durations that the server reports for one load. */
+async function loadPage(path) {
   loads += 1;
   const response = await fetch(url + path, {
     headers: {
@@ -53,27 +53,27 @@ async function load(path) {
   });
   await response.arrayBuffer();
   assert.equal(response.status, 200, `${path}: ${response.status}`);
-  const told = response.headers.get("Server-Timing") ?? "";
-  const duration = (name) => Number(new RegExp(`${name};dur=([0-9.]+)`).exec(told)?.[1]);
-  const took = { total: duration("total"), handler: duration("handler") };
-  assert.ok(took.total >= took.handler, `${path}: ${told}`);
-  return took;
+  const timing = response.headers.get("Server-Timing") ?? "";
+  const duration = (name) => Number(new RegExp(`${name};dur=([0-9.]+)`).exec(timing)?.[1]);
+  const durations = { total: duration("total"), handler: duration("handler") };
+  assert.ok(durations.total >= durations.handler, `${path}: ${timing}`);
+  return durations;
 }
 
 const percentile = (sorted, share) => sorted[Math.ceil(sorted.length * share) - 1];
 
-const companies = await listed("/api/v1/companies?limit=100");
-const filings = await listed("/api/v1/filings?limit=100");
+const companies = await fetchData("/api/v1/companies?limit=100");
+const filings = await fetchData("/api/v1/filings?limit=100");
 const queries = queriesOf(companies, filings);
 const pages = {
   home: ["/"],
   pricing: ["/pricing"],
   docs: ["/docs"],
   guides: ["/docs/guides"],
-  guide: await mapped("/docs/guides/"),
+  guide: await sitemapPaths("/docs/guides/"),
   dashboard: ["/dashboard"],
   status: ["/status"],
-  series: await mapped("/series/"),
+  series: await sitemapPaths("/series/"),
   search: queries.map((query) => `/search?q=${encodeURIComponent(query)}`),
   company: companies.map(({ id }) => `/companies/${id}`),
   terms: ["/terms"],
@@ -86,19 +86,20 @@ console.log(`searches: ${new Set(spread(pages.search)).size}`);
 let worst = 0;
 for (const [name, paths] of Object.entries(pages)) {
   for (const path of spread(paths).slice(0, WARM_UP)) {
-    await load(path);
+    await loadPage(path);
   }
-  const taken = [];
+  const samples = [];
   for (const path of spread(paths)) {
-    taken.push(await load(path));
+    samples.push(await loadPage(path));
   }
-  const told = ["total", "handler"].map((part) => {
-    const sorted = taken.map((one) => one[part]).sort((one, other) => one - other);
-    const [p50, p99] = [percentile(sorted, 0.5), percentile(sorted, 0.99)];
+  const parts = ["total", "handler"].map((part) => {
+    const sorted = samples.map((one) => one[part]).sort((one, other) => one - other);
+    const p50 = percentile(sorted, 0.5);
+    const p99 = percentile(sorted, 0.99);
     worst = part === "total" ? Math.max(worst, p99) : worst;
     return `${part} p50 ${p50.toFixed(2)} p99 ${p99.toFixed(2)}`;
   });
-  console.log(`${name}_ms: ${told.join(", ")}`);
+  console.log(`${name}_ms: ${parts.join(", ")}`);
 }
 console.log(`worst_page_p99_ms: ${worst.toFixed(2)}`);
 process.exit(worst < MAX_P99_MS ? 0 : 1);

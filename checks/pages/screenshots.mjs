@@ -1,11 +1,11 @@
-// Takes the pictures: see checks/pages/screenshots.
+// Takes the screenshots: see checks/pages/screenshots.
 //
 // usage: screenshots.mjs URL PLATINUM_KEY NODE_TOOLS DIRECTORY, of a served demo with a worker; SCREENSHOTS=few for few
 
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { fullCompany, launch, pagesOf, register, settled } from "./browser.mjs";
+import { fullCompany, launch, pagesOf, register, waitUntilLoaded } from "./browser.mjs";
 
 const [url, platinum, tools, directory] = process.argv.slice(2);
 const MAX_HEIGHT = 3000;
@@ -25,7 +25,7 @@ async function api(path, { method = "GET", body } = {}) {
   return response.json();
 }
 
-/** Something for the dashboard to show: requests that end in several ways, and a webhook that was tested. */
+/** Gives the dashboard something to show: requests with different outcomes, and a webhook that was tested. */
 async function useKey() {
   const receiver = createServer((_, answer) => answer.end());
   await once(receiver.listen(0, "127.0.0.1"), "listening");
@@ -38,7 +38,7 @@ async function useKey() {
   return receiver;
 }
 
-// ---- What is shown after some clicks ----
+// ---- States that need some clicks ----
 
 async function openDashboard(page) {
   await page.goto(`${url}/dashboard`);
@@ -50,7 +50,7 @@ async function openDashboard(page) {
 
 async function showKey(page) {
   await register(page, url);
-  await page.locator("#register-result").evaluate((place) => place.scrollIntoView());
+  await page.locator("#register-result").evaluate((element) => element.scrollIntoView());
 }
 
 async function tryOperation(page) {
@@ -60,7 +60,7 @@ async function tryOperation(page) {
   await page.getByRole("dialog").last().waitFor();
 }
 
-/** Only as much as the window has: of a dialog or of a place far down a whole page would show little. */
+/** Only the visible window: a whole page would show little of a dialog or of a section far down. */
 const WINDOWS = {
   key: showKey,
   "docs-try": tryOperation,
@@ -70,17 +70,17 @@ const WINDOWS = {
   },
 };
 
-// ---- All of it ----
+// ---- Main ----
 
 const pages = Object.entries(pagesOf(await fullCompany(url, platinum)));
-const shots = pages.map(([name, path]) => ({ name, show: (page) => page.goto(url + path), isWhole: true }));
-shots.push({ name: "dashboard-open", show: openDashboard, isWhole: true });
+const shots = pages.map(([name, path]) => ({ name, show: (page) => page.goto(url + path), isFullPage: true }));
+shots.push({ name: "dashboard-open", show: openDashboard, isFullPage: true });
 if (!isFew) {
-  shots.push(...Object.entries(WINDOWS).map(([name, show]) => ({ name, show, isWhole: false })));
+  shots.push(...Object.entries(WINDOWS).map(([name, show]) => ({ name, show, isFullPage: false })));
 }
 
 let visits = 0;
-async function take(browser, { width, theme, lang }, { name, show, isWhole }) {
+async function takeScreenshot(browser, { width, theme, lang }, { name, show, isFullPage }) {
   visits += 1;
   const context = await browser.newContext({
     viewport: { width, height: HEIGHTS[width] },
@@ -89,15 +89,15 @@ async function take(browser, { width, theme, lang }, { name, show, isWhole }) {
     reducedMotion: "reduce",
     locale: lang === "pt" ? "pt-BR" : "en-US",
     timezoneId: "America/Sao_Paulo",
-    // Each visit from an address of its own, which has a limit of its own.
+    // Each visit comes from its own address, which has its own rate limit.
     extraHTTPHeaders: { "X-Forwarded-For": `198.51.100.${visits % 250}` },
   });
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   await show(page);
-  await settled(page);
+  await waitUntilLoaded(page);
   const path = join(directory, `${name}-${width}-${theme}-${lang}.png`);
-  if (isWhole) {
+  if (isFullPage) {
     await page.evaluate(() => scrollTo(0, 0));
     const height = Math.min(MAX_HEIGHT, await page.evaluate(() => document.documentElement.scrollHeight));
     await page.screenshot({ path, animations: "disabled", fullPage: true, clip: { x: 0, y: 0, width, height } });
@@ -111,7 +111,7 @@ const receiver = await useKey();
 const browser = await launch(tools);
 for (const view of isFew ? KEPT : VIEWS) {
   for (const shot of shots) {
-    await take(browser, view, shot);
+    await takeScreenshot(browser, view, shot);
   }
 }
 await browser.close();

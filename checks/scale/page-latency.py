@@ -1,8 +1,8 @@
-"""Asks a served replica for pages and searches, and prints what they cost and what memory it then takes.
+"""Requests pages and searches from a replica, and prints their latency and the memory of the replica afterwards.
 
 usage: checks/scale/page-latency.py URL KEY FILINGS PROCESS
-Pages of each kind are asked for in turns over one connection, so that whatever else the machine does meets all of them;
-the figures are medians.
+The kinds of pages take turns over one connection, so that other load on the machine affects all of them alike.
+The figures are medians.
 """
 
 import http.client
@@ -13,22 +13,25 @@ import sys
 import time
 import urllib.parse
 
-url, key, filings, process = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+url = sys.argv[1]
+key = sys.argv[2]
+filings = int(sys.argv[3])
+process = sys.argv[4]
 ROUNDS = 400
 WORDS = "dividendos assembleia conselho aviso fato relevante resultado reunião ata acionistas capital debêntures".split()
 
 connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
 
 
-def ask(path):
-    began = time.perf_counter()
+def timed_get(path):
+    start = time.perf_counter()
     connection.request("GET", path, headers={"X-API-Key": key})
-    answer = connection.getresponse()
-    body = answer.read()
-    spent = time.perf_counter() - began
-    if answer.status != 200:
-        sys.exit(f"{path} answered {answer.status}: {body[:200]!r}")
-    return spent, json.loads(body)
+    response = connection.getresponse()
+    body = response.read()
+    seconds = time.perf_counter() - start
+    if response.status != 200:
+        sys.exit(f"{path} answered {response.status}: {body[:200]!r}")
+    return seconds, json.loads(body)
 
 
 def memory():
@@ -37,30 +40,31 @@ def memory():
 
 
 if filings:
-    newest = ask("/api/v1/filings?limit=20")[1]["data"]
-    category, company = newest[0]["category"], newest[0]["company_id"]
-    quoted = urllib.parse.quote(category)
-    total = ask(f"/api/v1/filings?category={quoted}")[1]["total"]
+    newest = timed_get("/api/v1/filings?limit=20")[1]["data"]
+    category = newest[0]["category"]
+    company = newest[0]["company_id"]
+    quoted_category = urllib.parse.quote(category)
+    total = timed_get(f"/api/v1/filings?category={quoted_category}")[1]["total"]
     paths = {
         "plain": "/api/v1/filings?limit=20&offset=0",
         "deep": f"/api/v1/filings?limit=20&offset={filings * 98 // 100}",
-        "category": f"/api/v1/filings?limit=20&category={quoted}&offset={total // 2}",
+        "category": f"/api/v1/filings?limit=20&category={quoted_category}&offset={total // 2}",
         "dates": "/api/v1/filings?limit=20&from=2015-01-01&to=2018-12-31",
-        "company": f"/api/v1/filings?limit=20&category={quoted}&from=2010-01-01&to=2024-12-31&offset=100",
-        "both": f"/api/v1/companies/{company}/filings?limit=20&category={quoted}&from=2005-01-01",
+        "company": f"/api/v1/filings?limit=20&category={quoted_category}&from=2010-01-01&to=2024-12-31&offset=100",
+        "both": f"/api/v1/companies/{company}/filings?limit=20&category={quoted_category}&from=2005-01-01",
     }
     times = {name: [] for name in paths}
     for _ in range(ROUNDS):
         for name, path in paths.items():
-            times[name].append(ask(path)[0])
-    median = {name: statistics.median(of) for name, of in times.items()}
-    filtered = max(median[name] for name in ("category", "dates", "company", "both"))
-    print(f"page_microseconds: {median['plain'] * 1e6}")
-    print(f"deep_page_ratio: {median['deep'] / median['plain']}")
-    print(f"filtered_page_ratio: {filtered / median['plain']}")
+            times[name].append(timed_get(path)[0])
+    medians = {name: statistics.median(samples) for name, samples in times.items()}
+    filtered = max(medians[name] for name in ("category", "dates", "company", "both"))
+    print(f"page_microseconds: {medians['plain'] * 1e6}")
+    print(f"deep_page_ratio: {medians['deep'] / medians['plain']}")
+    print(f"filtered_page_ratio: {filtered / medians['plain']}")
 
-seed = random.Random(7)
+rng = random.Random(7)
 for _ in range(200):
-    words = urllib.parse.quote(" ".join(seed.sample(WORDS, seed.choice([1, 2]))))
-    ask(f"/api/v1/filings/search?q={words}&limit=20")
+    words = urllib.parse.quote(" ".join(rng.sample(WORDS, rng.choice([1, 2]))))
+    timed_get(f"/api/v1/filings/search?q={words}&limit=20")
 print(f"memory_bytes: {memory()}")
