@@ -67,10 +67,8 @@ async fn main() -> anyhow::Result<()> {
     let failed = quiet.iter().chain(&busy).filter(|request| request.status != Some(200)).count();
     let mixed = count_mixed_responses(&busy, base);
     let unseen = max_visibility_delay(&busy, base, &loaded);
-    let (calm, under_load) = (
-        percentile(quiet.iter().map(TimedRequest::latency), 99),
-        percentile(busy.iter().map(TimedRequest::latency), 99),
-    );
+    let calm = percentile(quiet.iter().map(TimedRequest::latency), 99);
+    let under_load = percentile(busy.iter().map(TimedRequest::latency), 99);
     let ratio = under_load.as_secs_f64() / calm.as_secs_f64();
 
     println!("requests: {}", quiet.len() + busy.len());
