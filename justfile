@@ -187,7 +187,7 @@ fuzz MINUTES *TARGETS:
 
 # Compare what is served with the publishers' real files in DIR
 real-data DIR:
-    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/lib/with-engines cargo nextest run -p vintem-server --cargo-profile ci --test real_data --no-capture
+    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/lib/with-engines cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci --test real_data --no-capture
 
 # Follow the recipes of CONTRIBUTING in a copy of the project
 recipes:
