@@ -11,11 +11,11 @@ use vintem_domain::webhook::EventAttributes;
 use vintem_snapshot::Snapshot;
 use vintem_store::events::{EventPublication, UnpublishedEvent};
 
+use crate::bodies::company::CompanyBody;
+use crate::bodies::filing::FilingBody;
+use crate::bodies::format_instant;
+use crate::bodies::market::{fx_source, rate_on_day, series_source};
 use crate::json_number::JsonNumber;
-use crate::routes::companies::CompanyBody;
-use crate::routes::filings::FilingBody;
-use crate::routes::market::{fx_source, rate_on_day, series_source};
-use crate::routes::status::format_instant;
 
 #[derive(Serialize)]
 struct EventBody<'e> {

@@ -12,12 +12,13 @@ use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Lang, Series, se
 use vintem_snapshot::{CompanyFilter, FilingFilter, Filings, RowPage, Snapshot};
 use vintem_store::reader::RowProvenance;
 
-use crate::routes::market::{
-    FX_DECIMALS, FxRateBody, RateBody, RateRowBody, RateSource, RowOptions, fx_source, rate_table, series_body,
-    series_datasets, series_source,
+use crate::bodies::company::{COMPANY_DATASETS, companies_table};
+use crate::bodies::filing::filings_table;
+use crate::bodies::market::{
+    FX_DECIMALS, FxRateBody, RateBody, RateRowBody, RateSource, RowOptions, fx_source, rate_table, series_source,
 };
-use crate::routes::provenance::TraceOptions;
-use crate::routes::{companies, filings};
+use crate::bodies::provenance::TraceOptions;
+use crate::bodies::series::{series_body, series_datasets};
 
 /// Rows in their current version, with only the fields that lists have by default.
 const PLAIN_ROW_OPTIONS: RowOptions<'static> = RowOptions { as_text: false, provenance: None, with_certainty: false };
@@ -164,16 +165,14 @@ fn companies_export(snapshot: &Arc<Snapshot>, today: NaiveDate) -> Option<Export
     let table_snapshot = snapshot.clone();
     let build_table = move || {
         let companies = all_companies(&table_snapshot);
-        companies::companies_table(&table_snapshot, None, companies, TraceOptions::disabled(today))
+        companies_table(&table_snapshot, None, companies, TraceOptions::disabled(today))
     };
 
-    // Issuers that appear only in filings are companies too.
-    let datasets = [Dataset::Companies, Dataset::Filings];
-    let extra_state = dataset_generations(snapshot, &datasets);
+    let extra_state = dataset_generations(snapshot, &COMPANY_DATASETS);
     build_export_dataset(
         snapshot,
         Dataset::Companies.id().to_owned(),
-        &datasets,
+        &COMPANY_DATASETS,
         extra_state,
         list_sources,
         build_table,
@@ -241,8 +240,8 @@ fn filings_export_in_range(
     let build_table = move || {
         let trace = TraceOptions::disabled(today);
         match table_snapshot.filings() {
-            Some(filings) => filings::filings_table(&table_snapshot, filings, list_rows(filings), trace),
-            None => filings::filings_table(&table_snapshot, &Filings::default(), RowPage::default(), trace),
+            Some(filings) => filings_table(&table_snapshot, filings, list_rows(filings), trace),
+            None => filings_table(&table_snapshot, &Filings::default(), RowPage::default(), trace),
         }
     };
 

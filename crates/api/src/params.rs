@@ -1,5 +1,7 @@
 //! Query parameters: parsing and validation. Errors name the parameter.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use axum::extract::FromRequestParts;
 use chrono::{DateTime, NaiveTime};
 use http::request::Parts;
@@ -33,7 +35,17 @@ type ParamResult<T> = Result<T, Problem>;
 
 /// The parameters of a request. Unknown parameters are ignored; known ones must not be repeated.
 #[derive(Debug, Default)]
-pub struct QueryParams(Vec<(String, Option<String>)>);
+pub struct QueryParams(Vec<QueryParam>);
+
+/// A decoded parameter.
+#[derive(Debug)]
+struct QueryParam {
+    name: String,
+    /// `None` if it is not valid UTF-8.
+    value: Option<String>,
+    /// Whether the handler knows the parameter: it has asked for it by name.
+    is_recognized: AtomicBool,
+}
 
 impl<S: Sync> FromRequestParts<S> for QueryParams {
     type Rejection = ApiError;
@@ -70,25 +82,41 @@ impl QueryParams {
     pub fn parse(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode_component(name).unwrap_or_default(), decode_component(value))
+            QueryParam {
+                name: decode_component(name).unwrap_or_default(),
+                value: decode_component(value),
+                is_recognized: AtomicBool::new(false),
+            }
         });
         Self(pairs.collect())
     }
 
     /// Decoded names and values. A value is `None` if it is not valid UTF-8.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_deref()))
+        self.0.iter().map(|param| (param.name.as_str(), param.value.as_deref()))
+    }
+
+    /// The parameters that the handler recognized: the name, and the whole pair as it stands in `query_string`, which
+    /// this was parsed from. The others are left out: one could be a key.
+    pub fn recognized_pairs<'q>(&'q self, query_string: &'q str) -> impl Iterator<Item = (&'q str, &'q str)> {
+        let pairs = query_string.split('&').filter(|pair| !pair.is_empty());
+        let is_recognized = |param: &QueryParam| param.is_recognized.load(Ordering::Relaxed);
+        pairs
+            .zip(&self.0)
+            .filter(move |(_, param)| is_recognized(param))
+            .map(|(pair, param)| (param.name.as_str(), pair))
     }
 
     /// The value of a parameter, if present. Fails if it is repeated or not valid UTF-8.
     pub fn single_value(&self, name: &'static str) -> ParamResult<Option<&str>> {
-        let mut values = self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value);
-        let Some(value) = values.next() else { return Ok(None) };
-        if values.next().is_some() {
+        let mut params = self.0.iter().filter(|param| param.name == name);
+        let Some(param) = params.next() else { return Ok(None) };
+        param.is_recognized.store(true, Ordering::Relaxed);
+        if params.next().is_some() {
             return invalid_param(name, LocalizedText::new("be given once", "ser informado uma só vez"));
         }
 
-        match value {
+        match &param.value {
             Some(value) => Ok(Some(value)),
             None => invalid_param(
                 name,

@@ -6,33 +6,36 @@ use axum::body::{Body, Bytes};
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use vintem_domain::{LocalizedText, Problem};
+
+use crate::load::LoadControls;
 
 const MAX_BODY_BYTES: usize = 8 * 1024;
 /// A client that needs longer for 8 KB is stalling.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limits the bodies read concurrently, so that slow senders cannot take the capacity of requests without a body.
-static BODY_READ_PERMITS: Semaphore = Semaphore::const_new(64);
 
 /// Reads a JSON object. `expected` is the error message if the body is something else. Unknown fields are ignored.
 pub async fn read_json_object<T: DeserializeOwned>(
+    load: &LoadControls,
     headers: &HeaderMap,
     body: Body,
     expected: LocalizedText,
 ) -> Result<T, Problem> {
     // Checked first, so that a body of another type is not read at all.
     require_json_content_type(headers)?;
-    parse_json_object(&read_limited_body(body).await?, expected)
+    parse_json_object(&read_limited_body(load, body).await?, expected)
 }
 
 /// Like [`read_json_object`], but an empty body counts as an empty object.
 pub async fn read_optional_json_object<T: DeserializeOwned + Default>(
+    load: &LoadControls,
     headers: &HeaderMap,
     body: Body,
     expected: LocalizedText,
 ) -> Result<T, Problem> {
-    let body = read_limited_body(body).await?;
+    let body = read_limited_body(load, body).await?;
     if body.is_empty() {
         return Ok(T::default());
     }
@@ -55,8 +58,8 @@ fn require_json_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     )))
 }
 
-async fn read_limited_body(body: Body) -> Result<Bytes, Problem> {
-    let _permit = BODY_READ_PERMITS.try_acquire().map_err(|_| Problem::Overloaded)?;
+async fn read_limited_body(load: &LoadControls, body: Body) -> Result<Bytes, Problem> {
+    let _permit = load.body_reads.try_acquire().map_err(|_| Problem::Overloaded)?;
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         _ => Err(Problem::BadBody(LocalizedText::new(
@@ -72,4 +75,9 @@ fn parse_json_object<T: DeserializeOwned>(body: &[u8], expected: LocalizedText) 
         return Err(Problem::BadBody(expected));
     }
     serde_json::from_slice(body).map_err(|_| Problem::BadBody(expected))
+}
+
+/// For optional fields: makes `null` a present field (`Some(Value::Null)`) and not a missing one.
+pub fn deserialize_present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(field).map(Some)
 }

@@ -11,13 +11,12 @@ use vintem_deliver::table::OutputTable;
 use vintem_domain::{Dataset, VERSION};
 use vintem_snapshot::Snapshot;
 
-use crate::App;
+use crate::app::App;
+use crate::bodies::format_instant;
+use crate::bodies::search::FacetsBody;
 use crate::caller::Caller;
 use crate::csv::{CsvOptions, ListFormat, csv_response};
-use crate::front::CacheableResponse;
-use crate::params::Pagination;
-use crate::routes::search_bodies::FacetsBody;
-use crate::routes::{status, today};
+use crate::params::{Pagination, QueryParams};
 
 const JSON_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -53,6 +52,10 @@ fn json_response(status: StatusCode, body: Bytes, cache_control: HeaderValue) ->
     response
 }
 
+/// Marks a response that depends only on the snapshot and the day, and carries its body.
+#[derive(Debug, Clone)]
+pub struct CacheableResponse(pub Bytes);
+
 /// Marks a response that must not be compressed.
 #[derive(Debug, Clone, Copy)]
 pub struct SkipCompression;
@@ -80,7 +83,7 @@ impl<'a> EtagResponder<'a> {
     ) -> Self {
         let is_stale = datasets.iter().any(|dataset| app.live_snapshot.is_stale(snapshot, *dataset, app.clock.now()));
         let loaded_at = datasets.iter().filter_map(|dataset| snapshot.state(*dataset)).map(|state| state.loaded_at);
-        let as_of = loaded_at.min().and_then(|at| HeaderValue::from_str(&status::format_instant(at)).ok());
+        let as_of = loaded_at.min().and_then(|at| HeaderValue::from_str(&format_instant(at)).ok());
 
         let mut hasher = DefaultHasher::new();
         (VERSION, is_stale, caller.lang).hash(&mut hasher);
@@ -120,7 +123,7 @@ impl<'a> EtagResponder<'a> {
         table: impl FnOnce(Rows) -> OutputTable,
     ) -> Response {
         let ListFormat::Csv(options) = format else { return self.respond_json(|| body(rows)) };
-        let today = today(self.app);
+        let today = self.app.today();
         self.respond_with(|cache_control| {
             let mut response = csv_response(table(rows), options, today);
             response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
@@ -172,7 +175,8 @@ struct PageBody<Row> {
 }
 
 /// The format, position and totals of one page of a list.
-pub struct ListPage {
+pub struct ListPage<'q> {
+    pub query: &'q QueryParams,
     pub format: ListFormat,
     pub pagination: Pagination,
     /// Rows on all pages.
@@ -184,18 +188,18 @@ pub struct ListPage {
 /// One page of a list, with links to the next and previous pages.
 pub fn page_response<Rows, Row: Serialize>(
     responder: EtagResponder<'_>,
-    list_page: ListPage,
+    list_page: ListPage<'_>,
     rows: Rows,
     bodies: impl FnOnce(Rows) -> Vec<Row>,
     table: impl FnOnce(Rows) -> OutputTable,
 ) -> Response {
     let app = responder.app;
     let caller = responder.caller;
-    let ListPage { format, pagination, total, facets } = list_page;
+    let ListPage { query, format, pagination, total, facets } = list_page;
 
     let body =
         |rows: Rows| PageBody { data: bodies(rows), total, limit: pagination.limit, offset: pagination.offset, facets };
-    with_page_links(responder.respond_list(format, rows, body, table), caller, app, pagination, total)
+    with_page_links(responder.respond_list(format, rows, body, table), caller, app, query, pagination, total)
 }
 
 /// A response to a request with a key is private to the key's owner.
@@ -203,46 +207,22 @@ pub fn cache_control(caller: &Caller) -> HeaderValue {
     HeaderValue::from_static(if caller.key.is_some() { "private, max-age=60" } else { "public, max-age=60" })
 }
 
-/// The parameters that pagination links copy from the request. Unknown parameters are dropped: one could be a key.
-const PAGE_LINK_PARAMS: [&str; 20] = [
-    "from",
-    "to",
-    "order",
-    "numbers",
-    "pair",
-    "ids",
-    "align",
-    "q",
-    "status",
-    "sector",
-    "category",
-    "facets",
-    "highlight",
-    "provenance",
-    "updated_since",
-    "as_of",
-    "state",
-    "format",
-    "locale",
-    "download",
-];
-
-/// Adds a `Link` header with the next and the previous page.
+/// Adds a `Link` header with the next and the previous page, for a query whose parameters have all been read.
 pub fn with_page_links(
     mut response: Response,
     caller: &Caller,
     app: &App,
+    query: &QueryParams,
     pagination: Pagination,
     total: usize,
 ) -> Response {
+    let recognized = query.recognized_pairs(caller.query_string());
+    let copied: Vec<&str> =
+        recognized.filter(|(name, _)| !["limit", "offset"].contains(name)).map(|(_, pair)| pair).collect();
     let page_url = |limit: usize, offset: usize| {
-        let copied = caller.query_string().split('&').filter(|pair| {
-            let name = pair.split('=').next().unwrap_or("");
-            PAGE_LINK_PARAMS.contains(&name)
-        });
-        let mut query: Vec<String> = copied.map(str::to_owned).collect();
-        query.extend([format!("limit={limit}"), format!("offset={offset}")]);
-        format!("{}{}?{}", app.settings.public_url, caller.path(), query.join("&"))
+        let page_params = [format!("limit={limit}"), format!("offset={offset}")];
+        let params: Vec<&str> = copied.iter().copied().chain(page_params.iter().map(String::as_str)).collect();
+        format!("{}{}?{}", app.settings.public_url, caller.path(), params.join("&"))
     };
 
     let mut links = Vec::new();

@@ -58,9 +58,6 @@ pub async fn start_replica(
     let store = settings.open_store()?;
     let meter = settings.open_meter(redis_prefix)?;
 
-    let listen = |address: SocketAddr| async move {
-        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
-    };
     let listener = listen(settings.listen).await?;
     let admin_listener = listen(settings.admin_listen).await?;
     let address = listener.local_addr()?;
@@ -72,21 +69,9 @@ pub async fn start_replica(
         Some(directory) => LiveSnapshot::with_disk_cache(directory.join(SNAPSHOT_DIRECTORY)),
         None => LiveSnapshot::default(),
     };
-    let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock.clone()));
+    let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock));
 
-    let health_app = app.clone();
-    let search_app = app.clone();
-    let pages = PageContext {
-        offer,
-        public_url,
-        contact: settings.contact.non_empty_contact(),
-        openapi_yaml: OPENAPI_YAML,
-        snapshot: app.live_snapshot.clone(),
-        clock,
-        backends_healthy: Arc::new(move || health_app.are_dependencies_up()),
-        search: Arc::new(move |q, limit| Box::pin(vintem_api::search_all(search_app.clone(), q, limit))),
-    };
-
+    let pages = page_context(settings, &app, public_url);
     let (stop_sender, stopping) = watch::channel(false);
     let service = vintem_api::build_service(
         app.clone(),
@@ -100,17 +85,7 @@ pub async fn start_replica(
     let operator_task = tokio::spawn(http_server::serve(admin_listener, operator, never));
 
     let notifications = Arc::new(background::Notifications::default());
-    let background_tasks = vec![
-        tokio::spawn(background::listen_for_notifications(app.store.clone(), notifications.clone())),
-        tokio::spawn(background::refresh_keys(app.clone(), notifications.clone())),
-        tokio::spawn(background::refresh_events(app.clone(), notifications.clone())),
-        tokio::spawn(background::refresh_snapshot(app.store.clone(), app.live_snapshot.clone(), notifications.clone())),
-        tokio::spawn(background::compact_layers(app.live_snapshot.clone())),
-        tokio::spawn(background::save_snapshot_copy(app.live_snapshot.clone())),
-        tokio::spawn(background::drain_usage(app.clone())),
-        tokio::spawn(operator::run_metrics_upkeep(operator::metrics_handle())),
-    ];
-
+    let background_tasks = spawn_background_tasks(&app, &notifications);
     Ok(Replica {
         address,
         admin_address,
@@ -121,6 +96,40 @@ pub async fn start_replica(
         operator_task,
         background_tasks,
     })
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) -> PageContext {
+    let health_app = app.clone();
+    let search_app = app.clone();
+    PageContext {
+        offer: settings.offer(),
+        public_url,
+        contact: settings.contact.non_empty_contact(),
+        openapi_yaml: OPENAPI_YAML,
+        snapshot: app.live_snapshot.clone(),
+        clock: app.clock.clone(),
+        backends_healthy: Arc::new(move || health_app.are_dependencies_up()),
+        search: Arc::new(move |q, limit| Box::pin(vintem_api::search_all(search_app.clone(), q, limit))),
+    }
+}
+
+fn spawn_background_tasks(app: &Arc<App>, notifications: &Arc<background::Notifications>) -> Vec<JoinHandle<()>> {
+    let store = || app.store.clone();
+    let snapshot = || app.live_snapshot.clone();
+    vec![
+        tokio::spawn(background::listen_for_notifications(store(), notifications.clone())),
+        tokio::spawn(background::refresh_keys(app.clone(), notifications.clone())),
+        tokio::spawn(background::refresh_events(app.clone(), notifications.clone())),
+        tokio::spawn(background::refresh_snapshot(store(), snapshot(), notifications.clone())),
+        tokio::spawn(background::compact_layers(snapshot())),
+        tokio::spawn(background::save_snapshot_copy(snapshot())),
+        tokio::spawn(background::drain_usage(app.clone())),
+        tokio::spawn(operator::run_metrics_upkeep(operator::metrics_handle())),
+    ]
 }
 
 impl Replica {

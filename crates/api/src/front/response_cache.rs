@@ -18,12 +18,9 @@ use vintem_domain::route::Route;
 use vintem_domain::{Lang, Plan};
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 
-use super::CallerIdentity;
+use super::identify::CallerIdentity;
 use crate::csv::prefers_csv;
-
-/// Marks a response that depends only on the snapshot and the day, and carries its body.
-#[derive(Debug, Clone)]
-pub struct CacheableResponse(pub Bytes);
+use crate::responses::CacheableResponse;
 
 /// Longer responses are not cached.
 const MAX_CACHED_BODY_BYTES: usize = 64 * 1024;

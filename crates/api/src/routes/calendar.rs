@@ -9,9 +9,8 @@ use vintem_deliver::table::{Column, OutputTable};
 use vintem_domain::{Calendar, LocalizedText, Problem};
 use vintem_snapshot::Snapshot;
 
-use super::{AppState, Handlers};
-use crate::App;
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::params::{QueryParams, invalid_param, ordered_date_range};

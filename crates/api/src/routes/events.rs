@@ -17,13 +17,12 @@ use vintem_domain::event::EventKind;
 use vintem_domain::{LocalizedText, Problem};
 use vintem_store::events::PublishedEvent;
 
-use super::{AppState, Handlers};
-use crate::App;
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
 use crate::caller::Caller;
 use crate::event_feed::FeedState;
+use crate::load::KeyPermit;
 use crate::params::{MAX_EVENTS, QueryParams, invalid_param};
-use crate::per_key_limit::{KeyPermit, try_acquire_long_poll};
 use crate::responses;
 
 #[derive(Serialize)]
@@ -70,7 +69,8 @@ async fn list_events(caller: Caller, State(app): AppState, query: QueryParams) -
 
     let params = EventListParams { after_position, kinds, limit };
     let body = load_events_page(&app, &params, feed_state).await?;
-    let permit = if body.data.is_empty() && wait > 0 { caller.key.and_then(try_acquire_long_poll) } else { None };
+    let key = caller.key.filter(|_| body.data.is_empty() && wait > 0);
+    let permit = key.and_then(|key| app.load.long_polls.try_acquire(key));
     match permit {
         None => Ok(responses::uncached_json(StatusCode::OK, &body)),
         Some(permit) => Ok(long_poll_response(app, params, Duration::from_secs(wait), permit)),

@@ -15,10 +15,9 @@ use tokio_util::io::ReaderStream;
 use vintem_deliver::export::{ExportDirectory, ExportError, Manifest, ManifestEntry, ManifestFile};
 use vintem_domain::{Dataset, Problem};
 
-use super::status::format_instant;
-use super::{AppState, Handlers};
-use crate::App;
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::format_instant;
 use crate::caller::Caller;
 use crate::responses::{EtagResponder, SkipCompression, cache_control, matches_if_none_match};
 

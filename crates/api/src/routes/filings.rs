@@ -1,7 +1,5 @@
 //! Filings: list, search, counts, the most recent, by company, by ID, and versions of a document.
 
-use std::borrow::Cow;
-use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
@@ -9,130 +7,20 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
-use serde::{Serialize, Serializer};
-use vintem_deliver::table::{CellWriter, Column, OutputTable};
-use vintem_domain::dates::{SaoPauloMidnight, sao_paulo_date};
-use vintem_domain::point_in_time::Certainty;
+use serde::Serialize;
 use vintem_domain::{Dataset, DateRange, Problem};
-use vintem_snapshot::{
-    FilingFilter, FilingView, Filings, RowPage, SearchOptions, SearchResults, Snapshot, filings_as_of,
-};
+use vintem_snapshot::{FilingFilter, Filings, RowPage, SearchOptions, SearchResults, Snapshot, filings_as_of};
 
-use super::provenance::{TraceBody, TraceOptions, provenance_bodies};
-use super::search_bodies::{HighlightBody, facets_body, highlight_body};
-use super::{AppState, HISTORY_POOL, Handlers, require_loaded, run_search, today};
-use crate::App;
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::filing::{FilingBody, filing_bodies, filings_table, traced_filing_body};
+use crate::bodies::provenance::TraceOptions;
+use crate::bodies::require_loaded;
+use crate::bodies::search::facets_body;
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::params::{MAX_CSV_FILINGS, MAX_PAGE_ROWS, Pagination, QueryParams};
-use crate::per_key_limit::acquire_long_table;
 use crate::responses::{EtagResponder, ListPage, page_response};
-
-#[derive(Serialize)]
-pub struct FilingBody<'s> {
-    id: &'s str,
-    #[serde(serialize_with = "as_text")]
-    company_id: u32,
-    company_name: &'s str,
-    category: &'s str,
-    #[serde(serialize_with = "as_text")]
-    date: SaoPauloMidnight,
-    description: Cow<'s, str>,
-    #[serde(rename = "type")]
-    doc_type: &'s str,
-    kind: &'s str,
-    reference_date: Option<NaiveDate>,
-    version: u16,
-    is_latest: bool,
-    protocol: &'s str,
-    url: &'s str,
-    source: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    highlight: Option<HighlightBody<'s>>,
-    #[serde(flatten)]
-    trace: TraceBody,
-}
-
-impl<'s> From<FilingView<'s>> for FilingBody<'s> {
-    fn from(view: FilingView<'s>) -> Self {
-        let FilingView { filing, is_latest } = view;
-        Self {
-            id: filing.id,
-            company_id: filing.company_id,
-            company_name: filing.company_name,
-            category: filing.category,
-            date: SaoPauloMidnight(filing.delivered_on),
-            description: view.description(),
-            doc_type: filing.doc_type,
-            kind: filing.kind,
-            reference_date: filing.reference_date,
-            version: filing.version,
-            is_latest,
-            protocol: filing.protocol,
-            url: filing.url,
-            source: filing.cvm_dataset.source_name(),
-            highlight: None,
-            trace: TraceBody::default(),
-        }
-    }
-}
-
-/// In the order of [`FilingBody::write_cells`].
-const FILING_COLUMNS: [Column; 14] = [
-    Column::text("id"),
-    Column::text("company_id"),
-    Column::text("company_name"),
-    Column::text("category"),
-    Column::date_as_midnight("date"),
-    Column::text("description"),
-    Column::text("type"),
-    Column::text("kind"),
-    Column::date("reference_date"),
-    Column::integer("version"),
-    Column::boolean("is_latest"),
-    Column::text("protocol"),
-    Column::text("url"),
-    Column::text("source"),
-];
-
-impl FilingBody<'_> {
-    fn write_cells(&self, cells: &mut dyn CellWriter) {
-        cells.write_text(self.id);
-        cells.write_code(self.company_id);
-        cells.write_text(self.company_name);
-        cells.write_text(self.category);
-        cells.write_date_as_midnight(self.date.0);
-        cells.write_text(&self.description);
-        cells.write_text(self.doc_type);
-        cells.write_text(self.kind);
-        cells.write_date(self.reference_date);
-        cells.write_integer(self.version.into());
-        cells.write_boolean(self.is_latest);
-        cells.write_text(self.protocol);
-        cells.write_text(self.url);
-        cells.write_text(self.source);
-        self.trace.write_cells(cells);
-    }
-}
-
-/// A table of these rows. Each row is built when it is sent.
-pub fn filings_table(
-    snapshot: &Arc<Snapshot>,
-    filings: &Filings,
-    row_page: RowPage,
-    trace_options: TraceOptions,
-) -> OutputTable {
-    let snapshot = snapshot.clone();
-    let filings = filings.clone();
-    let columns = FILING_COLUMNS.into_iter().chain(trace_options.columns()).collect();
-    let mut rows = row_page.rows.into_iter();
-
-    OutputTable::new("filings", columns, move |cells| {
-        let row = rows.next();
-        row.map(|row| traced_filing_body(&trace_options, &snapshot, &filings, row).write_cells(cells)).is_some()
-    })
-}
 
 #[derive(Serialize)]
 struct RecentFilingsBody<'s> {
@@ -157,7 +45,7 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_filings(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let params = FilingListParams::from_query(&caller, &query, today(&app))?;
+    let params = FilingListParams::from_query(&caller, &query, app.today())?;
     let snapshot = app.current_snapshot()?;
     filing_list_response(&caller, &app, snapshot, params).await
 }
@@ -168,7 +56,7 @@ async fn list_company_filings(
     query: QueryParams,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let mut params = FilingListParams::from_query(&caller, &query, today(&app))?;
+    let mut params = FilingListParams::from_query(&caller, &query, app.today())?;
     let snapshot = app.current_snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
 
@@ -183,19 +71,19 @@ async fn list_recent_filings(caller: Caller, State(app): AppState, query: QueryP
     let format = ListFormat::from_query(&caller, &query)?;
     let snapshot = app.current_snapshot()?;
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
-    let days = DateRange::ALL.capped_at(today(&app));
+    let days = DateRange::ALL.capped_at(app.today());
     let row_page = filings.list(&FilingFilter::for_days(days), 0, RECENT_FILINGS_COUNT);
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], row_page.total);
     let body = |row_page: RowPage| RecentFilingsBody { data: filing_bodies(filings, &row_page) };
-    let table = |row_page| filings_table(&snapshot, filings, row_page, TraceOptions::disabled(today(&app)));
+    let table = |row_page| filings_table(&snapshot, filings, row_page, TraceOptions::disabled(app.today()));
     Ok(responder.respond_list(format, row_page, body, table))
 }
 
 async fn count_filings(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
     let snapshot = app.current_snapshot()?;
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
-    let counts = filings.facet_counts(today(&app));
+    let counts = filings.facet_counts(app.today());
     let total: usize = counts[1].iter().map(|(_, count)| count).sum();
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
@@ -206,37 +94,30 @@ async fn search_filings(caller: Caller, State(app): AppState, query: QueryParams
     let q = query.search_text()?;
     let format = ListFormat::from_query(&caller, &query)?;
     let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_FILINGS))?;
-    let permit = (pagination.limit > MAX_PAGE_ROWS).then(|| acquire_long_table(caller.key)).transpose()?;
+    let permit = (pagination.limit > MAX_PAGE_ROWS).then(|| app.load.long_tables.acquire(caller.key)).transpose()?;
     let with_facets = query.flag("facets")?;
     let with_highlight = query.flag("highlight")?;
 
     let options = SearchOptions { offset: pagination.offset, limit: pagination.limit, count_facets: with_facets };
     let snapshot = app.current_snapshot()?;
-    let today = today(&app);
+    let today = app.today();
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
     let search_snapshot = snapshot.clone();
-    let results = run_search(move || {
+    let search = move || {
         let filings = require_loaded(search_snapshot.filings(), Dataset::Filings)?;
         Ok(filings.search(&q, today, options)?)
-    })
-    .await?;
+    };
+    let results = app.load.search_pool.run(search).await?;
     let SearchResults { page: row_page, facet_counts, matched_words } = results;
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], row_page.total);
     let facets = with_facets.then(|| facets_body(FILING_FACETS, facet_counts));
-    let list_page = ListPage { format, pagination, total: row_page.total, facets };
+    let list_page = ListPage { query: &query, format, pagination, total: row_page.total, facets };
     let bodies = |row_page: RowPage| {
         let mut bodies = filing_bodies(filings, &row_page);
         if with_highlight {
             for (body, row) in bodies.iter_mut().zip(&row_page.rows) {
-                let filing = filings.get(*row).filing;
-                let texts = [
-                    ("description", filing.subject),
-                    ("company_name", filing.company_name),
-                    ("category", filing.category),
-                    ("type", filing.doc_type),
-                ];
-                body.highlight = Some(highlight_body(&texts, &matched_words));
+                body.add_highlight(&filings.get(*row), &matched_words);
             }
         }
         bodies
@@ -252,7 +133,7 @@ async fn get_filing(
     query: QueryParams,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let trace_options = TraceOptions::from_query(&query, today(&app))?;
+    let trace_options = TraceOptions::from_query(&query, app.today())?;
     let snapshot = app.current_snapshot()?;
     let current = require_loaded(snapshot.filings(), Dataset::Filings)?;
     let historical = load_filings_as_of(&app, &snapshot, &trace_options).await?;
@@ -276,7 +157,7 @@ async fn list_filing_versions(
     let pagination = query.pagination(MAX_PAGE_ROWS)?;
     let format = ListFormat::from_query(&caller, &query)?;
     let snapshot = app.current_snapshot()?;
-    let today = today(&app);
+    let today = app.today();
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
 
     let Path(id) = id.map_err(|_| Problem::NoSuchFiling)?;
@@ -288,22 +169,23 @@ async fn list_filing_versions(
     let row_page = RowPage { total, rows };
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], total);
-    let list_page = ListPage { format, pagination, total, facets: None };
+    let list_page = ListPage { query: &query, format, pagination, total, facets: None };
     let bodies = |row_page: RowPage| filing_bodies(filings, &row_page);
     let table = |row_page| filings_table(&snapshot, filings, row_page, TraceOptions::disabled(today));
     Ok(page_response(responder, list_page, row_page, bodies, table))
 }
 
 /// The query parameters of lists of filings.
-struct FilingListParams {
+struct FilingListParams<'q> {
+    query: &'q QueryParams,
     format: ListFormat,
     pagination: Pagination,
     filter: FilingFilter,
     trace_options: TraceOptions,
 }
 
-impl FilingListParams {
-    fn from_query(caller: &Caller, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
+impl<'q> FilingListParams<'q> {
+    fn from_query(caller: &Caller, query: &'q QueryParams, today: NaiveDate) -> Result<Self, Problem> {
         let format = ListFormat::from_query(caller, query)?;
         let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_FILINGS))?;
         let filter = FilingFilter {
@@ -311,30 +193,8 @@ impl FilingListParams {
             known_since: query.updated_since()?,
             ..FilingFilter::for_days(query.date_range()?)
         };
-        Ok(Self { format, pagination, filter, trace_options: TraceOptions::from_query(query, today)? })
+        Ok(Self { query, format, pagination, filter, trace_options: TraceOptions::from_query(query, today)? })
     }
-}
-
-fn traced_filing_body<'s>(
-    trace_options: &TraceOptions,
-    snapshot: &Snapshot,
-    filings: &'s Filings,
-    row: u32,
-) -> FilingBody<'s> {
-    let mut view = filings.get(row);
-    let certainty = trace_options.as_of.map(|day| {
-        view.is_latest = filings.is_latest_as_of(row, day);
-        // A filing is public from its delivery; we observed that only if we had fetched it by that day.
-        let was_observed = sao_paulo_date(view.filing.provenance.known_at()) <= day;
-        if was_observed { Certainty::Observed } else { Certainty::Estimated }
-    });
-
-    let source = Dataset::Filings.source_name();
-    let trace = TraceBody {
-        provenance: trace_options.provenance.then(|| provenance_bodies(snapshot, source, &[view.filing.provenance])),
-        known: certainty.map(Certainty::id),
-    };
-    FilingBody { trace, ..FilingBody::from(view) }
 }
 
 /// The filings as known on the day of `as_of`, if requested. They come from the store, because only it has every
@@ -345,7 +205,7 @@ async fn load_filings_as_of(
     trace_options: &TraceOptions,
 ) -> Result<Option<Filings>, ApiError> {
     let (Some(day), Some(current)) = (trace_options.as_of, snapshot.shared_filings()) else { return Ok(None) };
-    let _slot = HISTORY_POOL.acquire().await?;
+    let _slot = app.load.history_pool.acquire().await?;
     Ok(Some(filings_as_of(&app.store, current, day).await?))
 }
 
@@ -353,11 +213,11 @@ async fn filing_list_response(
     caller: &Caller,
     app: &App,
     snapshot: Arc<Snapshot>,
-    params: FilingListParams,
+    params: FilingListParams<'_>,
 ) -> Result<Response, ApiError> {
-    let FilingListParams { format, pagination, mut filter, trace_options } = params;
+    let FilingListParams { query, format, pagination, mut filter, trace_options } = params;
     let is_long = pagination.limit > MAX_PAGE_ROWS;
-    let permit = is_long.then(|| acquire_long_table(caller.key)).transpose()?;
+    let permit = is_long.then(|| app.load.long_tables.acquire(caller.key)).transpose()?;
 
     filter.days = filter.days.capped_at(trace_options.last_day);
     let current = require_loaded(snapshot.filings(), Dataset::Filings)?;
@@ -370,23 +230,15 @@ async fn filing_list_response(
         None if !is_long => filings.list(&filter, pagination.offset, pagination.limit),
         _ => {
             let filings = filings.clone();
-            run_search(move || Ok(filings.list(&filter, pagination.offset, pagination.limit))).await?
+            app.load.search_pool.run(move || Ok(filings.list(&filter, pagination.offset, pagination.limit))).await?
         }
     };
 
     let datasets = [Dataset::Filings, Dataset::Companies];
     let responder = EtagResponder::new(caller, app, &snapshot, &datasets, row_page.total);
-    let list_page = ListPage { format, pagination, total: row_page.total, facets: None };
+    let list_page = ListPage { query, format, pagination, total: row_page.total, facets: None };
     let body = |row: &u32| traced_filing_body(&trace_options, &snapshot, filings, *row);
     let bodies = |row_page: RowPage| row_page.rows.iter().map(body).collect::<Vec<_>>();
     let table = |row_page| filings_table(&snapshot, filings, row_page, trace_options).with_guard(permit);
     Ok(page_response(responder, list_page, row_page, bodies, table))
-}
-
-pub fn filing_bodies<'s>(filings: &'s Filings, row_page: &RowPage) -> Vec<FilingBody<'s>> {
-    row_page.rows.iter().map(|row| FilingBody::from(filings.get(*row))).collect()
-}
-
-fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
 }

@@ -7,7 +7,8 @@ use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::VERSION;
 
-use super::{AppState, Handlers, status};
+use super::status;
+use crate::app::{AppState, Handlers};
 use crate::caller::Caller;
 use crate::responses;
 

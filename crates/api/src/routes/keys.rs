@@ -6,19 +6,21 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post};
 use chrono::{NaiveDate, TimeDelta};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vintem_domain::key::is_valid_label;
 use vintem_domain::route::Feature;
 use vintem_domain::{KeyId, LocalizedText, Problem};
 use vintem_store::keys::{NewSecret, OwnerChangeResult};
 
-use super::status::format_instant;
-use super::{AppState, Handlers};
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::format_instant;
 use crate::caller::Caller;
-use crate::request_body::{read_json_object, read_optional_json_object};
-use crate::{App, generate_key, responses};
+use crate::keyring::generate_key;
+use crate::load::LoadControls;
+use crate::request_body::{deserialize_present, read_json_object, read_optional_json_object};
+use crate::responses;
 
 #[derive(Serialize)]
 struct KeyBody {
@@ -88,7 +90,7 @@ async fn update_key(
         "O corpo deve ser um objeto JSON com o campo label, uma vez.",
     );
 
-    let body: UpdateKeyRequest = read_json_object(&headers, body, expected).await?;
+    let body: UpdateKeyRequest = read_json_object(&app.load, &headers, body, expected).await?;
     let label = parse_label(body.label.as_ref())?;
     require_changed(app.store.set_key_label(key, label, app.clock.now()).await?)?;
     key_details_response(&app, &caller, key).await
@@ -111,7 +113,7 @@ async fn rotate_key(
 ) -> Result<Response, ApiError> {
     let id = caller.require_key()?;
     let now = app.clock.now();
-    let grace_period = RotateRequest::read_grace_period(&headers, body).await?;
+    let grace_period = RotateRequest::read_grace_period(&app.load, &headers, body).await?;
     let ends_at = now + grace_period;
 
     let key = generate_key();
@@ -136,12 +138,12 @@ async fn rotate_key(
 }
 
 impl RotateRequest {
-    pub async fn read_grace_period(headers: &HeaderMap, body: Body) -> Result<TimeDelta, Problem> {
+    pub async fn read_grace_period(load: &LoadControls, headers: &HeaderMap, body: Body) -> Result<TimeDelta, Problem> {
         let expected = LocalizedText::new(
             "The body must be empty, or one JSON object with the field grace_seconds, at most once.",
             "O corpo deve ser vazio, ou um objeto JSON com o campo grace_seconds, no máximo uma vez.",
         );
-        let body: Self = read_optional_json_object(headers, body, expected).await?;
+        let body: Self = read_optional_json_object(load, headers, body, expected).await?;
         Ok(TimeDelta::seconds(parse_grace_seconds(body.grace_seconds.as_ref())?.into()))
     }
 }
@@ -185,11 +187,6 @@ fn parse_label(label: Option<&Value>) -> Result<&str, Problem> {
             "ser um texto de no máximo 100 caracteres, sem caracteres de controle",
         ),
     })
-}
-
-/// Makes `null` a present field (`Some(Value::Null)`) and not a missing one.
-pub fn deserialize_present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(field).map(Some)
 }
 
 fn parse_grace_seconds(grace: Option<&Value>) -> Result<u32, Problem> {

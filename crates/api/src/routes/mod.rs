@@ -1,34 +1,22 @@
-//! The routes, one file per resource with its parameters, bodies and handlers.
+//! The routes, one file per resource with its parameters and handlers. The bodies are in [`crate::bodies`].
 
 mod calendar;
-pub mod companies;
+mod companies;
 mod events;
 mod export;
-pub mod filings;
+mod filings;
 mod health;
 mod keys;
-pub mod market;
+mod market;
 mod plans;
-pub mod provenance;
 pub mod search;
-pub mod search_bodies;
-pub mod status;
+mod status;
 mod usage;
 mod webhooks;
 
-use std::sync::{Arc, LazyLock};
+use crate::app::Handlers;
 
-use axum::routing::MethodRouter;
-use vintem_domain::dates::sao_paulo_date;
-use vintem_domain::{Dataset, Problem};
-
-use crate::App;
-use crate::api_error::ApiError;
-use crate::blocking_pool::BlockingPool;
-
-/// Handlers by operation of the route table. Each file below lists its own.
-type Handlers = Vec<(&'static str, MethodRouter<Arc<App>>)>;
-
+/// All handlers. Each file lists its own.
 pub fn handlers() -> Handlers {
     let handlers_by_file = [
         calendar::handlers(),
@@ -47,34 +35,3 @@ pub fn handlers() -> Handlers {
     ];
     handlers_by_file.into_iter().flatten().collect()
 }
-
-/// Today's date in São Paulo. No data of a later date is served.
-pub fn today(app: &App) -> chrono::NaiveDate {
-    sao_paulo_date(app.clock.now())
-}
-
-/// A part of the snapshot, or an error if it was never loaded: unknown is not the same as empty.
-fn require_loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, ApiError> {
-    part.ok_or(ApiError(Problem::DatasetNotLoaded { dataset: dataset.id() }))
-}
-
-static SEARCH_POOL: LazyLock<BlockingPool> = LazyLock::new(BlockingPool::new);
-/// A pool of its own, because point-in-time queries also wait for Postgres and searches must not wait for them.
-static HISTORY_POOL: LazyLock<BlockingPool> = LazyLock::new(BlockingPool::new);
-
-/// Runs a search on a blocking thread, so that it does not hold up other requests: a common word takes tens of
-/// milliseconds.
-async fn run_search<T: Send + 'static>(
-    search: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let _slot = SEARCH_POOL.acquire().await?;
-    match tokio::task::spawn_blocking(search).await {
-        Ok(result) => result,
-        Err(error) => {
-            tracing::error!(%error, "a search was cut off");
-            Err(ApiError(Problem::Internal))
-        }
-    }
-}
-
-type AppState = axum::extract::State<Arc<App>>;

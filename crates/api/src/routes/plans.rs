@@ -14,11 +14,12 @@ use vintem_domain::{AddressBucket, KeyActor, LocalizedText, Plan, Problem};
 use vintem_meter::DailyCap;
 use vintem_store::keys::{KeyOptions, NewKey};
 
-use super::{AppState, Handlers};
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
 use crate::caller::Caller;
+use crate::keyring::generate_key;
 use crate::request_body::read_json_object;
-use crate::{App, generate_key, responses};
+use crate::responses;
 
 #[derive(Serialize)]
 struct PlansBody {
@@ -92,7 +93,7 @@ async fn register_key(
         "The body must be one JSON object with the fields name and email, each once.",
         "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
     );
-    let body: RegisterKeyRequest = read_json_object(&headers, body, expected).await?;
+    let body: RegisterKeyRequest = read_json_object(&app.load, &headers, body, expected).await?;
     let name = parse_name(body.name.as_ref())?;
     let email = parse_email(body.email.as_ref())?;
 

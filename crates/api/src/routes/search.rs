@@ -9,11 +9,11 @@ use serde::Serialize;
 use vintem_domain::{Dataset, Problem};
 use vintem_snapshot::{RowPage, SearchOptions, Snapshot};
 
-use super::companies::{self, CompanyBody};
-use super::filings::{self, FilingBody};
-use super::{AppState, Handlers, require_loaded, run_search, today};
-use crate::App;
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::company::{COMPANY_DATASETS, CompanyBody, company_bodies};
+use crate::bodies::filing::{FilingBody, filing_bodies};
+use crate::bodies::require_loaded;
 use crate::caller::Caller;
 use crate::params::{MAX_SEARCH_HITS, QueryParams};
 use crate::responses::EtagResponder;
@@ -35,10 +35,10 @@ async fn search(caller: Caller, State(app): AppState, query: QueryParams) -> Res
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
 
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &companies::COMPANY_DATASETS, filing_hits.total);
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, filing_hits.total);
     Ok(responder.respond_json(|| SearchBody {
-        companies: companies::company_bodies(companies, &company_hits),
-        filings: filings::filing_bodies(filings, &filing_hits),
+        companies: company_bodies(companies, &company_hits),
+        filings: filing_bodies(filings, &filing_hits),
     }))
 }
 
@@ -46,18 +46,18 @@ async fn search(caller: Caller, State(app): AppState, query: QueryParams) -> Res
 pub async fn search_all(app: Arc<App>, q: String, limit: usize) -> Result<(Arc<Snapshot>, [RowPage; 2]), Problem> {
     let search = async {
         let snapshot = app.current_snapshot()?;
-        let today = today(&app);
+        let today = app.today();
         let options = SearchOptions { offset: 0, limit, count_facets: false };
 
         let search_snapshot = snapshot.clone();
-        let hits = run_search(move || {
+        let search = move || {
             let companies = require_loaded(search_snapshot.companies(), Dataset::Companies)?;
             let company_hits = companies.search(&q, options)?.page;
             let filings = require_loaded(search_snapshot.filings(), Dataset::Filings)?;
             let filing_hits = filings.search(&q, today, options)?.page;
             Ok([company_hits, filing_hits])
-        })
-        .await?;
+        };
+        let hits = app.load.search_pool.run(search).await?;
         Ok((snapshot, hits))
     };
     search.await.map_err(|error: ApiError| error.0)

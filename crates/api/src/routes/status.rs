@@ -3,16 +3,17 @@
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
+use chrono::NaiveDate;
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::{DataOrigin, Dataset, VERSION};
 use vintem_snapshot::Snapshot;
 
-use super::{AppState, Handlers};
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::format_instant;
 use crate::caller::Caller;
-use crate::{App, responses};
+use crate::responses;
 
 #[derive(Serialize)]
 struct StatusBody {
@@ -81,8 +82,4 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
 pub fn overall_status(app: &App, snapshot: Option<&Snapshot>) -> &'static str {
     let is_healthy = |snapshot: &Snapshot| app.live_snapshot.is_complete_and_fresh(snapshot, app.clock.now());
     if app.are_dependencies_up() && snapshot.is_some_and(is_healthy) { "ok" } else { "degraded" }
-}
-
-pub fn format_instant(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -12,13 +12,13 @@ use vintem_deliver::table::{Column, OutputTable};
 use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow, utc_date_from_micros};
 use vintem_domain::{KeyId, LocalizedText, Problem};
 
-use super::status::format_instant;
-use super::{AppState, Handlers};
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::format_instant;
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::params::{QueryParams, invalid_param, ordered_date_range};
-use crate::{App, responses};
+use crate::responses;
 
 #[derive(Serialize)]
 struct UsageBody {

@@ -14,7 +14,7 @@ use vintem_domain::text::hex_encode;
 
 use super::directory::{MANIFEST_FILE, read_manifest, temp_file_name};
 use super::{ExportDataset, ExportError, ExportFormat, Manifest, ManifestEntry, ManifestFile, Result, SourceFetch};
-use crate::table::Column;
+use crate::table::{Column, OutputTable};
 use crate::table::csv::{CsvChunks, CsvDialect};
 use crate::table::ndjson::write_ndjson;
 use crate::table::parquet::write_parquet;
@@ -110,24 +110,8 @@ fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<
     let mut rows = None;
     for format in ExportFormat::DATA_FORMATS {
         let table = (dataset.build_table)();
-        let (file, rows_written) = write_hashed_file(directory, &dataset.name, format, |writer| match format {
-            ExportFormat::Csv => {
-                let mut chunks = CsvChunks::new(table, CsvDialect::Plain);
-                let mut writer = gzip_writer(writer);
-                for chunk in chunks.by_ref() {
-                    writer.write_all(&chunk)?;
-                }
-                writer.finish()?;
-                Ok(chunks.rows_written())
-            }
-            ExportFormat::Ndjson => {
-                let mut writer = gzip_writer(writer);
-                let rows = write_ndjson(table, &mut writer)?;
-                writer.finish()?;
-                Ok(rows)
-            }
-            ExportFormat::Parquet => Ok(write_parquet(table, &metadata, writer)?),
-            ExportFormat::Sidecar => Ok(0),
+        let (file, rows_written) = write_hashed_file(directory, &dataset.name, format, |writer| {
+            write_table(table, format, &metadata, writer)
         })?;
         if *rows.get_or_insert(rows_written) != rows_written {
             return Err(ExportError::InconsistentRows(dataset.name.clone()));
@@ -168,6 +152,34 @@ fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<
         files,
         sidecar,
     })
+}
+
+/// Writes the table in this format, and returns its rows. A sidecar has none.
+fn write_table(
+    table: OutputTable,
+    format: ExportFormat,
+    metadata: &[(&str, &str)],
+    writer: impl Write + Send,
+) -> Result<u64> {
+    match format {
+        ExportFormat::Csv => {
+            let mut chunks = CsvChunks::new(table, CsvDialect::Plain);
+            let mut writer = gzip_writer(writer);
+            for chunk in chunks.by_ref() {
+                writer.write_all(&chunk)?;
+            }
+            writer.finish()?;
+            Ok(chunks.rows_written())
+        }
+        ExportFormat::Ndjson => {
+            let mut writer = gzip_writer(writer);
+            let rows = write_ndjson(table, &mut writer)?;
+            writer.finish()?;
+            Ok(rows)
+        }
+        ExportFormat::Parquet => Ok(write_parquet(table, metadata, writer)?),
+        ExportFormat::Sidecar => Ok(0),
+    }
 }
 
 /// Facts about a dataset that its files do not contain. It has no timestamp of its own, because the same rows must give

@@ -43,11 +43,7 @@ pub async fn load_registry(context: &LoadContext<'_>, state: &mut SourcePartStat
 
     let mut report = PartReport { bytes: response.body.len() as u64, ..PartReport::default() };
     let fetch = build_fetch_record(context, &response, &registry);
-    let mut load = context.store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch).await?;
-    if let Some(since) = context.announce_since() {
-        load.emit_events_since(since);
-    }
-
+    let mut load = context.begin_load(Dataset::Companies, &fetch).await?;
     report.vanished = load.append_full_registry(&registry.parsed.rows).await?;
     load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&registry.parsed.bad_rows)).await?;
     report.appended = load.commit().await?;
@@ -81,14 +77,8 @@ pub async fn load_filing_year(
     .await?;
 
     let mut report = PartReport { bytes: response.body.len() as u64, ..PartReport::default() };
-    let mut load = context
-        .store
-        .begin_load(Dataset::Filings, DataOrigin::Real, &build_fetch_record(context, &response, &filings))
-        .await?;
-    if let Some(since) = context.announce_since() {
-        load.emit_events_since(since);
-    }
-
+    let fetch = build_fetch_record(context, &response, &filings);
+    let mut load = context.begin_load(Dataset::Filings, &fetch).await?;
     report.vanished = load.append_full_filings(&filings.parsed.rows, set, year).await?;
     load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&filings.parsed.bad_rows)).await?;
     report.appended = load.commit().await?;

@@ -5,11 +5,12 @@ pub mod ptax;
 pub mod sgs;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
-use vintem_store::load::{MissingRowCounts, QuarantinedRow};
+use vintem_domain::{DataOrigin, Dataset};
+use vintem_store::load::{LoadTransaction, MissingRowCounts, NewFetch, QuarantinedRow};
 use vintem_store::sources::SourcePartState;
 use vintem_store::{Store, StoreError};
 
-use crate::fetch::{FetchError, UpstreamResponse, compress_for_archive};
+use crate::fetch::{CacheValidators, FetchError, ResponseVerdict, UpstreamResponse, compress_for_archive};
 use crate::parsers::{FormatAlert, FormatError};
 use crate::validation::ValidationError;
 
@@ -34,8 +35,36 @@ pub struct LoadContext<'a> {
 const MAX_NEWS_AGE_DAYS: u64 = 30;
 
 impl LoadContext<'_> {
-    pub fn announce_since(&self) -> Option<NaiveDate> {
-        self.announce.then(|| self.today - Days::new(MAX_NEWS_AGE_DAYS))
+    /// Fetches a response that `judge_response` accepts. If the last one claimed success but was not data, it is
+    /// quarantined, so that an operator can inspect it.
+    pub async fn fetch_or_quarantine(
+        &self,
+        part: &str,
+        path: &str,
+        judge_response: impl Fn(&UpstreamResponse) -> ResponseVerdict,
+    ) -> Result<UpstreamResponse, PartError> {
+        let fetched = self.client.get_with_retries(path, &CacheValidators::default(), judge_response).await;
+        if let Err(FetchError::Failed { problem, last_response: Some(response), .. }) = &fetched
+            && response.status == 200
+        {
+            self.quarantine_response(part, response, &response.body, problem).await?;
+        }
+        Ok(fetched?)
+    }
+
+    /// Begins a load of real data, whose news emit events unless this is a backfill.
+    pub async fn begin_load(&self, dataset: Dataset, fetch: &NewFetch) -> Result<LoadTransaction, StoreError> {
+        let mut load = self.store.begin_load(dataset, DataOrigin::Real, fetch).await?;
+        if self.announce {
+            load.emit_events_since(self.today - Days::new(MAX_NEWS_AGE_DAYS));
+        }
+        Ok(load)
+    }
+
+    /// The record of a response whose whole body is archived.
+    fn fetch_record(&self, response: &UpstreamResponse) -> NewFetch {
+        let archived_body = compress_for_archive(&response.body);
+        response.to_fetch_record(response.address.clone(), self.now, response.body_sha256(), archived_body)
     }
 
     /// Quarantines a rejected response with the reason and `body`, the part of it that may be kept. Loads none of its
@@ -71,6 +100,13 @@ pub struct PartReport {
 }
 
 impl PartReport {
+    /// Adds a committed load of some of the part's rows.
+    pub fn add_load(&mut self, appended: u64, bad_rows: usize) {
+        self.appended += appended;
+        self.quarantined += bad_rows as u64;
+        self.unchanged &= appended == 0;
+    }
+
     pub fn add_alerts(&mut self, alerts: &[FormatAlert]) {
         for alert in alerts.iter().map(FormatAlert::to_string) {
             if !self.alerts.contains(&alert) {

@@ -1,12 +1,12 @@
 //! The central bank's exchange-rate bulletins (PTAX), fetched one calendar year of a currency at a time.
 
 use chrono::{Datelike, Days, NaiveDate};
-use vintem_domain::{Currency, DataOrigin, Dataset};
+use vintem_domain::{Currency, Dataset};
 use vintem_store::load::NewBulletin;
 use vintem_store::sources::SourcePartState;
 
 use super::{DateWindow, LoadContext, PartError, PartReport, RejectionError, record_success};
-use crate::fetch::{CacheValidators, FetchError, ResponseVerdict, UpstreamResponse, compress_for_archive};
+use crate::fetch::{ResponseVerdict, UpstreamResponse};
 use crate::parsers::{ParsedRows, ptax};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_bulletins, validate_row_count};
 
@@ -78,17 +78,7 @@ async fn load_window(
         (status, _) => ResponseVerdict::Retry(format!("answered with status {status}")),
     };
 
-    let response = match context.client.get_with_retries(&path, &CacheValidators::default(), judge_response).await {
-        Ok(response) => response,
-        Err(FetchError::Failed { address, problem, last_response }) => {
-            if let Some(response) = last_response.as_ref().filter(|response| response.status == 200) {
-                context.quarantine_response(code, response, &response.body, &problem).await?;
-            }
-            return Err(FetchError::Failed { address, problem, last_response }.into());
-        }
-        Err(error) => return Err(error.into()),
-    };
-
+    let response = context.fetch_or_quarantine(code, &path, judge_response).await?;
     report.bytes += response.body.len() as u64;
     let Ok(parsed) = ptax::parse_bulletins(currency, &response.body, context.today) else { return Ok(()) };
 
@@ -105,24 +95,11 @@ async fn load_window(
         return Ok(());
     }
 
-    let fetch = response.to_fetch_record(
-        response.address.clone(),
-        context.now,
-        response.body_sha256(),
-        compress_for_archive(&response.body),
-    );
-    let mut load = context.store.begin_load(Dataset::Fx, DataOrigin::Real, &fetch).await?;
-    if let Some(since) = context.announce_since() {
-        load.emit_events_since(since);
-    }
-
+    let mut load = context.begin_load(Dataset::Fx, &context.fetch_record(&response)).await?;
     load.append_bulletins(&parsed.rows).await?;
     load.quarantine_rows(context.source_id, code, &to_quarantined_rows(&parsed.bad_rows)).await?;
 
-    let appended = load.commit().await?;
-    report.appended += appended;
-    report.quarantined += parsed.bad_rows.len() as u64;
-    report.unchanged &= appended == 0;
+    report.add_load(load.commit().await?, parsed.bad_rows.len());
     Ok(())
 }
 

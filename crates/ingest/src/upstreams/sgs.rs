@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use chrono::{Days, Months, NaiveDate};
 use vintem_domain::series::Frequency;
-use vintem_domain::{DataOrigin, Dataset, Series};
+use vintem_domain::{Dataset, Series};
 use vintem_store::load::Observation;
 use vintem_store::sources::SourcePartState;
 
 use super::{DateWindow, LoadContext, PartError, PartReport, RejectionError, record_success};
-use crate::fetch::{CacheValidators, FetchError, ResponseVerdict, UpstreamResponse, compress_for_archive};
+use crate::fetch::{FetchError, ResponseVerdict, UpstreamResponse};
 use crate::parsers::sgs::{SgsError, SgsResponse, parse_response};
 use crate::parsers::{BadRow, ParsedRows};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_observations, validate_row_count};
@@ -88,18 +88,7 @@ async fn load_window(
         to.format("%d/%m/%Y")
     );
 
-    let response = match context.client.get_with_retries(&path, &CacheValidators::default(), judge_response).await {
-        Ok(response) => response,
-        Err(FetchError::Failed { address, problem, last_response }) => {
-            // Keep a response that claimed success but was not data, so that an operator can inspect it.
-            if let Some(response) = last_response.as_ref().filter(|response| response.status == 200) {
-                context.quarantine_response(series.id, response, &response.body, &problem).await?;
-            }
-            return Err(FetchError::Failed { address, problem, last_response }.into());
-        }
-        Err(error) => return Err(error.into()),
-    };
-
+    let response = context.fetch_or_quarantine(series.id, &path, judge_response).await?;
     report.bytes += response.body.len() as u64;
     let parsed = match parse_response(response.status, &response.body) {
         Ok(SgsResponse::Rows(parsed)) => retain_rows_in_window(parsed, window, context.today),
@@ -132,24 +121,11 @@ async fn load_window(
         return Ok(true);
     }
 
-    let fetch = response.to_fetch_record(
-        response.address.clone(),
-        context.now,
-        response.body_sha256(),
-        compress_for_archive(&response.body),
-    );
-    let mut load = context.store.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
-    if let Some(since) = context.announce_since() {
-        load.emit_events_since(since);
-    }
-
+    let mut load = context.begin_load(Dataset::Series(series), &context.fetch_record(&response)).await?;
     load.append_observations(series, &parsed.rows).await?;
     load.quarantine_rows(context.source_id, series.id, &to_quarantined_rows(&parsed.bad_rows)).await?;
 
-    let appended = load.commit().await?;
-    report.appended += appended;
-    report.quarantined += parsed.bad_rows.len() as u64;
-    report.unchanged &= appended == 0;
+    report.add_load(load.commit().await?, parsed.bad_rows.len());
     Ok(true)
 }
 

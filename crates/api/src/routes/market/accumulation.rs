@@ -12,10 +12,11 @@ use vintem_domain::dates::month_start;
 use vintem_domain::series::{DatedValue, Frequency};
 use vintem_domain::{Calendar, Dataset, DateRange, Decimal, LocalizedText, Problem, Quote};
 
-use super::source::{RateSource, SeriesBody, fx_source, series_source};
-use super::{AppState, Handlers, format_loaded_at, today};
-use crate::App;
+use super::rates::format_loaded_at;
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::market::{RateSource, fx_source, series_source};
+use crate::bodies::series::SeriesBody;
 use crate::caller::Caller;
 use crate::json_number::JsonNumber;
 use crate::params::{DecimalBounds, QueryParams, ordered_date_range};
@@ -193,7 +194,7 @@ async fn accumulate_ipca(caller: Caller, State(app): AppState, query: QueryParam
 fn accumulate_series(caller: &Caller, app: &App, query: &QueryParams, id: &str) -> Result<Response, ApiError> {
     let params = AccumulationParams::from_query(query)?;
     let snapshot = app.current_snapshot()?;
-    let today = today(app);
+    let today = app.today();
     let source = series_source(&snapshot, id)?;
     let latest_date = source.latest_row_until(today).map(|at| source.values.get(at).0);
     let latest_date = latest_date.ok_or_else(|| source.no_data_error(today))?;
@@ -248,7 +249,7 @@ async fn accumulate_fx(caller: Caller, State(app): AppState, query: QueryParams)
     let pair = query.currency_pair()?;
     let params = AccumulationParams::from_query(&query)?;
     let snapshot = app.current_snapshot()?;
-    let today = today(&app);
+    let today = app.today();
     let source = fx_source(&snapshot, pair)?;
 
     let close = |day: NaiveDate| source.latest_row_until(day.min(today)).and_then(|at| source.rates.get(at));

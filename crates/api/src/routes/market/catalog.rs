@@ -11,15 +11,16 @@ use vintem_domain::{Dataset, DateRange};
 use vintem_snapshot::SeriesValues;
 use vintem_store::history::Revision;
 
-use super::source::{RateSource, SeriesBody, series_body, series_datasets, series_source};
-use super::{AppState, Handlers, today};
 use crate::api_error::ApiError;
+use crate::app::{AppState, Handlers};
+use crate::bodies::format_instant;
+use crate::bodies::market::{RateSource, series_source};
+use crate::bodies::series::{SeriesBody, series_body, series_datasets};
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
 use crate::params::{MAX_OBSERVATIONS, QueryParams};
 use crate::responses::{EtagResponder, ListPage, page_response};
-use crate::routes::status::format_instant;
 
 /// A series in the catalog: its description and date range.
 #[derive(Serialize)]
@@ -118,7 +119,7 @@ async fn list_revisions(
     let (total, revisions) = app.store.revisions(series, days, pagination.offset, pagination.limit).await?;
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &series_datasets(series), total);
-    let list_page = ListPage { format, pagination, total, facets: None };
+    let list_page = ListPage { query: &query, format, pagination, total, facets: None };
     let bodies = |revisions: Vec<Revision>| {
         let number = |value| JsonNumber { value, as_text };
         let body = |revision: &Revision| RevisionBody {
@@ -152,7 +153,7 @@ async fn list_revisions(
 async fn list_series(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     let format = ListFormat::from_query(&caller, &query)?;
     let snapshot = app.current_snapshot()?;
-    let today = today(&app);
+    let today = app.today();
 
     let data: Vec<CatalogEntryBody> = series::served_series()
         .map(|series| {
@@ -211,7 +212,7 @@ async fn get_coverage(
 ) -> Result<Response, ApiError> {
     let requested = query.date_range()?;
     let snapshot = app.current_snapshot()?;
-    let today = today(&app);
+    let today = app.today();
     let source = series_source(&snapshot, &id)?;
 
     let (first, last) = first_and_last_date(source.values, today);

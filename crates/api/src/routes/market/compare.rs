@@ -11,9 +11,11 @@ use vintem_deliver::table::{Column, ColumnType, OutputTable};
 use vintem_domain::dates::{month_end, month_start};
 use vintem_domain::{Dataset, LocalizedText, Problem, Series, series};
 
-use super::source::{RateSource, SeriesBody, SeriesSource, series_source};
-use super::{AppState, Handlers, RateListParams, today};
+use super::rates::RateListParams;
 use crate::api_error::ApiError;
+use crate::app::{AppState, Handlers};
+use crate::bodies::market::{RateSource, SeriesSource, series_source};
+use crate::bodies::series::SeriesBody;
 use crate::caller::Caller;
 use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, SortOrder, invalid_param};
@@ -96,9 +98,9 @@ pub fn handlers() -> Handlers {
 async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     let ids = parse_series_ids(&query)?;
     let alignment = RowAlignment::from_query(&query)?;
-    let RateListParams { format, days, pagination, order, as_text } = RateListParams::from_query(&caller, &query)?;
+    let RateListParams { format, days, pagination, order, as_text, .. } = RateListParams::from_query(&caller, &query)?;
     let snapshot = app.current_snapshot()?;
-    let today = today(&app);
+    let today = app.today();
     let sources: Vec<SeriesSource<'_>> =
         ids.iter().map(|id| series_source(&snapshot, id)).collect::<Result<_, ApiError>>()?;
 
@@ -135,7 +137,7 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
         data: rows(),
     };
     let table = |()| comparison_table(sources.iter().map(|source| source.series).collect(), rows());
-    Ok(with_page_links(responder.respond_list(format, (), body, table), &caller, &app, pagination, total))
+    Ok(with_page_links(responder.respond_list(format, (), body, table), &caller, &app, &query, pagination, total))
 }
 
 /// Two columns per series: the value and its date.

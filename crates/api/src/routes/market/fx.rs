@@ -10,20 +10,20 @@ use vintem_domain::dates::sao_paulo_offset_seconds;
 use vintem_domain::{Currency, CurrencyPair, Dataset, LocalizedText, Problem};
 use vintem_snapshot::{FxBulletin, FxRates, fx_as_of};
 
-use super::source::{FX_DECIMALS, FxRateBody, FxSource, RateRowBody, RateSource, SeriesBody, fx_source};
-use super::{
-    AppState, CurrentRateParams, Handlers, HistoryParams, RateListParams, current_rate, format_loaded_at,
-    rate_list_response, today,
+use super::rates::{
+    CurrentRateParams, HistoryParams, RateListParams, current_rate, format_loaded_at, rate_list_response,
 };
-use crate::App;
 use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::market::{FX_DECIMALS, FxRateBody, FxSource, RateRowBody, RateSource, fx_source};
+use crate::bodies::provenance::TraceBody;
+use crate::bodies::require_loaded;
+use crate::bodies::series::SeriesBody;
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, invalid_param};
 use crate::responses::EtagResponder;
-use crate::routes::provenance::TraceBody;
-use crate::routes::require_loaded;
 
 #[derive(Serialize)]
 struct LatestFxBody {
@@ -74,17 +74,17 @@ async fn list_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Re
 
 async fn get_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     let pair = query.currency_pair()?;
-    let params = CurrentRateParams::from_query_as_of(&caller, &query, today(&app))?;
+    let params = CurrentRateParams::from_query_as_of(&caller, &query, app.today())?;
 
     let snapshot = app.current_snapshot()?;
     let current = fx_source(&snapshot, pair)?;
-    let current_no_data_error = current.no_data_error(today(&app));
+    let current_no_data_error = current.no_data_error(app.today());
     let historical = load_fx_as_of(&app, pair, params.as_of).await?;
     let source = historical.as_ref().map_or(current, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
 
     // If nothing was known on the day of `as_of`, the error names the first date of the current data.
     let no_data_error = |error| if params.as_of.is_some() { current_no_data_error.clone() } else { error };
-    let body = current_rate(&snapshot, &source, &params, today(&app)).map_err(no_data_error)?;
+    let body = current_rate(&snapshot, &source, &params, app.today()).map_err(no_data_error)?;
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale));
     Ok(responder.respond_json(|| body))
 }
@@ -100,9 +100,9 @@ async fn load_fx_as_of(app: &App, pair: CurrencyPair, as_of: Option<NaiveDate>) 
 /// The latest rate of every published pair, each with its own date.
 async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     let format = ListFormat::from_query(&caller, &query)?;
-    let params = CurrentRateParams::from_query(&caller, &query, today(&app))?;
+    let params = CurrentRateParams::from_query(&caller, &query, app.today())?;
     let snapshot = app.current_snapshot()?;
-    let today = today(&app);
+    let today = app.today();
 
     let sources = Currency::ALL.map(|currency| fx_source(&snapshot, CurrencyPair::Published(currency)));
     let mut data = Vec::new();
@@ -136,7 +136,7 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
     let format = ListFormat::from_query(&caller, &query)?;
     let pair = query.currency_pair()?;
     let as_text = query.numbers_as_text()?;
-    let today = today(&app);
+    let today = app.today();
     let CurrencyPair::Published(currency) = pair else {
         let must = LocalizedText::new(
             "be a published pair such as USD/BRL: only those have bulletins",

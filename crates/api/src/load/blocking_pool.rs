@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use vintem_domain::Problem;
 
+use super::load_limiter::{LoadLimiter, LoadPermit};
 use crate::api_error::ApiError;
-use crate::load_limiter::{LoadLimiter, LoadPermit};
 
 /// The expected wait of the last task in the queue, given how long tasks usually take. Including the task's own work
 /// and PostgreSQL's timeouts, every request is answered within 600 ms.
@@ -38,6 +38,21 @@ impl BlockingPool {
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
         Self { limiter: LoadLimiter::new(MAX_QUEUE, MIN_QUEUE, TARGET_WAIT), slots: Semaphore::new(cores) }
+    }
+
+    /// Runs the work on a blocking thread, so that it does not hold up other requests.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _slot = self.acquire().await?;
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!(%error, "blocking work was cut off");
+                Err(ApiError(Problem::Internal))
+            }
+        }
     }
 
     pub async fn acquire(&self) -> Result<PoolSlot<'_>, ApiError> {

@@ -1,70 +1,27 @@
-//! The sources of rates: a series or a currency pair, behind one trait.
+//! Rates as JSON and as table rows. Their source is a series or a currency pair, behind one trait ([`RateSource`]).
 
 use std::ops::Range;
 
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_deliver::table::{CellWriter, Column};
+use vintem_deliver::table::{CellWriter, Column, OutputTable};
 use vintem_domain::dates::month_end;
 use vintem_domain::series::{self, Frequency};
 use vintem_domain::{CurrencyPair, Dataset, DateRange, Lang, LocalizedText, Problem, Series};
 use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
 use vintem_store::reader::RowProvenance;
 
+use super::provenance::{TraceBody, provenance_bodies};
+use super::require_loaded;
+use super::series::{SeriesBody, series_body, series_datasets};
 use crate::api_error::ApiError;
 use crate::json_number::JsonNumber;
-use crate::routes::provenance::{TraceBody, provenance_bodies};
-use crate::routes::require_loaded;
 
 /// The system that all series come from.
 const SGS_SOURCE_NAME: &str = "BCB SGS";
 
 /// Decimals of exchange rates: derived rates have eight, published ones no more.
 pub const FX_DECIMALS: u32 = 8;
-
-/// Describes the series in every response, so that nobody has to guess.
-#[derive(Serialize)]
-pub struct SeriesBody {
-    pub id: &'static str,
-    source: &'static str,
-    pub code: String,
-    name: &'static str,
-    pub unit: String,
-    basis: &'static str,
-    frequency: &'static str,
-    /// Only present on series that we compute.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    derived: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    formula: Option<&'static str>,
-}
-
-impl SeriesBody {
-    /// In the order of [`Self::write_cells`].
-    pub const COLUMNS: [Column; 9] = [
-        Column::text("id"),
-        Column::text("source"),
-        Column::text("code"),
-        Column::text("name"),
-        Column::text("unit"),
-        Column::text("basis"),
-        Column::text("frequency"),
-        Column::boolean("derived"),
-        Column::text("formula"),
-    ];
-
-    pub fn write_cells(&self, cells: &mut dyn CellWriter) {
-        cells.write_text(self.id);
-        cells.write_text(self.source);
-        cells.write_text(&self.code);
-        cells.write_text(self.name);
-        cells.write_text(&self.unit);
-        cells.write_text(self.basis);
-        cells.write_text(self.frequency);
-        cells.write_boolean(self.derived.unwrap_or(false));
-        cells.write_text(self.formula.unwrap_or(""));
-    }
-}
 
 #[derive(Serialize)]
 pub struct RateBody {
@@ -87,6 +44,16 @@ pub struct FxRateBody {
     derived: Option<bool>,
     #[serde(flatten)]
     trace: TraceBody,
+}
+
+/// The value of a day, with its description.
+#[derive(Serialize)]
+pub struct CurrentRateBody<Row> {
+    #[serde(flatten)]
+    pub row: Row,
+    pub unit: String,
+    pub series: SeriesBody,
+    pub stale: bool,
 }
 
 /// A row of a list, as JSON and as table cells.
@@ -204,25 +171,6 @@ pub fn series_source<'s>(snapshot: &'s Snapshot, id: &str) -> Result<SeriesSourc
     let series = series::find_series(id).ok_or(Problem::NoSuchSeries)?;
     let values = snapshot.series(series).ok_or(Problem::DatasetNotLoaded { dataset: series.id })?;
     Ok(SeriesSource { series, values })
-}
-
-/// The datasets that a series comes from.
-pub fn series_datasets(series: &Series) -> Vec<Dataset> {
-    series.source_series().into_iter().map(Dataset::Series).collect()
-}
-
-pub fn series_body(series: &'static Series, lang: Lang) -> SeriesBody {
-    SeriesBody {
-        id: series.id,
-        source: series.sgs_code.map_or("Vintém", |_| Dataset::Series(series).source_name()),
-        code: series.sgs_code.map_or_else(|| series.id.to_owned(), |code| code.to_string()),
-        name: series.name.in_lang(lang),
-        unit: series.unit.in_lang(lang).to_owned(),
-        basis: series.basis.in_lang(lang),
-        frequency: series.frequency.id(),
-        derived: series.formula.is_some().then_some(true),
-        formula: series.formula.as_ref().map(|formula| formula.description.in_lang(lang)),
-    }
 }
 
 impl SeriesSource<'_> {
@@ -361,4 +309,29 @@ impl RateSource for FxSource<'_> {
     fn row_date(&self, at: usize) -> Option<NaiveDate> {
         self.rates.get(at).map(|(date, _)| date)
     }
+}
+
+/// Rows of one series. The unit and the series code repeat on every row, because a CSV file has no other place for
+/// them.
+pub fn rate_table<Row: RateRowBody>(
+    series: SeriesBody,
+    decimals: u32,
+    rows: Vec<Row>,
+    trace_columns: Vec<Column>,
+) -> OutputTable {
+    let columns = [Row::columns(decimals), vec![Column::text("unit"), Column::text("series")], trace_columns].concat();
+    OutputTable::from_rows(series.id, columns, rows, move |row, cells| {
+        row.write_cells(cells);
+        cells.write_text(&series.unit);
+        cells.write_text(&series.code);
+        row.trace().write_cells(cells);
+    })
+}
+
+/// The value of exactly this day, in the shape of a current value.
+pub fn rate_on_day<S: RateSource>(source: &S, day: NaiveDate, today: NaiveDate) -> Option<impl Serialize + use<S>> {
+    let options = RowOptions { as_text: false, provenance: None, with_certainty: false };
+    let row = source.row(source.row_range(DateRange { from: day, to: day }).next()?, options)?;
+    let series = source.describe(Lang::En);
+    Some(CurrentRateBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
 }

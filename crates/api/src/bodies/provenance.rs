@@ -8,7 +8,7 @@ use vintem_domain::text::hex_encode;
 use vintem_snapshot::Snapshot;
 use vintem_store::reader::RowProvenance;
 
-use super::status::format_instant;
+use super::format_instant;
 use crate::params::QueryParams;
 
 /// The query parameters about provenance and point-in-time queries.

@@ -1,0 +1,117 @@
+//! The state that all handlers share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::routing::MethodRouter;
+use chrono::NaiveDate;
+use ipnet::IpNet;
+use vintem_deliver::export::ExportDirectory;
+use vintem_deliver::webhook::{AddressGuard, SecretBox};
+use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::plan::PlanConfig;
+use vintem_domain::{Clock, Problem};
+use vintem_meter::Meter;
+use vintem_snapshot::{LiveSnapshot, Snapshot};
+use vintem_store::Store;
+
+use crate::api_error::ApiError;
+use crate::event_feed::EventFeed;
+use crate::keyring::{Keyring, Pepper};
+use crate::load::LoadControls;
+
+/// The API settings an operator can change.
+#[derive(Debug, Clone)]
+pub struct ApiSettings {
+    pub offer: PlanConfig,
+    /// The base URL that clients use, without a trailing slash.
+    pub public_url: String,
+    /// Proxies whose `X-Forwarded-For` and `Forwarded` headers we trust.
+    pub trusted_proxies: Vec<IpNet>,
+    /// New keys per day, for one address and for one e-mail.
+    pub registrations_per_day: u32,
+    /// Maximum concurrent requests; above this, new requests are shed.
+    pub max_in_flight: usize,
+    /// Directory of the bulk export files. `None` disables the export.
+    pub export_directory: Option<PathBuf>,
+    /// Support contact for the highest plan, if there is one.
+    pub support_contact: Option<String>,
+    /// Decides which addresses webhooks may call.
+    pub webhook_guard: AddressGuard,
+    /// Encrypts webhook secrets.
+    pub webhook_secrets: SecretBox,
+}
+
+/// The state that handlers share.
+pub struct App {
+    pub settings: ApiSettings,
+    pub store: Store,
+    pub meter: Meter,
+    pub keyring: Keyring,
+    pub live_snapshot: Arc<LiveSnapshot>,
+    pub exports: Option<Arc<ExportDirectory>>,
+    pub event_feed: EventFeed,
+    pub clock: Arc<dyn Clock>,
+    pub(crate) load: LoadControls,
+    /// Whether Postgres answered the last refresh of the keys.
+    is_store_up: AtomicBool,
+}
+
+impl App {
+    pub fn new(
+        settings: ApiSettings,
+        store: Store,
+        meter: Meter,
+        pepper: Pepper,
+        live_snapshot: Arc<LiveSnapshot>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let keyring = Keyring::new(store.clone(), pepper, clock.clone());
+        let exports = settings.export_directory.clone().map(|path| Arc::new(ExportDirectory::new(path)));
+
+        let load = LoadControls::new(settings.max_in_flight);
+        Self {
+            settings,
+            store,
+            meter,
+            keyring,
+            live_snapshot,
+            exports,
+            event_feed: EventFeed::default(),
+            clock,
+            load,
+            is_store_up: AtomicBool::new(true),
+        }
+    }
+
+    /// Today's date in São Paulo. No data of a later date is served.
+    pub fn today(&self) -> NaiveDate {
+        sao_paulo_date(self.clock.now())
+    }
+
+    pub fn set_store_up(&self, is_up: bool) {
+        self.is_store_up.store(is_up, Ordering::Relaxed);
+    }
+
+    /// Whether Postgres and every Redis answered when they were last used.
+    pub fn are_dependencies_up(&self) -> bool {
+        self.is_store_up.load(Ordering::Relaxed) && self.meter.redis_availability().all(|is_up| is_up)
+    }
+
+    /// Whether the served data is synthetic.
+    pub(crate) fn is_synthetic(&self) -> bool {
+        self.live_snapshot.get().is_some_and(|snapshot| snapshot.is_synthetic())
+    }
+
+    /// The snapshot that requests are served from. Fails until the first snapshot is loaded.
+    pub(crate) fn current_snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
+        self.live_snapshot.get().ok_or(ApiError(Problem::DependencyUnavailable))
+    }
+}
+
+/// How handlers receive the [`App`].
+pub type AppState = axum::extract::State<Arc<App>>;
+
+/// Handlers by operation of the route table.
+pub type Handlers = Vec<(&'static str, MethodRouter<Arc<App>>)>;

@@ -1,0 +1,27 @@
+//! JSON bodies and table rows of the resources: what a filing, a company or a rate looks like wherever it is sent, in
+//! answers, events and export files.
+
+pub mod company;
+pub mod filing;
+pub mod market;
+pub mod provenance;
+pub mod search;
+pub mod series;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use vintem_deliver::table::{CellWriter, Column};
+use vintem_domain::{Dataset, Problem};
+
+use crate::api_error::ApiError;
+
+pub fn format_instant(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// A part of the snapshot, or an error if it was never loaded: unknown is not the same as empty.
+pub fn require_loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, ApiError> {
+    part.ok_or(ApiError(Problem::DatasetNotLoaded { dataset: dataset.id() }))
+}
+
+/// A column of a table, and how the cell of a row is written.
+type TableField<Row> = (Column, fn(&Row, &mut dyn CellWriter));

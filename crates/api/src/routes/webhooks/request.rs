@@ -1,0 +1,219 @@
+//! The body that creates or changes a webhook, and the checks of its fields.
+
+use axum::body::Body;
+use http::HeaderMap;
+use serde::Deserialize;
+use serde_json::Value;
+use vintem_deliver::webhook::AddressError;
+use vintem_domain::event::EventKind;
+use vintem_domain::series::PUBLISHED_SERIES;
+use vintem_domain::text::normalize_text;
+use vintem_domain::webhook::{EventFilter, WebhookStatus};
+use vintem_domain::{CurrencyPair, Dataset, KeyId, LocalizedText, Problem};
+use vintem_snapshot::Snapshot;
+
+use crate::api_error::ApiError;
+use crate::app::App;
+use crate::bodies::require_loaded;
+use crate::load::LoadControls;
+use crate::request_body::{deserialize_present, read_json_object};
+
+/// The body that creates or changes a webhook. `null` does not count as a missing field.
+#[derive(Deserialize)]
+pub struct WebhookRequest {
+    #[serde(default, deserialize_with = "deserialize_present")]
+    pub url: Option<Value>,
+    #[serde(default, deserialize_with = "deserialize_present")]
+    pub types: Option<Value>,
+    #[serde(default, deserialize_with = "deserialize_present")]
+    pub filters: Option<Value>,
+    #[serde(default, deserialize_with = "deserialize_present")]
+    pub status: Option<Value>,
+}
+
+/// Maximum values per filter.
+const MAX_FILTER_VALUES: usize = 100;
+
+type FieldResult<T> = Result<T, Problem>;
+
+pub async fn read_webhook_request(load: &LoadControls, headers: &HeaderMap, body: Body) -> FieldResult<WebhookRequest> {
+    let expected = LocalizedText::new(
+        "The body must be one JSON object with the fields url, types, filters or status, each at most once.",
+        "O corpo deve ser um objeto JSON com os campos url, types, filters ou status, cada um no máximo uma vez.",
+    );
+    read_json_object(load, headers, body, expected).await
+}
+
+pub async fn validate_url(app: &App, key: KeyId, url: Option<&Value>) -> FieldResult<String> {
+    let guard = &app.settings.webhook_guard;
+    let text = url.and_then(Value::as_str).unwrap_or_default();
+    let url = guard.parse_url(text).map_err(url_problem)?;
+    let _permit = url.domain().map(|_| app.load.dns_lookups.acquire(Some(key))).transpose()?;
+    guard.check_url(text).await.map_err(url_problem)?;
+    Ok(url.into())
+}
+
+fn url_problem(error: AddressError) -> Problem {
+    let must = match error {
+        AddressError::InvalidUrl => LocalizedText::new(
+            "be an address of the form https://host/path of at most 2000 characters",
+            "ser um endereço da forma https://host/caminho com no máximo 2000 caracteres",
+        ),
+        AddressError::HasCredentials => {
+            LocalizedText::new("carry neither user nor password", "não conter usuário nem senha")
+        }
+        AddressError::ForbiddenPort => {
+            LocalizedText::new("name port 443, or one from 1024 on", "indicar a porta 443, ou uma a partir de 1024")
+        }
+        AddressError::NotPublic => {
+            LocalizedText::new("lead to a public address of the internet", "levar a um endereço público da internet")
+        }
+        AddressError::UnresolvedHost => LocalizedText::new(
+            "name a host that can be found: its name leads nowhere",
+            "indicar um host que possa ser encontrado: o nome não leva a lugar nenhum",
+        ),
+    };
+
+    Problem::BadField { name: "url", requirement: must }
+}
+
+pub fn parse_webhook_status(status: &Value) -> FieldResult<WebhookStatus> {
+    match status.as_str() {
+        Some("active") => Ok(WebhookStatus::Active),
+        Some("paused") => Ok(WebhookStatus::Paused),
+        _ => Err(Problem::BadField {
+            name: "status",
+            requirement: LocalizedText::new("be active or paused", "ser active ou paused"),
+        }),
+    }
+}
+
+/// Applies the fields of the request to the existing filter.
+pub fn parse_event_filter(
+    app: &App,
+    request: &WebhookRequest,
+    mut event_filter: EventFilter,
+) -> Result<EventFilter, ApiError> {
+    if let Some(types) = &request.types {
+        event_filter.kinds = parse_event_types(types)?;
+    }
+    if let Some(filters) = &request.filters {
+        let parsed = parse_filters(app, filters)?;
+        event_filter = EventFilter { kinds: event_filter.kinds, ..parsed };
+    }
+
+    if !event_filter.is_satisfiable() {
+        return Err(ApiError(Problem::BadField {
+            name: "filters",
+            requirement: LocalizedText::new(
+                "be such that an event can meet all of them: filing.published has companies and categories, company.updated companies, rate.published series, fx.published pairs, series.revised series and pairs",
+                "ser tais que um evento possa atender a todos: filing.published tem companies e categories, company.updated companies, rate.published series, fx.published pairs, series.revised series e pairs",
+            ),
+        }));
+    }
+    Ok(event_filter)
+}
+
+fn parse_event_types(types: &Value) -> FieldResult<Vec<EventKind>> {
+    let kinds = parse_string_list(types)
+        .and_then(|texts| texts.into_iter().map(EventKind::from_id).collect::<Option<Vec<_>>>());
+    let mut kinds = kinds.ok_or(Problem::BadField {
+        name: "types",
+        requirement: LocalizedText::new(
+            "be a list of types of events: filing.published, company.updated, rate.published, fx.published, series.revised",
+            "ser uma lista de tipos de eventos: filing.published, company.updated, rate.published, fx.published, series.revised",
+        ),
+    })?;
+
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}
+
+fn parse_filters(app: &App, filters: &Value) -> Result<EventFilter, ApiError> {
+    let bad_filters = Problem::BadField {
+        name: "filters",
+        requirement: LocalizedText::new(
+            "be an object with lists called companies, categories, series or pairs, and nothing else",
+            "ser um objeto com listas chamadas companies, categories, series ou pairs, e nada mais",
+        ),
+    };
+    let filters = filters.as_object().ok_or(bad_filters.clone())?;
+
+    let snapshot = app.current_snapshot()?;
+    let mut event_filter = EventFilter::default();
+    for (name, values) in filters {
+        match name.as_str() {
+            "companies" => event_filter.companies = parse_company_filter(&snapshot, values)?,
+            "categories" => event_filter.categories = parse_category_filter(app, &snapshot, values)?,
+            "series" => event_filter.series = parse_series_filter(values)?,
+            "pairs" => event_filter.pairs = parse_pair_filter(values)?,
+            _ => return Err(bad_filters.into()),
+        }
+    }
+    Ok(event_filter)
+}
+
+fn parse_company_filter(snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
+    let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
+    let canonical = |text: &str| Some(companies.get(companies.resolve(text)?).id.to_string());
+    let must = LocalizedText::new(
+        "be a list of at most 100 codes or CNPJs of companies that we know: /api/v1/companies/search finds them",
+        "ser uma lista de no máximo 100 códigos ou CNPJs de companhias que conhecemos: /api/v1/companies/search as encontra",
+    );
+    Ok(parse_filter_values("filters.companies", values, canonical, must)?)
+}
+
+fn parse_category_filter(app: &App, snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
+    let [categories, _] = require_loaded(snapshot.filings(), Dataset::Filings)?.facet_counts(app.today());
+    let canonical = |text: &str| {
+        let normalized = normalize_text(text);
+        categories.iter().map(|(category, _)| category).find(|category| normalize_text(category) == normalized).cloned()
+    };
+    let must = LocalizedText::new(
+        "be a list of at most 100 categories of filings: /api/v1/filings/facets lists them",
+        "ser uma lista de no máximo 100 categorias de documentos: /api/v1/filings/facets as lista",
+    );
+    Ok(parse_filter_values("filters.categories", values, canonical, must)?)
+}
+
+fn parse_series_filter(values: &Value) -> FieldResult<Vec<String>> {
+    // Revised exchange rates have the series `fx`. Computed series are not in the list, because nobody publishes them.
+    let ids = PUBLISHED_SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()]);
+    let canonical = |text: &str| ids.clone().find(|id| *id == text).map(str::to_owned);
+    let must = LocalizedText::new(
+        "be a list of series: selic, selic-effective, selic-daily, cdi, cdi-daily, ipca, ipca-12m, fx",
+        "ser uma lista de séries: selic, selic-effective, selic-daily, cdi, cdi-daily, ipca, ipca-12m, fx",
+    );
+    parse_filter_values("filters.series", values, canonical, must)
+}
+
+fn parse_pair_filter(values: &Value) -> FieldResult<Vec<String>> {
+    let canonical =
+        |text: &str| CurrencyPair::parse(text).filter(|pair| !pair.is_derived()).map(|pair| pair.to_string());
+    let must = LocalizedText::new(
+        "be a list of published pairs, all of them with BRL: USD/BRL, EUR/BRL and so on",
+        "ser uma lista de pares publicados, todos com BRL: USD/BRL, EUR/BRL e assim por diante",
+    );
+    parse_filter_values("filters.pairs", values, canonical, must)
+}
+
+/// The values in their canonical spelling, without duplicates.
+fn parse_filter_values(
+    name: &'static str,
+    values: &Value,
+    canonical: impl Fn(&str) -> Option<String>,
+    must: LocalizedText,
+) -> FieldResult<Vec<String>> {
+    let parsed =
+        parse_string_list(values).and_then(|texts| texts.into_iter().map(canonical).collect::<Option<Vec<String>>>());
+    let mut values = parsed.ok_or(Problem::BadField { name, requirement: must })?;
+    values.sort_unstable();
+    values.dedup();
+    Ok(values)
+}
+
+fn parse_string_list(values: &Value) -> Option<Vec<&str>> {
+    let values = values.as_array().filter(|values| values.len() <= MAX_FILTER_VALUES)?;
+    values.iter().map(Value::as_str).collect()
+}
