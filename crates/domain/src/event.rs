@@ -1,6 +1,4 @@
-//! The kinds of events that the feed and webhooks carry.
-
-use crate::webhook::FilterField;
+//! The kinds of events that the feed and webhooks carry, and the fields that they can be filtered by.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
@@ -9,6 +7,15 @@ pub enum EventKind {
     RatePublished,
     FxPublished,
     SeriesRevised,
+}
+
+/// The fields that events can be filtered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterField {
+    Companies,
+    Categories,
+    Series,
+    Pairs,
 }
 
 /// The type of the event that a webhook gets when its owner tests it. Never published in the feed.

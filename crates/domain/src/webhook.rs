@@ -2,16 +2,7 @@
 
 use chrono::TimeDelta;
 
-use crate::event::EventKind;
-
-/// The fields that events can be filtered by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FilterField {
-    Companies,
-    Categories,
-    Series,
-    Pairs,
-}
+use crate::event::{EventKind, FilterField};
 
 /// The events that a webhook subscribes to. Filters are and-ed; an empty filter matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

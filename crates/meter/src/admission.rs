@@ -1,14 +1,12 @@
 //! Admission: whether a request may pass now, how much quota remains, and when it is free again.
 
-use std::time::Duration;
-
 use vintem_domain::usage::RouteGroup;
 use vintem_domain::{AddressBucket, KeyId};
 
-use crate::Meter;
 use crate::admit_call::LimitCheck;
+use crate::meter::Meter;
 use crate::redis_keys::AdmissionLogId;
-use crate::shard::{LimitDecision, RedisShard};
+use crate::shard::LimitDecision;
 
 /// Whose quota is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,17 +91,6 @@ impl Meter {
 
         shard.check_limit(check).await
     }
-
-    pub(crate) fn shard_for_key(&self, id: KeyId) -> &RedisShard {
-        self.shard_for_hash(id.cast_unsigned())
-    }
-
-    /// Must give the same shard in every replica of every version: a caller must not change servers within a window.
-    fn shard_for_hash(&self, caller_hash: u64) -> &RedisShard {
-        // Fibonacci hashing spreads neighboring ids evenly.
-        let mixed = caller_hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        &self.shards[(mixed % self.shards.len() as u64) as usize]
-    }
 }
 
 fn admission_decision(decision: LimitDecision) -> AdmissionDecision {
@@ -115,8 +102,4 @@ fn admission_decision(decision: LimitDecision) -> AdmissionDecision {
         reset_at_us: status.reset_at_us,
         now_us,
     }
-}
-
-pub fn duration_micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

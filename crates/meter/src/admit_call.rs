@@ -9,9 +9,9 @@ use redis::{Cmd, Script, Value};
 use vintem_domain::KeyId;
 use vintem_domain::usage::{RequestOutcome, RouteGroup};
 
+use crate::error::{MeterError, Result};
 use crate::redis_keys::{AdmissionLogId, RedisKeys};
 use crate::sliding_log::LimitStatus;
-use crate::{MeterError, Result};
 
 pub const SLIDING_LOG_LUA: &str = include_str!("log.lua");
 

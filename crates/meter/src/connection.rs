@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult};
 use tokio::time::timeout;
 
-use crate::{MeterError, Result};
+use crate::error::{MeterError, Result};
 
 /// Time limit for one call, including connecting.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -51,4 +51,10 @@ impl LazyConnection {
 pub async fn connect_without_timeout(client: &Client) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// Checks that a server answers.
+pub async fn ping_redis(url: &str) -> Result<()> {
+    let connection = LazyConnection::new(Client::open(url)?);
+    connection.run(async |redis| redis::cmd("PING").exec_async(redis).await).await
 }

@@ -1,21 +1,17 @@
 //! Daily caps: how often something may happen within a day. Several caps are taken together or not at all.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use redis::Script;
 
-use crate::admission::duration_micros;
-use crate::admit_call::SLIDING_LOG_LUA;
-use crate::shard::RedisShard;
+use crate::admit_call::{DAY_US, SLIDING_LOG_LUA};
+use crate::error::Result;
+use crate::shard::{ProcessState, RedisShard};
 use crate::sliding_log::SlidingLog;
-use crate::{Meter, Result};
 
 static CAPS_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, include_str!("caps.lua")].concat()));
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A cap on how often something may happen within a day.
 #[derive(Debug, Clone)]
@@ -25,45 +21,74 @@ pub struct DailyCap {
     pub limit: u32,
 }
 
-/// Caps taken while Redis was unavailable, until it is back.
-#[derive(Debug, Default)]
-pub struct LocalDailyCaps(Mutex<HashMap<String, SlidingLog>>);
+/// The caps taken so far: in Redis, or in this process while Redis is unavailable.
+pub struct DailyCaps {
+    shards: Arc<[RedisShard]>,
+    process: Arc<ProcessState>,
+    /// By subject: caps taken while Redis was unavailable, until it is back.
+    local_logs: Mutex<HashMap<String, SlidingLog>>,
+}
 
-impl Meter {
+impl DailyCaps {
+    pub fn new(shards: Arc<[RedisShard]>, process: Arc<ProcessState>) -> Self {
+        Self { shards, process, local_logs: Mutex::default() }
+    }
+
     /// Takes one from each cap, or nothing: `Err(wait)` is the number of microseconds until all caps would pass.
-    pub async fn try_take_daily_caps(&self, caps: &[DailyCap]) -> std::result::Result<(), u64> {
-        let shard = self.caps_shard();
-        if shard.is_redis_available() {
-            match self.take_caps_in_redis(shard, caps).await {
+    pub async fn try_take(&self, caps: &[DailyCap]) -> std::result::Result<(), u64> {
+        if self.shard().is_redis_available() {
+            match self.take_in_redis(caps).await {
                 Ok(taken) => return taken,
                 Err(error) => tracing::warn!(%error, "registrations are capped by this process alone"),
             }
         }
 
-        self.take_caps_locally(shard, caps)
+        self.take_locally(caps)
     }
 
-    async fn take_caps_in_redis(&self, shard: &RedisShard, caps: &[DailyCap]) -> Result<std::result::Result<(), u64>> {
+    /// Returns what was taken for something that then did not happen.
+    pub async fn refund(&self, caps: &[DailyCap]) {
+        let shard = self.shard();
+        if shard.is_redis_available() {
+            let mut pipe = redis::pipe();
+            for cap in caps {
+                pipe.cmd("RPOP").arg(shard.redis_keys().registration_log(&cap.subject)).ignore();
+            }
+            if let Err(error) = shard.background_connection.run(async |redis| pipe.exec_async(redis).await).await {
+                tracing::warn!(%error, "a registration that failed counts against its caps");
+            }
+        } else {
+            let mut logs = self.lock_local_logs();
+            for cap in caps {
+                if let Some(log) = logs.get_mut(&cap.subject) {
+                    log.refund_last();
+                }
+            }
+        }
+    }
+
+    async fn take_in_redis(&self, caps: &[DailyCap]) -> Result<std::result::Result<(), u64>> {
+        let shard = self.shard();
         let mut call = CAPS_SCRIPT.prepare_invoke();
         for cap in caps {
-            call.key(shard.redis_keys.registration_log(&cap.subject));
+            call.key(shard.redis_keys().registration_log(&cap.subject));
         }
-        call.arg(duration_micros(DAY));
+        call.arg(DAY_US);
         for cap in caps {
             call.arg(cap.limit);
         }
 
         let wait_us: u64 = shard.background_connection.run(async |redis| call.invoke_async(redis).await).await?;
-        self.shared.local_caps.0.lock().expect("never held across a panic").clear();
+        self.lock_local_logs().clear();
         Ok(if wait_us == 0 { Ok(()) } else { Err(wait_us) })
     }
 
-    fn take_caps_locally(&self, shard: &RedisShard, caps: &[DailyCap]) -> std::result::Result<(), u64> {
-        let mut logs = self.shared.local_caps.0.lock().expect("never held across a panic");
-        let now_us = shard.redis_clock.now_us();
+    fn take_locally(&self, caps: &[DailyCap]) -> std::result::Result<(), u64> {
+        let mut logs = self.lock_local_logs();
+        let now_us = self.shard().now_us();
         let mut check = |cap: &DailyCap, consume| {
-            let limit = self.shared.replica_count.share_of(cap.limit);
-            logs.entry(cap.subject.clone()).or_default().check(limit, consume, duration_micros(DAY), now_us)
+            let limit = self.process.replica_count.share_of(cap.limit);
+            logs.entry(cap.subject.clone()).or_default().check(limit, consume, DAY_US, now_us)
         };
 
         let wait_us = caps.iter().map(|cap| check(cap, false).wait_us).max().unwrap_or(0);
@@ -77,37 +102,22 @@ impl Meter {
         Ok(())
     }
 
-    /// Returns what was taken for something that then did not happen.
-    pub async fn refund_daily_caps(&self, caps: &[DailyCap]) {
-        let shard = self.caps_shard();
-        if shard.is_redis_available() {
-            let mut pipe = redis::pipe();
-            for cap in caps {
-                pipe.cmd("RPOP").arg(shard.redis_keys.registration_log(&cap.subject)).ignore();
-            }
-            if let Err(error) = shard.background_connection.run(async |redis| pipe.exec_async(redis).await).await {
-                tracing::warn!(%error, "a registration that failed counts against its caps");
-            }
-        } else {
-            let mut logs = self.shared.local_caps.0.lock().expect("never held across a panic");
-            for cap in caps {
-                if let Some(log) = logs.get_mut(&cap.subject) {
-                    log.refund_last();
-                }
-            }
-        }
+    /// One server holds all caps, so that the caps of a registration are taken together.
+    fn shard(&self) -> &RedisShard {
+        &self.shards[0]
     }
 
-    /// One server holds all caps, so that the caps of a registration are taken together.
-    fn caps_shard(&self) -> &RedisShard {
-        &self.shards[0]
+    fn lock_local_logs(&self) -> MutexGuard<'_, HashMap<String, SlidingLog>> {
+        self.local_logs.lock().expect("never held across a panic")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::MeterSettings;
+    use crate::{Meter, MeterSettings};
 
     fn test_settings(url: &str) -> MeterSettings<'_> {
         MeterSettings {
@@ -135,12 +145,10 @@ mod tests {
         meter.refund_daily_caps(std::slice::from_ref(&a)).await;
         assert_eq!(meter.try_take_daily_caps(std::slice::from_ref(&a)).await, Ok(()));
 
-        let logs = [a, b].map(|cap| meter.caps_shard().redis_keys.registration_log(&cap.subject));
-        let _ = meter
-            .caps_shard()
-            .background_connection
-            .run(async |redis| redis::cmd("DEL").arg(&logs).exec_async(redis).await)
-            .await;
+        let shard = meter.daily_caps.shard();
+        let logs = [a, b].map(|cap| shard.redis_keys().registration_log(&cap.subject));
+        let _ =
+            shard.background_connection.run(async |redis| redis::cmd("DEL").arg(&logs).exec_async(redis).await).await;
     }
 
     #[tokio::test]

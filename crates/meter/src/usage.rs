@@ -8,8 +8,9 @@ use vintem_domain::KeyId;
 use vintem_domain::usage::{RequestOutcome, RouteGroup, UsageCounts, UsageRow, utc_date_from_micros};
 
 use crate::admit_call::{DAY_US, SLIDING_LOG_LUA, UsageClass, UsageField, UsageFieldCounts};
+use crate::error::{MeterError, Result};
+use crate::meter::Meter;
 use crate::shard::RedisShard;
-use crate::{Meter, MeterError, Result};
 
 static ROTATE_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, include_str!("rotate.lua")].concat()));
@@ -56,9 +57,9 @@ impl Meter {
 
     /// Counts a request that was answered without an admission check. Never blocks.
     pub fn record_unmetered_request(&self, key_id: KeyId, group: RouteGroup, outcome: RequestOutcome) {
-        let day = self.shard_for_key(key_id).redis_clock.now_us() / DAY_US;
+        let day = self.shard_for_key(key_id).now_us() / DAY_US;
         for class in [UsageClass::Request, UsageClass::Outcome(outcome)] {
-            self.shared.local_usage.add(UsageField { key_id, group, class, day }, 1);
+            self.process.local_usage.add(UsageField { key_id, group, class, day }, 1);
         }
     }
 
@@ -78,7 +79,7 @@ impl Meter {
     pub async fn next_usage_batch(&self, source: UsageSource) -> Result<Option<UsageBatch>> {
         let shard = match source {
             UsageSource::LocalProcess => {
-                let batch = self.shared.local_usage.next_batch();
+                let batch = self.process.local_usage.next_batch();
                 return Ok(batch.map(|(id, counts)| UsageBatch { id, source, rows: group_usage_rows(counts) }));
             }
             UsageSource::RedisServer(index) => &self.shards[index],
@@ -87,11 +88,11 @@ impl Meter {
             return Ok(None);
         }
 
-        let mut call = ROTATE_SCRIPT.key(shard.redis_keys.current_batch());
-        call.key(shard.redis_keys.pending_batches()).arg(shard.redis_keys.batch_prefix()).arg(&shard.process_id);
+        let mut call = ROTATE_SCRIPT.key(shard.redis_keys().current_batch());
+        call.key(shard.redis_keys().pending_batches()).arg(shard.redis_keys().batch_prefix()).arg(shard.process_id());
         let rotation = shard.background_connection.run(async |redis| {
             let Some(id) = call.invoke_async::<Option<String>>(redis).await? else { return Ok(None) };
-            let fields: Vec<(String, u64)> = redis.hgetall(shard.redis_keys.batch(&id)).await?;
+            let fields: Vec<(String, u64)> = redis.hgetall(shard.redis_keys().batch(&id)).await?;
             Ok(Some((id, fields)))
         });
         let Some((id, fields)) = rotation.await? else { return Ok(None) };
@@ -103,14 +104,14 @@ impl Meter {
     pub async fn drop_usage_batch(&self, batch: &UsageBatch) -> Result<()> {
         let shard = match batch.source {
             UsageSource::LocalProcess => {
-                self.shared.local_usage.drop_batch(&batch.id);
+                self.process.local_usage.drop_batch(&batch.id);
                 return Ok(());
             }
             UsageSource::RedisServer(index) => &self.shards[index],
         };
 
         let mut pipe = redis::pipe();
-        pipe.atomic().lrem(shard.redis_keys.pending_batches(), 0, &batch.id).del(shard.redis_keys.batch(&batch.id));
+        pipe.atomic().lrem(shard.redis_keys().pending_batches(), 0, &batch.id).del(shard.redis_keys().batch(&batch.id));
         shard.background_connection.run(async |redis| pipe.exec_async(redis).await).await
     }
 
@@ -121,7 +122,7 @@ impl Meter {
         let all_confirmed = shard.flush_outcomes().await;
 
         // Local counts come first, so that a batch that is stored in between is found in one of the two places.
-        let local = self.shared.local_usage.unstored_counts().into_iter().map(|(id, mut counts)| {
+        let local = self.process.local_usage.unstored_counts().into_iter().map(|(id, mut counts)| {
             counts.retain(|field, _| field.key_id == key_id);
             LiveUsageBatch { id, rows: group_usage_rows(counts) }
         });
@@ -143,8 +144,8 @@ impl Meter {
     }
 
     async fn fetch_live_batches(&self, shard: &RedisShard, key_id: KeyId) -> Result<Vec<LiveUsageBatch>> {
-        let mut call = LIVE_USAGE_SCRIPT.key(shard.redis_keys.current_batch());
-        call.key(shard.redis_keys.pending_batches()).arg(shard.redis_keys.batch_prefix());
+        let mut call = LIVE_USAGE_SCRIPT.key(shard.redis_keys().current_batch());
+        call.key(shard.redis_keys().pending_batches()).arg(shard.redis_keys().batch_prefix());
         let mut field_prefix = String::new();
         for group in RouteGroup::ALL {
             for class in UsageClass::ALL {

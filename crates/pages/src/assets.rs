@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::{Uri, header};
 use vintem_domain::Problem;
 
-use crate::problem_response;
+use crate::problem_response::problem_response;
 
 pub(crate) const JAVASCRIPT_MIME: &str = "text/javascript; charset=utf-8";
 const CSS_MIME: &str = "text/css; charset=utf-8";

@@ -10,9 +10,10 @@ use vintem_domain::route::route_by_operation;
 use vintem_domain::{Company, Dataset, DateRange, Problem};
 use vintem_snapshot::{FilingFilter, FilingView};
 
+use crate::context::SharedSettings;
 use crate::formatting::{format_date, format_integer};
-use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
-use crate::{MAX_PAGE_ROWS, SharedSettings, problem_response};
+use crate::layout::{Layout, MAX_PAGE_ROWS, PageMetadata, PageRequest, StylePolicy, html_response};
+use crate::problem_response::problem_response;
 
 #[derive(Template)]
 #[template(path = "company.html")]

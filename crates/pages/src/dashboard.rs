@@ -8,7 +8,7 @@ use vintem_domain::lang::LocalizedText;
 use vintem_domain::plan::Plan;
 use vintem_domain::route::Feature;
 
-use crate::SharedSettings;
+use crate::context::SharedSettings;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
 #[derive(Template)]

@@ -9,7 +9,7 @@ use http::header;
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::route::{ROUTES, RateLimitKind, Route};
 
-use crate::SharedSettings;
+use crate::context::SharedSettings;
 use crate::docs_bundle;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 

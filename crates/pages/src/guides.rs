@@ -9,10 +9,11 @@ use http::header;
 use vintem_domain::Problem;
 use vintem_domain::lang::{Lang, LocalizedText};
 
+use crate::context::{PageContext, SharedSettings};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::markdown::{self, RenderedDocument};
 use crate::pricing::is_web_url;
-use crate::{PageContext, SharedSettings, problem_response};
+use crate::problem_response::problem_response;
 
 /// The Markdown of a page in both languages.
 struct MarkdownSource {

@@ -12,10 +12,10 @@ use vintem_domain::series;
 use vintem_domain::{Currency, Dataset, DateRange};
 use vintem_snapshot::{DatasetFreshness, Snapshot};
 
+use crate::context::{PageContext, SharedSettings};
 use crate::formatting::{format_date, format_integer};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::market::{Indicator, SeriesOrRate, build_indicator};
-use crate::{PageContext, SharedSettings};
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -44,6 +44,16 @@ struct SeriesLink {
 struct CoverageFact {
     title: String,
     text: String,
+}
+
+/// How many rows each kind of data has, and the dates that they cover.
+struct DataCoverage {
+    value_count: usize,
+    first_value: Option<NaiveDate>,
+    first_rate: Option<NaiveDate>,
+    fx: DatasetFreshness,
+    companies: DatasetFreshness,
+    filings: DatasetFreshness,
 }
 
 struct HomeFeature {
@@ -96,7 +106,10 @@ pub(crate) async fn show_home(State(settings): State<SharedSettings>, request: P
             .map(|subject| SeriesLink { id: subject.id(), name: subject.name(lang) })
             .collect(),
         key_benefits: key_benefits(&settings, lang),
-        coverage: snapshot.as_deref().map(|snapshot| coverage_facts(&settings, snapshot, lang)).unwrap_or_default(),
+        coverage: snapshot
+            .as_deref()
+            .map(|snapshot| coverage_facts(&DataCoverage::of_snapshot(&settings, snapshot), lang))
+            .unwrap_or_default(),
         is_up_to_date: snapshot.is_some_and(|snapshot| settings.snapshot.is_complete_and_fresh(&snapshot, now)),
         features: features.collect(),
         page,
@@ -123,24 +136,34 @@ fn key_benefits(settings: &PageContext, lang: Lang) -> Vec<String> {
     [limit].into_iter().chain(more.map(|text| text.in_lang(lang).to_owned())).collect()
 }
 
-/// How many rows each kind of data has, and the dates that they cover.
-fn coverage_facts(settings: &PageContext, snapshot: &Snapshot, lang: Lang) -> Vec<CoverageFact> {
-    let now = settings.clock.now();
-    let freshness = |dataset| settings.snapshot.freshness(snapshot, dataset, now);
-    let value_count: usize =
-        Dataset::all().filter(|dataset| matches!(dataset, Dataset::Series(_))).map(|one| freshness(one).rows).sum();
-    let fx: DatasetFreshness = freshness(Dataset::Fx);
-    let companies: DatasetFreshness = freshness(Dataset::Companies);
-    let filings: DatasetFreshness = freshness(Dataset::Filings);
+impl DataCoverage {
+    fn of_snapshot(settings: &PageContext, snapshot: &Snapshot) -> Self {
+        let now = settings.clock.now();
+        let freshness = |dataset| settings.snapshot.freshness(snapshot, dataset, now);
+        let is_series = |dataset: &Dataset| matches!(dataset, Dataset::Series(_));
 
-    let today = sao_paulo_date(now);
-    let first_date = |subject: SeriesOrRate| {
-        let values = subject.values(snapshot)?;
-        values.get(values.range(DateRange::ALL.capped_at(today)).next()?).map(|(date, _)| date)
-    };
-    let first_value = series::served_series().filter_map(|series| first_date(SeriesOrRate::Series(series))).min();
-    let first_rate =
-        Currency::ALL.into_iter().filter_map(|currency| first_date(SeriesOrRate::ExchangeRate(currency))).min();
+        let today = sao_paulo_date(now);
+        let first_date = |subject: SeriesOrRate| {
+            let values = subject.values(snapshot)?;
+            values.get(values.range(DateRange::ALL.capped_at(today)).next()?).map(|(date, _)| date)
+        };
+        let first_values = series::served_series().filter_map(|series| first_date(SeriesOrRate::Series(series)));
+        let first_rates =
+            Currency::ALL.into_iter().filter_map(|currency| first_date(SeriesOrRate::ExchangeRate(currency)));
+
+        Self {
+            value_count: Dataset::all().filter(is_series).map(|dataset| freshness(dataset).rows).sum(),
+            first_value: first_values.min(),
+            first_rate: first_rates.min(),
+            fx: freshness(Dataset::Fx),
+            companies: freshness(Dataset::Companies),
+            filings: freshness(Dataset::Filings),
+        }
+    }
+}
+
+fn coverage_facts(coverage: &DataCoverage, lang: Lang) -> Vec<CoverageFact> {
+    let DataCoverage { value_count, first_value, first_rate, fx, companies, filings } = coverage;
 
     let year = |date: Option<NaiveDate>| date.map(|date| date.format("%Y").to_string()).unwrap_or_default();
     let until = |newest: Option<NaiveDate>| newest.map(|newest| format_date(newest, lang)).unwrap_or_default();
@@ -148,18 +171,18 @@ fn coverage_facts(settings: &PageContext, snapshot: &Snapshot, lang: Lang) -> Ve
     let facts = match lang {
         Lang::En => [
             (
-                format!("{} values", number(value_count)),
+                format!("{} values", number(*value_count)),
                 format!(
                     "{} series of interest and inflation since {}.",
                     series::served_series().count(),
-                    year(first_value)
+                    year(*first_value)
                 ),
             ),
             (
                 format!("{} exchange rates", number(fx.rows)),
                 format!(
                     "10 currencies and all their crosses since {}, until {}.",
-                    year(first_rate),
+                    year(*first_rate),
                     until(fx.newest_date)
                 ),
             ),
@@ -174,14 +197,14 @@ fn coverage_facts(settings: &PageContext, snapshot: &Snapshot, lang: Lang) -> Ve
         ],
         Lang::Pt => [
             (
-                format!("{} valores", number(value_count)),
-                format!("{} séries de juros e inflação desde {}.", series::served_series().count(), year(first_value)),
+                format!("{} valores", number(*value_count)),
+                format!("{} séries de juros e inflação desde {}.", series::served_series().count(), year(*first_value)),
             ),
             (
                 format!("{} cotações", number(fx.rows)),
                 format!(
                     "10 moedas e todos os seus cruzamentos desde {}, até {}.",
-                    year(first_rate),
+                    year(*first_rate),
                     until(fx.newest_date)
                 ),
             ),

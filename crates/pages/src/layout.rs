@@ -10,7 +10,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use vintem_domain::VERSION;
 use vintem_domain::lang::{Lang, LocalizedText};
 
-use crate::{PageContext, assets};
+use crate::assets;
+use crate::context::PageContext;
+
+/// The maximum number of filings, companies or search hits on a page, so that pages are no way around the plans.
+pub(crate) const MAX_PAGE_ROWS: usize = 10;
 
 /// Scripts and styles come from our own host only, never inline.
 const STRICT_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \

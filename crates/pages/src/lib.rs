@@ -13,6 +13,7 @@
 mod assets;
 mod chart;
 mod companies;
+mod context;
 mod dashboard;
 mod docs;
 mod docs_bundle;
@@ -23,48 +24,23 @@ mod layout;
 mod markdown;
 mod market;
 mod pricing;
+mod problem_response;
 mod problems;
 mod search;
 mod series;
 mod status;
 mod well_known;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{MethodRouter, get};
-use http::{HeaderMap, StatusCode, Uri};
-use vintem_domain::plan::PlanConfig;
-use vintem_domain::{Clock, Problem};
-use vintem_snapshot::{LiveSnapshot, RowPage, Snapshot};
+use http::{HeaderMap, Uri};
+use vintem_domain::Problem;
 
-/// The maximum number of filings, companies or search hits on a page.
-const MAX_PAGE_ROWS: usize = 10;
+use context::SharedSettings;
 
-/// The companies and the filings found, in this order, with the snapshot that they were found in.
-pub type SearchFuture = Pin<Box<dyn Future<Output = Result<(Arc<Snapshot>, [RowPage; 2]), Problem>> + Send>>;
-
-/// Everything that the pages need from the rest of the service.
-#[derive(Clone)]
-pub struct PageContext {
-    pub offer: PlanConfig,
-    /// The URL of the service, such as `https://api.example.com`, without a trailing slash.
-    pub public_url: String,
-    /// How to reach the operator: an e-mail address or the URL of a page.
-    pub contact: Option<String>,
-    /// Served unchanged at `/docs/openapi.yaml`.
-    pub openapi_yaml: &'static str,
-    pub snapshot: Arc<LiveSnapshot>,
-    pub clock: Arc<dyn Clock>,
-    /// Whether Postgres and Redis responded when they were last used.
-    pub backends_healthy: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// The search of the API, with its limits on concurrency. Takes the query and the number of rows of each kind.
-    pub search: Arc<dyn Fn(String, usize) -> SearchFuture + Send + Sync>,
-}
-
-/// The state of each handler.
-type SharedSettings = Arc<PageContext>;
+pub use context::{PageContext, SearchFuture};
 
 /// Renders a problem as an HTML page, from the problem, the headers and URI of the request, and the request ID.
 pub type ProblemRenderer = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
@@ -109,15 +85,6 @@ pub fn problem_renderer(settings: PageContext) -> ProblemRenderer {
     Arc::new(move |problem, headers, uri, request_id| {
         problems::render_problem_page(&settings, problem, headers, uri, request_id)
     })
-}
-
-/// The response of a page that cannot be shown. The service turns the problem in its extensions into an HTML page or a
-/// JSON body.
-fn problem_response(problem: Problem) -> Response {
-    let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = status.into_response();
-    response.extensions_mut().insert(problem);
-    response
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::plan::{Plan, PlanConfig};
 use vintem_domain::route::{self, Feature};
 
-use crate::SharedSettings;
+use crate::context::SharedSettings;
 use crate::formatting::format_integer;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 

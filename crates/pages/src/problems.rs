@@ -7,7 +7,7 @@ use vintem_domain::Problem;
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::problem::ErrorCode;
 
-use crate::PageContext;
+use crate::context::PageContext;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
 #[derive(Template)]

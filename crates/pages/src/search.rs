@@ -11,10 +11,11 @@ use vintem_domain::text::normalize_text;
 use vintem_snapshot::{RowPage, Snapshot};
 
 use crate::companies::filing_list_item;
+use crate::context::SharedSettings;
 use crate::formatting::format_integer;
-use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
+use crate::layout::{Layout, MAX_PAGE_ROWS, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::market::SeriesOrRate;
-use crate::{MAX_PAGE_ROWS, SharedSettings, problem_response};
+use crate::problem_response::problem_response;
 
 const MAX_QUERY_CHARS: usize = 200;
 const MAX_SERIES_HITS: usize = 3;

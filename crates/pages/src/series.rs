@@ -12,10 +12,11 @@ use vintem_domain::series::Frequency;
 use vintem_domain::{DateRange, Problem};
 
 use crate::chart::{SvgCurve, draw_curve};
+use crate::context::SharedSettings;
 use crate::formatting::{format_date, format_decimal, format_integer, format_period};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
-use crate::market::{MarketValues, SeriesOrRate, build_indicator, describe_curve};
-use crate::{SharedSettings, problem_response};
+use crate::market::{Indicator, MarketValues, SeriesOrRate, build_indicator, describe_curve};
+use crate::problem_response::problem_response;
 
 const CURVE_WIDTH: u32 = 600;
 const CURVE_HEIGHT: u32 = 320;
@@ -91,18 +92,7 @@ pub(crate) async fn show_series(
     let points = values.points(DateRange { from, to: today });
 
     let name = subject.name(lang);
-    let description = match lang {
-        Lang::En => {
-            format!(
-                "{name}: {} {} on {}. Chart, table and API call.",
-                indicator.value, indicator.unit, indicator.date_label
-            )
-        }
-        Lang::Pt => format!(
-            "{name}: {} {} em {}. Gráfico, tabela e chamada da API.",
-            indicator.value, indicator.unit, indicator.date_label
-        ),
-    };
+    let description = page_description(name, &indicator, lang);
     let metadata = PageMetadata::with_title(&format!("/series/{id}"), format!("{name} · Vintém"), description);
     let next_expected = subject
         .datasets()
@@ -126,15 +116,7 @@ pub(crate) async fn show_series(
         details: series_details(subject, (served.len(), first, next_expected), lang),
         has_guide: matches!(subject, SeriesOrRate::Series(_)),
         accumulation_form: accumulation_form(subject, indicator.date),
-        columns: match subject {
-            SeriesOrRate::Series(_) => vec![LocalizedText::new("Value", "Valor").in_lang(lang)],
-            SeriesOrRate::ExchangeRate(_) => {
-                vec![
-                    LocalizedText::new("Buy", "Compra").in_lang(lang),
-                    LocalizedText::new("Sell", "Venda").in_lang(lang),
-                ]
-            }
-        },
+        columns: table_columns(subject, lang),
         rows: served
             .rev()
             .take(NEWEST_ROW_COUNT)
@@ -151,10 +133,29 @@ pub(crate) async fn show_series(
     html_response(&series, &series.page, StylePolicy::ExternalOnly)
 }
 
+fn page_description(name: &str, indicator: &Indicator, lang: Lang) -> String {
+    let Indicator { value, unit, date_label, .. } = indicator;
+    match lang {
+        Lang::En => format!("{name}: {value} {unit} on {date_label}. Chart, table and API call."),
+        Lang::Pt => format!("{name}: {value} {unit} em {date_label}. Gráfico, tabela e chamada da API."),
+    }
+}
+
 /// All values in one call, oldest first.
 fn full_history_path(path: &str) -> String {
     let separator = if path.contains('?') { '&' } else { '?' };
     format!("{path}{separator}limit=20000&order=asc")
+}
+
+/// The headings of the columns after the date.
+fn table_columns(subject: SeriesOrRate, lang: Lang) -> Vec<&'static str> {
+    let headings = match subject {
+        SeriesOrRate::Series(_) => vec![LocalizedText::new("Value", "Valor")],
+        SeriesOrRate::ExchangeRate(_) => {
+            vec![LocalizedText::new("Buy", "Compra"), LocalizedText::new("Sell", "Venda")]
+        }
+    };
+    headings.into_iter().map(|heading| heading.in_lang(lang)).collect()
 }
 
 fn build_table_row(

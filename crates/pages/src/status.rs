@@ -13,10 +13,11 @@ use vintem_domain::series::Frequency;
 use vintem_domain::{Currency, Dataset, DateRange, Problem};
 use vintem_snapshot::{DatasetFreshness, FilingFilter, Snapshot};
 
+use crate::context::{PageContext, SharedSettings};
 use crate::formatting::{format_date, format_date_time, format_integer, format_period};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::market::SeriesOrRate;
-use crate::{PageContext, SharedSettings, problem_response};
+use crate::problem_response::problem_response;
 
 const HISTORY_DAYS: u64 = 90;
 const FULL_BAR_HEIGHT: u32 = 28;

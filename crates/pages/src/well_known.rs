@@ -7,10 +7,12 @@ use http::header;
 use vintem_domain::Problem;
 use vintem_domain::lang::Lang;
 
+use crate::context::SharedSettings;
+use crate::guides;
 use crate::market::SeriesOrRate;
 use crate::pricing::is_web_url;
+use crate::problem_response::problem_response;
 use crate::status::escape_xml;
-use crate::{SharedSettings, guides, problem_response};
 
 const PLAIN_TEXT_MIME: &str = "text/plain; charset=utf-8";
 const SITEMAP_PATHS: [&str; 8] = ["/", "/pricing", "/docs", "/docs/guides", "/status", "/data", "/terms", "/privacy"];

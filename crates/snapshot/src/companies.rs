@@ -11,12 +11,13 @@ use vintem_domain::{Cnpj, Company, CompanyId};
 use vintem_store::reader::RowProvenance;
 
 use crate::company_names::{build_indexed_names, build_name_tokens};
+use crate::error::Result;
+use crate::results::{RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
 use crate::search_index::{
     FacetIdCounts, FacetLookup, IndexEntry, SearchIndex, SearchScope, build_index, name_match_confidence, search,
 };
 use crate::search_query::SearchQuery;
 use crate::tokenizer::tokenize;
-use crate::{Result, RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
 
 /// Shorter fragments of a CNPJ match too many companies.
 const MIN_CNPJ_FRAGMENT_DIGITS: usize = 5;
@@ -121,24 +122,7 @@ impl Companies {
             });
         }
 
-        let index = build_index(rows.len(), 1, |row, writer| {
-            let company = &rows[row as usize];
-            let title: Vec<&str> = [&company.name, &company.trade_name]
-                .into_iter()
-                .chain(&company.former_names)
-                .chain(&company.former_trade_names)
-                .chain(&company.tickers)
-                .map(String::as_str)
-                .collect();
-            let text = [&company.sector, &company.city, &company.state];
-            let joined_tokens = |texts: &[&str]| tokenize(&texts.join(" ")).join(" ");
-            writer.add(IndexEntry {
-                title: joined_tokens(&title),
-                text: joined_tokens(&text.map(String::as_str)),
-                names: build_indexed_names(company),
-            })
-        })?;
-
+        let index = build_index(rows.len(), 1, |row, writer| writer.add(index_entry(&rows[row as usize])))?;
         let rank_weights = rows.iter().map(rank_weight).collect();
         let mut statuses = FoldedInterner::default();
         let mut sectors = FoldedInterner::default();
@@ -357,6 +341,20 @@ fn increment_facet_counts(counts: &mut FacetIdCounts, facet_ids: [u32; 2]) {
     for (counts, id) in counts.iter_mut().zip(facet_ids) {
         *counts.entry(id).or_default() += 1;
     }
+}
+
+fn index_entry(company: &Company) -> IndexEntry {
+    let title: Vec<&str> = [&company.name, &company.trade_name]
+        .into_iter()
+        .chain(&company.former_names)
+        .chain(&company.former_trade_names)
+        .chain(&company.tickers)
+        .map(String::as_str)
+        .collect();
+    let text = [&company.sector, &company.city, &company.state].map(String::as_str);
+
+    let joined_tokens = |texts: &[&str]| tokenize(&texts.join(" ")).join(" ");
+    IndexEntry { title: joined_tokens(&title), text: joined_tokens(&text), names: build_indexed_names(company) }
 }
 
 fn rank_weight(company: &Company) -> f32 {

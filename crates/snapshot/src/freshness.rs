@@ -5,7 +5,10 @@ use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::{CvmDataset, Dataset, DateRange};
 use vintem_store::sources::SourceState;
 
-use crate::{Companies, FilingFilter, LiveSnapshot, Snapshot};
+use crate::companies::Companies;
+use crate::filings::FilingFilter;
+use crate::live_snapshot::LiveSnapshot;
+use crate::snapshot::Snapshot;
 
 /// The registry is rewritten each day; a gap over a long weekend is normal.
 const MAX_REGISTRY_AGE_DAYS: i64 = 4;

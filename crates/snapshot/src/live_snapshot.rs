@@ -18,9 +18,10 @@ use vintem_store::sources::SourceState;
 
 use crate::companies::Companies;
 use crate::disk_cache::DiskCacheError;
+use crate::error::{Result, SnapshotError};
 use crate::filings::{FilingLayerBuilder, Filings};
 use crate::market::{FxBulletin, FxRates, SeriesValues};
-use crate::{Result, Snapshot, SnapshotError};
+use crate::snapshot::Snapshot;
 
 /// The snapshot that all requests read. Empty until the first one is built; a snapshot of an empty database counts.
 #[derive(Debug, Default)]

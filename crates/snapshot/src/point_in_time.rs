@@ -13,8 +13,8 @@ use vintem_store::history::{ValueVersion, VersionHistory};
 use vintem_store::load::Observation;
 use vintem_store::reader::{FilingRow, RowProvenance};
 
-use crate::Result;
 use crate::companies::Companies;
+use crate::error::Result;
 use crate::filings::{FilingLayerBuilder, Filings};
 use crate::live_snapshot::{annualize_missing_days, apply_formula, unregistered_issuers};
 use crate::market::{ClosingRate, FxRates, SeriesValues};

@@ -3,72 +3,25 @@
 //! A row is a position in the layer's list, which is sorted by date, then id, both descending. So the newest come
 //! first, a range of dates is a range of rows, and binary search finds a page at any depth of any filter.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use chrono::{Datelike, NaiveDate};
+use vintem_domain::CompanyId;
 use vintem_domain::text::normalize_text;
-use vintem_domain::{CompanyId, CvmDataset};
-use vintem_store::reader::{FilingRow, RowProvenance};
+use vintem_store::reader::FilingRow;
 
-use crate::Result;
-use crate::columns::{Interner, RowGroups, TextColumn};
-use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
+use super::filing_columns::{DocumentKey, FilingColumns, SharedTexts, build_document_key, build_filing_row};
+use super::sort_orders::{sorted_by_company_and_category, sorted_by_date_and_id, sorted_by_id};
+use super::sorted_rows::SortedRows;
+use crate::columns::{Interner, RowGroups};
+use crate::disk_cache::{DiskCacheReader, DiskCacheWriter};
+use crate::error::Result;
 use crate::search_index::{IndexEntry, SearchIndex, build_index};
 use crate::tokenizer::tokenize;
 
-/// Stands for a missing reference date: no document has this day.
-const NO_REFERENCE_DATE: i32 = i32::MIN;
-
 /// File name prefix of layers.
 pub const LAYER_FILE_PREFIX: &str = "filings-";
-
-/// The columns, in any row order.
-#[derive(Debug, Default)]
-struct FilingColumns {
-    ids: TextColumn,
-    subjects: TextColumn,
-    protocols: TextColumn,
-    urls: TextColumn,
-    sets: Vec<CvmDataset>,
-    /// Indexes into `SharedTexts::company_ids`.
-    companies: Vec<u32>,
-    names: Vec<u32>,
-    categories: Vec<u32>,
-    doc_types: Vec<u32>,
-    kinds: Vec<u32>,
-    /// Days since the year 1.
-    delivered_on: Vec<i32>,
-    reference_dates: Vec<i32>,
-    versions: Vec<u16>,
-    /// Whether no later version of the document is known.
-    latest: Vec<bool>,
-    /// Since when we know each row, and which fetch brought it.
-    known_at: Vec<u32>,
-    fetches: Vec<u32>,
-}
-
-/// Values that many filings share, each stored once.
-#[derive(Debug, Default)]
-struct SharedTexts {
-    company_indexes: HashMap<CompanyId, u32>,
-    company_ids: Vec<CompanyId>,
-    names: Interner,
-    categories: Interner,
-    doc_types: Interner,
-    kinds: Interner,
-}
-
-/// Collects filings in any order.
-#[derive(Debug, Default)]
-pub struct FilingLayerBuilder {
-    columns: FilingColumns,
-    texts: SharedTexts,
-}
 
 #[derive(Debug)]
 pub struct FilingLayer {
@@ -99,75 +52,9 @@ pub enum FilingGroup {
     CategoryAndCompany(u32, u32),
 }
 
-/// Rows of a layer in ascending order.
-#[derive(Debug, Clone)]
-pub enum SortedRows<'s> {
-    Range(Range<u32>),
-    Slice(&'s [u32]),
-}
-
-/// The fields that all versions of one document have in common. In IPE, which mixes all kinds of documents, these
-/// include the kind and the subject.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct DocumentKey {
-    set: CvmDataset,
-    company: CompanyId,
-    category: String,
-    reference_date: i32,
-    doc_type: String,
-    kind: String,
-    subject: String,
-}
-
-impl FilingLayerBuilder {
-    pub fn push(&mut self, filing: &FilingRow<'_>, is_latest: bool) {
-        let columns = &mut self.columns;
-        let texts = &mut self.texts;
-
-        columns.ids.push(filing.id);
-        columns.subjects.push(filing.subject);
-        columns.protocols.push(filing.protocol);
-        columns.urls.push(filing.url);
-        columns.sets.push(filing.cvm_dataset);
-        columns.companies.push(texts.intern_company(filing.company_id));
-        columns.names.push(texts.names.intern(filing.company_name));
-        columns.categories.push(texts.categories.intern(filing.category));
-        columns.doc_types.push(texts.doc_types.intern(filing.doc_type));
-        columns.kinds.push(texts.kinds.intern(filing.kind));
-        columns.delivered_on.push(filing.delivered_on.num_days_from_ce());
-        columns.reference_dates.push(filing.reference_date.map_or(NO_REFERENCE_DATE, |day| day.num_days_from_ce()));
-        columns.versions.push(filing.version);
-        columns.latest.push(is_latest);
-        columns.known_at.push(filing.provenance.known_at_seconds);
-        columns.fetches.push(filing.provenance.fetch_id);
-    }
-
-    pub fn len(&self) -> usize {
-        self.columns.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub fn ids(&self) -> impl Iterator<Item = &str> {
-        (0..self.len() as u32).map(|row| self.columns.ids.get(row))
-    }
-
-    /// The documents that its rows are versions of.
-    pub fn document_keys(&self) -> impl Iterator<Item = DocumentKey> {
-        (0..self.len() as u32).map(|row| build_document_key(&self.columns, &self.texts, row))
-    }
-
-    /// Builds a layer that holds all filings, and determines which versions are the latest.
-    pub fn build_and_mark_latest(mut self, threads: usize) -> Result<FilingLayer> {
-        self.columns.latest = mark_latest_versions(&self.columns);
-        self.build(threads)
-    }
-
+impl FilingLayer {
     /// Sorts, groups and indexes the rows. Takes seconds for a million rows, so do not call it on a serving thread.
-    pub fn build(self, threads: usize) -> Result<FilingLayer> {
-        let Self { columns, texts } = self;
+    pub fn build(columns: FilingColumns, texts: SharedTexts, threads: usize) -> Result<Self> {
         let columns = columns.reordered(&sorted_by_date_and_id(&columns));
         let row_count = columns.len();
 
@@ -187,7 +74,7 @@ impl FilingLayerBuilder {
         let by_id = sorted_by_id(&columns.ids, row_count);
         let index = build_search_index(&columns, &texts, threads)?;
 
-        Ok(FilingLayer {
+        Ok(Self {
             columns,
             texts,
             folded_categories,
@@ -200,9 +87,7 @@ impl FilingLayerBuilder {
             saved_file_name: OnceLock::new(),
         })
     }
-}
 
-impl FilingLayer {
     pub fn len(&self) -> usize {
         self.columns.len()
     }
@@ -375,247 +260,6 @@ impl FilingLayer {
         let end = rows.partition_point(|row| key(row) <= (company, category));
         &rows[start..end]
     }
-}
-
-impl<'s> SortedRows<'s> {
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Range(range) => range.len(),
-            Self::Slice(rows) => rows.len(),
-        }
-    }
-
-    pub fn get(&self, index: usize) -> u32 {
-        match self {
-            Self::Range(range) => range.start + index as u32,
-            Self::Slice(rows) => rows[index],
-        }
-    }
-
-    /// Number of rows before this one.
-    pub fn count_before(&self, row: u32) -> usize {
-        match self {
-            Self::Range(range) => row.clamp(range.start, range.end) as usize - range.start as usize,
-            Self::Slice(rows) => rows.partition_point(|listed| *listed < row),
-        }
-    }
-
-    /// The rows within a range.
-    pub fn within(&self, range: Range<u32>) -> Self {
-        let start = self.count_before(range.start);
-        let end = self.count_before(range.end.max(range.start));
-        match self {
-            Self::Range(rows) => Self::Range(rows.start + start as u32..rows.start + end as u32),
-            Self::Slice(rows) => Self::Slice(&rows[start..end]),
-        }
-    }
-}
-
-impl FilingColumns {
-    fn len(&self) -> usize {
-        self.sets.len()
-    }
-
-    fn write_to(&self, writer: &mut DiskCacheWriter) -> std::result::Result<(), DiskCacheError> {
-        for texts in [&self.ids, &self.subjects, &self.protocols, &self.urls] {
-            texts.write_to(writer)?;
-        }
-        // The index of the dataset in `CvmDataset::ALL`.
-        writer.write_numbers(&self.sets.iter().map(|set| *set as u8).collect::<Vec<_>>())?;
-        for numbers in [&self.companies, &self.names, &self.categories, &self.doc_types, &self.kinds] {
-            writer.write_numbers(numbers)?;
-        }
-        writer.write_numbers(&self.delivered_on)?;
-        writer.write_numbers(&self.reference_dates)?;
-        writer.write_numbers(&self.versions)?;
-        writer.write_numbers(&self.latest.iter().map(|is_latest| u8::from(*is_latest)).collect::<Vec<_>>())?;
-        writer.write_numbers(&self.known_at)?;
-        writer.write_numbers(&self.fetches)
-    }
-
-    fn read_from(reader: &mut DiskCacheReader) -> std::result::Result<Self, DiskCacheError> {
-        let set = |index: u8| {
-            CvmDataset::ALL.get(usize::from(index)).copied().ok_or(DiskCacheError::Damaged("a set is unknown"))
-        };
-
-        Ok(Self {
-            ids: TextColumn::read_from(reader)?,
-            subjects: TextColumn::read_from(reader)?,
-            protocols: TextColumn::read_from(reader)?,
-            urls: TextColumn::read_from(reader)?,
-            sets: reader.read_numbers()?.into_iter().map(set).collect::<std::result::Result<_, _>>()?,
-            companies: reader.read_numbers()?,
-            names: reader.read_numbers()?,
-            categories: reader.read_numbers()?,
-            doc_types: reader.read_numbers()?,
-            kinds: reader.read_numbers()?,
-            delivered_on: reader.read_numbers()?,
-            reference_dates: reader.read_numbers()?,
-            versions: reader.read_numbers()?,
-            latest: reader.read_numbers::<u8>()?.into_iter().map(|is_latest| is_latest != 0).collect(),
-            known_at: reader.read_numbers()?,
-            fetches: reader.read_numbers()?,
-        })
-    }
-
-    fn reordered(&self, order: &[u32]) -> Self {
-        fn gather<T: Copy>(column: &[T], order: &[u32]) -> Vec<T> {
-            order.iter().map(|row| column[*row as usize]).collect()
-        }
-
-        Self {
-            ids: self.ids.reordered(order),
-            subjects: self.subjects.reordered(order),
-            protocols: self.protocols.reordered(order),
-            urls: self.urls.reordered(order),
-            sets: gather(&self.sets, order),
-            companies: gather(&self.companies, order),
-            names: gather(&self.names, order),
-            categories: gather(&self.categories, order),
-            doc_types: gather(&self.doc_types, order),
-            kinds: gather(&self.kinds, order),
-            delivered_on: gather(&self.delivered_on, order),
-            reference_dates: gather(&self.reference_dates, order),
-            versions: gather(&self.versions, order),
-            latest: gather(&self.latest, order),
-            known_at: gather(&self.known_at, order),
-            fetches: gather(&self.fetches, order),
-        }
-    }
-}
-
-impl SharedTexts {
-    fn write_to(&self, writer: &mut DiskCacheWriter) -> std::result::Result<(), DiskCacheError> {
-        writer.write_numbers(&self.company_ids)?;
-        [&self.names, &self.categories, &self.doc_types, &self.kinds]
-            .into_iter()
-            .try_for_each(|texts| writer.write_strings(texts.texts()))
-    }
-
-    fn read_from(reader: &mut DiskCacheReader) -> std::result::Result<Self, DiskCacheError> {
-        let company_ids: Vec<CompanyId> = reader.read_numbers()?;
-        Ok(Self {
-            company_indexes: company_ids.iter().copied().zip(0..).collect(),
-            company_ids,
-            names: Interner::read_from(reader)?,
-            categories: Interner::read_from(reader)?,
-            doc_types: Interner::read_from(reader)?,
-            kinds: Interner::read_from(reader)?,
-        })
-    }
-
-    fn intern_company(&mut self, id: CompanyId) -> u32 {
-        *self.company_indexes.entry(id).or_insert_with(|| {
-            self.company_ids.push(id);
-            self.company_ids.len() as u32 - 1
-        })
-    }
-}
-
-fn build_filing_row<'s>(columns: &'s FilingColumns, texts: &'s SharedTexts, row: u32) -> FilingRow<'s> {
-    let index = row as usize;
-    let date = |days: i32| NaiveDate::from_num_days_from_ce_opt(days);
-
-    FilingRow {
-        id: columns.ids.get(row),
-        cvm_dataset: columns.sets[index],
-        company_id: texts.company_ids[columns.companies[index] as usize],
-        company_name: texts.names.get(columns.names[index]),
-        category: texts.categories.get(columns.categories[index]),
-        doc_type: texts.doc_types.get(columns.doc_types[index]),
-        kind: texts.kinds.get(columns.kinds[index]),
-        subject: columns.subjects.get(row),
-        delivered_on: date(columns.delivered_on[index]).unwrap_or_default(),
-        reference_date: Some(columns.reference_dates[index]).filter(|days| *days != NO_REFERENCE_DATE).and_then(date),
-        version: columns.versions[index],
-        protocol: columns.protocols.get(row),
-        url: columns.urls.get(row),
-        provenance: RowProvenance { known_at_seconds: columns.known_at[index], fetch_id: columns.fetches[index] },
-    }
-}
-
-fn build_document_key(columns: &FilingColumns, texts: &SharedTexts, row: u32) -> DocumentKey {
-    let filing = build_filing_row(columns, texts, row);
-    let if_ipe = |text: &str| if filing.cvm_dataset == CvmDataset::Ipe { text.to_owned() } else { String::new() };
-
-    DocumentKey {
-        set: filing.cvm_dataset,
-        company: filing.company_id,
-        category: filing.category.to_owned(),
-        reference_date: columns.reference_dates[row as usize],
-        doc_type: if_ipe(filing.doc_type),
-        kind: if_ipe(filing.kind),
-        subject: if_ipe(filing.subject),
-    }
-}
-
-/// The first eight bytes of a text as a number that sorts alike: most comparisons need no more.
-fn prefix_sort_key(text: &str) -> u64 {
-    let mut bytes = [0; 8];
-    let length = text.len().min(8);
-    bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
-    u64::from_be_bytes(bytes)
-}
-
-/// Rows sorted by date, then id, both descending.
-fn sorted_by_date_and_id(columns: &FilingColumns) -> Vec<u32> {
-    let mut keys: Vec<(Reverse<i32>, Reverse<u64>, u32)> = (0..columns.len() as u32)
-        .map(|row| (Reverse(columns.delivered_on[row as usize]), Reverse(prefix_sort_key(columns.ids.get(row))), row))
-        .collect();
-    keys.sort_unstable_by(|one, other| {
-        (one.0, one.1).cmp(&(other.0, other.1)).then_with(|| columns.ids.get(other.2).cmp(columns.ids.get(one.2)))
-    });
-
-    keys.into_iter().map(|(_, _, row)| row).collect()
-}
-
-fn sorted_by_id(ids: &TextColumn, row_count: usize) -> Vec<u32> {
-    let mut keys: Vec<(u64, u32)> = (0..row_count as u32).map(|row| (prefix_sort_key(ids.get(row)), row)).collect();
-    keys.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| ids.get(one.1).cmp(ids.get(other.1))));
-    keys.into_iter().map(|(_, row)| row).collect()
-}
-
-fn sorted_by_company_and_category(
-    row_count: usize,
-    company_of: impl Fn(u32) -> u32,
-    category_of: impl Fn(u32) -> u32,
-) -> Vec<u32> {
-    let mut keys: Vec<(u64, u32)> = (0..row_count as u32)
-        .map(|row| (u64::from(company_of(row)) << 32 | u64::from(category_of(row)), row))
-        .collect();
-    keys.sort_unstable();
-    keys.into_iter().map(|(_, row)| row).collect()
-}
-
-/// Marks the highest version of each document; of equal versions the newest.
-fn mark_latest_versions(columns: &FilingColumns) -> Vec<bool> {
-    let document_hash = |row: u32| {
-        let index = row as usize;
-        let mut hasher = DefaultHasher::new();
-        (columns.sets[index], columns.companies[index], columns.categories[index], columns.reference_dates[index])
-            .hash(&mut hasher);
-        if columns.sets[index] == CvmDataset::Ipe {
-            (columns.doc_types[index], columns.kinds[index]).hash(&mut hasher);
-            columns.subjects.get(row).hash(&mut hasher);
-        }
-        hasher.finish()
-    };
-    let sort_key =
-        |row: u32| (columns.versions[row as usize], columns.delivered_on[row as usize], columns.ids.get(row));
-
-    let mut best: HashMap<u64, u32> = HashMap::with_capacity(columns.len());
-    for row in 0..columns.len() as u32 {
-        let best_row = best.entry(document_hash(row)).or_insert(row);
-        if sort_key(row) > sort_key(*best_row) {
-            *best_row = row;
-        }
-    }
-
-    let mut latest = vec![false; columns.len()];
-    for row in best.into_values() {
-        latest[row as usize] = true;
-    }
-    latest
 }
 
 fn build_search_index(columns: &FilingColumns, texts: &SharedTexts, threads: usize) -> Result<SearchIndex> {

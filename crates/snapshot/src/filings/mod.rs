@@ -4,9 +4,13 @@
 //! A row that was changed or removed later is hidden in its layer. Every read goes over all layers, as if they were
 //! one.
 
+mod filing_columns;
 mod layer;
+mod layer_builder;
 mod paging;
 mod persistence;
+mod sort_orders;
+mod sorted_rows;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -21,13 +25,14 @@ use vintem_domain::text::normalize_text;
 use vintem_domain::{CompanyId, DateRange};
 use vintem_store::reader::{FilingRow, RowProvenance};
 
+use crate::error::Result;
+use crate::results::{RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
 use crate::search_index::{FacetLookup, NameTokens, SearchScope, search};
 use crate::search_query::SearchQuery;
-use crate::{Result, RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
 use layer::{FilingGroup, FilingLayer, FilingSortKey};
 use paging::FilteredLayer;
 
-pub use layer::FilingLayerBuilder;
+pub use layer_builder::FilingLayerBuilder;
 
 #[derive(Debug, Clone)]
 pub struct FilingFilter {

@@ -3,8 +3,9 @@
 
 use std::cmp::Reverse;
 
-use super::layer::{FilingLayer, FilingSortKey, SortedRows};
-use crate::RowPage;
+use super::layer::{FilingLayer, FilingSortKey};
+use super::sorted_rows::SortedRows;
+use crate::results::RowPage;
 
 /// The rows of one layer that match a filter, in list order.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use vintem_store::reader::DatasetState;
 
 use super::layer::{FilingLayer, LAYER_FILE_PREFIX};
 use super::{Filings, HiddenRows, LayerView};
-use crate::Result;
 use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter, remove_unlisted_files};
+use crate::error::Result;
 
 /// The manifest, which lists the layer files.
 const MANIFEST_FILE_NAME: &str = "served";

@@ -4,9 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::layer::{DocumentKey, FilingLayer, FilingLayerBuilder};
+use super::filing_columns::DocumentKey;
+use super::layer::FilingLayer;
+use super::layer_builder::FilingLayerBuilder;
 use super::{Filings, HiddenRows, LayerView};
-use crate::Result;
+use crate::error::Result;
 
 /// A layer has at least this many times the rows of all layers after it; otherwise they are merged.
 const MIN_LAYER_SIZE_RATIO: usize = 16;

@@ -1,6 +1,6 @@
 //! Brazil's banking days, as far as the upstreams follow them.
 
-use chrono::{Datelike, Days, NaiveDate};
+use chrono::{Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime};
 use vintem_domain::Calendar;
 
 /// The end of the generated data; the fakes' current day may be any day up to it.
@@ -26,6 +26,11 @@ pub fn business_day_on_or_after(date: NaiveDate) -> NaiveDate {
 /// CVM rewrites its archives on Sundays.
 pub fn sunday_on_or_before(date: NaiveDate) -> NaiveDate {
     date - Days::new(date.weekday().num_days_from_sunday().into())
+}
+
+/// When everything of a day is published.
+pub fn end_of_day(day: NaiveDate) -> NaiveDateTime {
+    day.and_time(NaiveTime::from_hms_opt(23, 59, 59).expect("a time of the day"))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! this crate runs the same server by hand. It is never a product dependency and shares no code with the product's
 //! upstream clients, so that the same mistake can't be on both sides.
 
+mod backend;
 mod calendar;
 mod company_registry;
 mod cvm;
@@ -17,74 +18,35 @@ mod fake_response;
 mod faults;
 mod ipe;
 mod market_data;
+mod options;
 mod ptax;
+mod request_log;
 mod seeded_random;
 mod server;
 mod sgs;
 mod structured_filings;
+mod upstream_service;
 mod vocabulary;
 mod zip_archive;
 
 pub use company_registry::RegistryCompany;
 pub use faults::{BodyTransform, Fault, StallAt};
 pub use ipe::IpeRow;
-pub use server::RecordedRequest;
+pub use options::FakeUpstreamOptions;
+pub use request_log::RecordedRequest;
+pub use upstream_service::UpstreamService;
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::Context;
 use bytes::Bytes;
-use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
-use http::StatusCode;
+use chrono::{NaiveDate, NaiveDateTime};
 use tokio::sync::oneshot;
 
-use cvm::{CvmEdits, FakeCvm};
-use fake_response::{FakeResponse, percent_decode};
-use market_data::MarketData;
-use ptax::PtaxSamples;
-use server::RequestLog;
-
-/// Size of the synthetic data, and the day on which the fakes start.
-#[derive(Debug, Clone)]
-pub struct FakeUpstreamOptions {
-    /// A directory of real files, with the subdirectories `sgs`, `ptax` and `cvm`.
-    pub data_dir: Option<PathBuf>,
-    /// The day in Brasília; the fakes start at its end.
-    pub today: NaiveDate,
-    pub ipe_rows_per_year: usize,
-    /// Years that have filings; future years have none yet.
-    pub ipe_years: RangeInclusive<i32>,
-    /// Companies in the registry, if it is synthetic.
-    pub companies: usize,
-    /// An address on loopback.
-    pub listen: SocketAddr,
-}
-
-/// Small enough for a test; archives are generated on first request.
-impl Default for FakeUpstreamOptions {
-    fn default() -> Self {
-        Self {
-            data_dir: None,
-            today: calendar::ymd(2026, 11, 13),
-            ipe_rows_per_year: 200,
-            ipe_years: ipe::FIRST_YEAR..=i32::MAX,
-            companies: 120,
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum UpstreamService {
-    Sgs,
-    Ptax,
-    Cvm,
-}
+use backend::FakeBackend;
+use calendar::end_of_day;
 
 /// The running fakes; dropping this stops them.
 #[derive(Debug)]
@@ -234,105 +196,4 @@ impl Drop for FakeUpstreams {
             let _ = thread.join();
         }
     }
-}
-
-/// The served data, the changes made by the test, and the recorded requests.
-#[derive(Debug)]
-struct FakeBackend {
-    address: SocketAddr,
-    market: MarketData,
-    ptax_samples: PtaxSamples,
-    cvm: FakeCvm,
-    controls: Mutex<FakeUpstreamState>,
-    request_log: RequestLog,
-}
-
-#[derive(Debug)]
-struct FakeUpstreamState {
-    now: NaiveDateTime,
-    faults: BTreeMap<String, Fault>,
-    sgs_overrides: BTreeMap<u32, market_data::SeriesRows>,
-    cvm_edits: CvmEdits,
-}
-
-impl FakeBackend {
-    fn new(options: FakeUpstreamOptions, address: SocketAddr) -> anyhow::Result<Self> {
-        let data_dir = options.data_dir.as_deref();
-        if let Some(directory) = data_dir {
-            anyhow::ensure!(directory.is_dir(), "{} is not a directory", directory.display());
-        }
-
-        let controls = FakeUpstreamState {
-            now: end_of_day(options.today),
-            faults: BTreeMap::new(),
-            sgs_overrides: BTreeMap::new(),
-            cvm_edits: CvmEdits::default(),
-        };
-        Ok(Self {
-            address,
-            market: MarketData::new(data_dir)?,
-            ptax_samples: PtaxSamples::load(data_dir)?,
-            cvm: FakeCvm::new(options.data_dir, options.companies, options.ipe_rows_per_year, options.ipe_years)?,
-            controls: Mutex::new(controls),
-            request_log: RequestLog::default(),
-        })
-    }
-
-    fn lock_controls(&self) -> MutexGuard<'_, FakeUpstreamState> {
-        self.controls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The fault for this request. A fault limited to N requests is counted down here.
-    fn take_fault(&self, target: &str) -> Option<Fault> {
-        let mut controls = self.lock_controls();
-        let decoded = percent_decode(target);
-        let matches_request = |part: &str| target.contains(part) || decoded.contains(part);
-        let is_used_up = |fault: &Fault| matches!(fault, Fault::ForNextRequests(0, _));
-        let matching = controls.faults.iter_mut().filter(|(part, fault)| matches_request(part) && !is_used_up(fault));
-        let (_, fault) = matching.max_by_key(|(part, _)| part.len())?;
-
-        if let Fault::ForNextRequests(remaining, fault) = fault {
-            *remaining -= 1;
-            return Some((**fault).clone());
-        }
-        Some(fault.clone())
-    }
-
-    /// The upstream's response without a fault.
-    fn normal_response(&self, path: &str, query: &str) -> anyhow::Result<FakeResponse> {
-        let (now, edits) = {
-            let controls = self.lock_controls();
-            (controls.now, controls.cvm_edits.clone())
-        };
-        match upstream_for_path(path) {
-            Some(UpstreamService::Sgs) => Ok(sgs::respond(path, query, now, |code| self.published_series(code, now))),
-            Some(UpstreamService::Ptax) => Ok(ptax::respond(path, query, now, &self.market, &self.ptax_samples)),
-            Some(UpstreamService::Cvm) => self.cvm.respond(path, now, &edits),
-            None => {
-                Ok(FakeResponse::new(StatusCode::NOT_FOUND, fake_response::HTML_CONTENT_TYPE, "<h1>Not Found</h1>"))
-            }
-        }
-    }
-
-    fn published_series(&self, code: u32, now: NaiveDateTime) -> Option<market_data::SeriesRows> {
-        let mut rows = sgs::published_rows(&self.market, code, now)?;
-        if let Some(overrides) = self.lock_controls().sgs_overrides.get(&code) {
-            rows.extend(overrides.iter().map(|(date, value)| (*date, value.clone())));
-        }
-        Some(rows)
-    }
-}
-
-/// Expects a decoded path.
-fn upstream_for_path(path: &str) -> Option<UpstreamService> {
-    let prefixes = [
-        (sgs::PATH_PREFIX, UpstreamService::Sgs),
-        (ptax::PATH_PREFIX, UpstreamService::Ptax),
-        (cvm::PATH_PREFIX, UpstreamService::Cvm),
-    ];
-    prefixes.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, upstream)| *upstream)
-}
-
-fn end_of_day(day: NaiveDate) -> NaiveDateTime {
-    day.and_time(NaiveTime::from_hms_opt(23, 59, 59).expect("a time of the day"))
 }

@@ -1,11 +1,9 @@
-//! The HTTP server of the fake upstreams, and the log of requests. It uses hyper directly, so that a response can stop
-//! halfway.
+//! The HTTP server of the fake upstreams. It uses hyper directly, so that a response can stop halfway.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -21,116 +19,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use super::backend::FakeBackend;
 use super::fake_response::{FakeResponse, percent_decode};
 use super::faults::{self, BodyDelivery};
-use super::{FakeBackend, UpstreamService, upstream_for_path};
-
-/// One request as received.
-#[derive(Debug, Clone)]
-pub struct RecordedRequest {
-    pub received_at: Instant,
-    pub upstream: Option<UpstreamService>,
-    pub method: Method,
-    /// As sent, not decoded.
-    pub path_and_query: String,
-    pub headers: HeaderMap,
-    /// Requests to the same upstream in flight at that moment, including this one.
-    pub in_flight: usize,
-    /// `None` until there is a response.
-    pub status: Option<u16>,
-}
-
-impl RecordedRequest {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
-    }
-
-    /// The requested host name: `localhost` if the client followed a redirect to another host.
-    pub fn host(&self) -> &str {
-        let host = self.header("host").unwrap_or_default();
-        host.rsplit_once(':').map_or(host, |(name, _)| name)
-    }
-}
-
-#[derive(Debug, Default)]
-pub struct RequestLog {
-    inner: Arc<Mutex<RequestLogInner>>,
-}
-
-#[derive(Debug, Default)]
-struct RequestLogInner {
-    requests: Vec<RecordedRequest>,
-    /// How many requests were cleared before the first of `requests`.
-    cleared_count: usize,
-    in_flight: BTreeMap<Option<UpstreamService>, usize>,
-}
-
-/// A request in flight; dropping this ends it.
-#[derive(Debug)]
-struct InFlightRequest {
-    log: Arc<Mutex<RequestLogInner>>,
-    upstream: Option<UpstreamService>,
-    sequence_number: usize,
-}
-
-impl RequestLog {
-    pub fn requests(&self) -> Vec<RecordedRequest> {
-        lock_log(&self.inner).requests.clone()
-    }
-
-    pub fn clear(&self) {
-        let mut log = lock_log(&self.inner);
-        log.cleared_count += log.requests.len();
-        log.requests.clear();
-    }
-
-    fn record_start(
-        &self,
-        upstream: Option<UpstreamService>,
-        method: Method,
-        target: &str,
-        headers: HeaderMap,
-    ) -> InFlightRequest {
-        let mut log = lock_log(&self.inner);
-        let count = log.in_flight.entry(upstream).or_default();
-        *count += 1;
-        let in_flight = *count;
-
-        let sequence_number = log.cleared_count + log.requests.len();
-        log.requests.push(RecordedRequest {
-            received_at: Instant::now(),
-            upstream,
-            method,
-            path_and_query: target.to_owned(),
-            headers,
-            in_flight,
-            status: None,
-        });
-        InFlightRequest { log: self.inner.clone(), upstream, sequence_number }
-    }
-}
-
-impl InFlightRequest {
-    fn record_status(&self, status: StatusCode) {
-        let mut log = lock_log(&self.log);
-        let index = self.sequence_number.checked_sub(log.cleared_count);
-        if let Some(request) = index.and_then(|index| log.requests.get_mut(index)) {
-            request.status = Some(status.as_u16());
-        }
-    }
-}
-
-impl Drop for InFlightRequest {
-    fn drop(&mut self) {
-        if let Some(count) = lock_log(&self.log).in_flight.get_mut(&self.upstream) {
-            *count -= 1;
-        }
-    }
-}
-
-fn lock_log(log: &Mutex<RequestLogInner>) -> MutexGuard<'_, RequestLogInner> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use super::request_log::InFlightRequest;
+use super::upstream_service::upstream_for_path;
 
 /// When the process is out of file descriptors, accepting again at once would only burn CPU.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);

@@ -1,0 +1,32 @@
+//! The state of the handlers.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use vintem_domain::plan::PlanConfig;
+use vintem_domain::{Clock, Problem};
+use vintem_snapshot::{LiveSnapshot, RowPage, Snapshot};
+
+/// Everything that the pages need from the rest of the service.
+#[derive(Clone)]
+pub struct PageContext {
+    pub offer: PlanConfig,
+    /// The URL of the service, such as `https://api.example.com`, without a trailing slash.
+    pub public_url: String,
+    /// How to reach the operator: an e-mail address or the URL of a page.
+    pub contact: Option<String>,
+    /// Served unchanged at `/docs/openapi.yaml`.
+    pub openapi_yaml: &'static str,
+    pub snapshot: Arc<LiveSnapshot>,
+    pub clock: Arc<dyn Clock>,
+    /// Whether Postgres and Redis responded when they were last used.
+    pub backends_healthy: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// The search of the API, with its limits on concurrency. Takes the query and the number of rows of each kind.
+    pub search: Arc<dyn Fn(String, usize) -> SearchFuture + Send + Sync>,
+}
+
+/// The state of each handler.
+pub(crate) type SharedSettings = Arc<PageContext>;
+
+/// The companies and the filings found, in this order, with the snapshot that they were found in.
+pub type SearchFuture = Pin<Box<dyn Future<Output = Result<(Arc<Snapshot>, [RowPage; 2]), Problem>> + Send>>;
