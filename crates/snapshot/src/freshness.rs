@@ -1,12 +1,11 @@
 //! How new each dataset is, and whether newer data is overdue.
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use vintem_domain::Dataset;
 use vintem_domain::dates::sao_paulo_date;
-use vintem_domain::{CvmDataset, Dataset, DateRange};
 use vintem_store::sources::SourceState;
 
-use crate::companies::Companies;
-use crate::filings::FilingFilter;
+use crate::datasets::snapshot_dataset;
 use crate::live_snapshot::LiveSnapshot;
 use crate::snapshot::Snapshot;
 
@@ -29,7 +28,8 @@ pub struct DatasetFreshness {
 
 impl LiveSnapshot {
     pub fn freshness(&self, snapshot: &Snapshot, dataset: Dataset, now: DateTime<Utc>) -> DatasetFreshness {
-        let (rows, newest_date) = snapshot.row_count_and_newest_date(dataset, sao_paulo_date(now));
+        let (rows, newest_date) =
+            snapshot_dataset(dataset).row_count_and_newest_date(snapshot, dataset, sao_paulo_date(now));
         let source_states = self.source_states_of(dataset);
 
         DatasetFreshness {
@@ -45,10 +45,10 @@ impl LiveSnapshot {
 
     pub fn is_stale(&self, snapshot: &Snapshot, dataset: Dataset, now: DateTime<Utc>) -> bool {
         let today = sao_paulo_date(now);
-        match snapshot.row_count_and_newest_date(dataset, today) {
+        match snapshot_dataset(dataset).row_count_and_newest_date(snapshot, dataset, today) {
             (0, _) => true,
             (_, Some(newest)) => dataset.is_stale(newest, today),
-            // The registry's rows carry no date that advances: it is stale when nobody could read it for too long.
+            // Rows without a date that advances are stale when nobody could read them for too long.
             (_, None) => oldest_success_at(&self.source_states_of(dataset))
                 .is_some_and(|checked_at| now - checked_at > TimeDelta::days(MAX_REGISTRY_AGE_DAYS)),
         }
@@ -61,30 +61,9 @@ impl LiveSnapshot {
 
     /// The sources that fill a dataset.
     fn source_states_of(&self, dataset: Dataset) -> Vec<SourceState> {
-        let fills_dataset = |source: &&SourceState| {
-            source.source == dataset.id()
-                || (dataset == Dataset::Filings && CvmDataset::from_id(&source.source).is_some())
-        };
+        let part = snapshot_dataset(dataset);
+        let fills_dataset = |source: &&SourceState| part.is_filled_by(dataset, &source.source);
         self.sources().iter().filter(fills_dataset).cloned().collect()
-    }
-}
-
-impl Snapshot {
-    /// Number of served rows, and the newest of their dates.
-    fn row_count_and_newest_date(&self, dataset: Dataset, today: NaiveDate) -> (usize, Option<NaiveDate>) {
-        match dataset {
-            Dataset::Series(series) => self.series(series).map_or((0, None), |values| {
-                let served = values.range(DateRange::ALL.capped_at(today));
-                (served.len(), served.last().map(|index| values.get(index).0))
-            }),
-            Dataset::Fx => self.fx().map_or((0, None), |fx| (fx.len(), fx.newest_date().map(|day| day.min(today)))),
-            Dataset::Companies => (self.companies().map_or(0, Companies::len), None),
-            Dataset::Filings => self.filings().map_or((0, None), |filings| {
-                let days = DateRange::ALL.capped_at(today);
-                let served = filings.list(&FilingFilter::for_days(days), 0, 1);
-                (served.total, served.rows.first().map(|row| filings.get(*row).filing.delivered_on))
-            }),
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 mod columns;
 mod companies;
 mod company_names;
+mod datasets;
 mod disk_cache;
 mod error;
 mod filings;
@@ -18,6 +19,7 @@ mod results;
 mod search_index;
 mod search_query;
 mod snapshot;
+mod snapshot_dataset;
 mod tokenizer;
 
 pub use companies::{Companies, CompanyFilter, CompanyIdentifierKind};

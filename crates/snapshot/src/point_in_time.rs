@@ -14,9 +14,10 @@ use vintem_store::load::Observation;
 use vintem_store::reader::{FilingRow, RowProvenance};
 
 use crate::companies::Companies;
+use crate::datasets::companies::unregistered_issuers;
+use crate::datasets::series::{annualize_missing_days, apply_formula};
 use crate::error::Result;
 use crate::filings::{FilingLayerBuilder, Filings};
-use crate::live_snapshot::{annualize_missing_days, apply_formula, unregistered_issuers};
 use crate::market::{ClosingRate, FxRates, SeriesValues};
 
 /// A series as it could be known on a day.

@@ -9,7 +9,6 @@ use vintem_deliver::table::{CellWriter, Column, OutputTable};
 use vintem_domain::{Company, Dataset};
 use vintem_snapshot::{Companies, RowPage, Snapshot, highlight_matches};
 
-use super::TableField;
 use super::provenance::{TraceBody, TraceOptions, provenance_bodies};
 use super::search::{HighlightBody, highlight_body};
 
@@ -71,7 +70,10 @@ impl<'s> From<&'s Company> for CompanyBody<'s> {
     }
 }
 
-const COMPANY_FIELDS: [TableField<CompanyBody<'_>>; 19] = [
+/// A column of a table, and how its cell is written.
+type CompanyField = (Column, fn(&CompanyBody<'_>, &mut dyn CellWriter));
+
+const COMPANY_FIELDS: [CompanyField; 19] = [
     (Column::text("id"), |row, cells| cells.write_text(&row.id)),
     (Column::text("name"), |row, cells| cells.write_text(row.name)),
     (Column::text("cnpj"), |row, cells| cells.write_text(&row.cnpj)),

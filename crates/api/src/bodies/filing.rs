@@ -13,7 +13,6 @@ use vintem_domain::dates::{SaoPauloMidnight, sao_paulo_date};
 use vintem_domain::point_in_time::Certainty;
 use vintem_snapshot::{FilingView, Filings, RowPage, Snapshot};
 
-use super::TableField;
 use super::provenance::{TraceBody, TraceOptions, provenance_bodies};
 use super::search::{HighlightBody, highlight_body};
 
@@ -66,7 +65,10 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
     }
 }
 
-const FILING_FIELDS: [TableField<FilingBody<'_>>; 14] = [
+/// A column of a table, and how its cell is written.
+type FilingField = (Column, fn(&FilingBody<'_>, &mut dyn CellWriter));
+
+const FILING_FIELDS: [FilingField; 14] = [
     (Column::text("id"), |row, cells| cells.write_text(row.id)),
     (Column::text("company_id"), |row, cells| cells.write_code(row.company_id)),
     (Column::text("company_name"), |row, cells| cells.write_text(row.company_name)),

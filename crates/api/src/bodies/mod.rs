@@ -9,7 +9,6 @@ pub mod search;
 pub mod series;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use vintem_deliver::table::{CellWriter, Column};
 use vintem_domain::{Dataset, Problem};
 
 use crate::api_error::ApiError;
@@ -22,6 +21,3 @@ pub fn format_instant(at: DateTime<Utc>) -> String {
 pub fn require_loaded<T>(part: Option<T>, dataset: Dataset) -> Result<T, ApiError> {
     part.ok_or(ApiError(Problem::DatasetNotLoaded { dataset: dataset.id() }))
 }
-
-/// A column of a table, and how the cell of a row is written.
-type TableField<Row> = (Column, fn(&Row, &mut dyn CellWriter));

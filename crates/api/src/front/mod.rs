@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::{Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use tower::ServiceExt;
 use vintem_domain::problem::ErrorCode;
 use vintem_domain::route::Route;
@@ -121,7 +121,7 @@ impl FrontLayer {
     async fn handle_request(&self, request: Request, peer: IpAddr) -> Response {
         let context = self.describe_request(&request, peer);
         let route = context.route();
-        let admission = self.admit(&request, &context).await;
+        let admission = self.admit(request.headers(), request.uri().path(), &context).await;
 
         let access = if admission.decision.admitted {
             check_access(&admission.identity, context.is_preflight, &request, context.path_routes, route)
@@ -150,10 +150,9 @@ impl FrontLayer {
         }
     }
 
-    async fn admit(&self, request: &Request, context: &RequestContext<'_>) -> Admission {
+    async fn admit(&self, headers: &HeaderMap, path: &str, context: &RequestContext<'_>) -> Admission {
         let app = &self.app;
-        let identity = identify_caller(app, request.headers()).await;
-        let path = request.uri().path();
+        let identity = identify_caller(app, headers).await;
         let admission_request =
             build_admission_request(app, &identity, context.client, context.is_preflight, context.route(), path);
 

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn each_key_has_its_own_limit() {
-        let limit: Arc<PerKeyLimit> = Box::leak(Box::new(PerKeyLimit::new(2)));
+        let limit = PerKeyLimit::new(2);
         let first = limit.try_acquire(1);
         let second = limit.try_acquire(1);
         assert!(first.is_some() && second.is_some() && limit.try_acquire(1).is_none());

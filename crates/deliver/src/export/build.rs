@@ -14,10 +14,10 @@ use vintem_domain::text::hex_encode;
 
 use super::directory::{MANIFEST_FILE, read_manifest, temp_file_name};
 use super::{ExportDataset, ExportError, ExportFormat, Manifest, ManifestEntry, ManifestFile, Result, SourceFetch};
-use crate::table::{Column, OutputTable};
 use crate::table::csv::{CsvChunks, CsvDialect};
 use crate::table::ndjson::write_ndjson;
 use crate::table::parquet::write_parquet;
+use crate::table::{Column, OutputTable};
 
 /// The files of a dataset are rebuilt at most this often.
 const MIN_BUILD_INTERVAL: TimeDelta = TimeDelta::hours(1);

@@ -1,0 +1,69 @@
+//! What the read model asks of each kind of data.
+
+use std::path::Path;
+use std::pin::Pin;
+
+use chrono::NaiveDate;
+use vintem_domain::Dataset;
+use vintem_store::reader::SnapshotReader;
+
+use crate::error::Result;
+use crate::snapshot::Snapshot;
+
+/// One kind of data of the read model. The snapshot is built, saved, opened and checked for freshness by looping over
+/// all kinds (`datasets/`), so a new kind is one implementation of this trait.
+pub trait SnapshotDataset: Sync {
+    /// The datasets of the store that it serves.
+    fn datasets(&self) -> Vec<Dataset>;
+
+    /// Fills its part of `build.next`, from the reader or from what is served now.
+    fn build<'b>(&'b self, build: &'b mut SnapshotBuild<'_>) -> BuildFuture<'b>;
+
+    /// The number of rows of a dataset that are served today, and the newest of their dates. There is no such date if
+    /// the rows carry none that advances.
+    fn row_count_and_newest_date(
+        &self,
+        snapshot: &Snapshot,
+        dataset: Dataset,
+        today: NaiveDate,
+    ) -> (usize, Option<NaiveDate>);
+
+    /// Whether this source of the ingestion fills the dataset.
+    fn is_filled_by(&self, dataset: Dataset, source_id: &str) -> bool {
+        source_id == dataset.id()
+    }
+
+    /// Writes its part to the disk cache if it is not the one in `last_saved`, and puts it there. Returns true if it
+    /// wrote. Only parts that PostgreSQL needs long for are worth it.
+    fn save(&self, _served: &Snapshot, _last_saved: &mut Snapshot, _directory: &Path) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Opens its part from the disk cache.
+    fn open(&self, _snapshot: &mut Snapshot, _directory: &Path) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub type BuildFuture<'b> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'b>>;
+
+/// The next snapshot while it is being built.
+pub struct SnapshotBuild<'s> {
+    /// All reads share one view of the database: generations and rows must belong together.
+    pub reader: SnapshotReader,
+    pub served: &'s Snapshot,
+    /// Has the states of all datasets; its parts follow one by one.
+    pub next: Snapshot,
+    /// The number of filing layers that must not change, because they are being compacted.
+    pub pinned_layers: usize,
+}
+
+impl SnapshotBuild<'_> {
+    pub fn is_loaded(&self, dataset: Dataset) -> bool {
+        self.next.states.contains_key(&dataset)
+    }
+
+    pub fn is_unchanged(&self, dataset: Dataset) -> bool {
+        self.next.states.get(&dataset) == self.served.states.get(&dataset)
+    }
+}
