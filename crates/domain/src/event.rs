@@ -1,5 +1,7 @@
 //! The kinds of events that the feed and webhooks carry, and the fields that they can be filtered by.
 
+use crate::lang::LocalizedText;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
     FilingPublished,
@@ -17,6 +19,23 @@ pub enum FilterField {
     Series,
     Pairs,
 }
+
+impl FilterField {
+    pub const ALL: [Self; 4] = [Self::Companies, Self::Categories, Self::Series, Self::Pairs];
+
+    /// The name of the filter in a webhook.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Companies => "companies",
+            Self::Categories => "categories",
+            Self::Series => "series",
+            Self::Pairs => "pairs",
+        }
+    }
+}
+
+/// Events and their deliveries are kept for this long. Older data emits no events.
+pub const EVENT_RETENTION_DAYS: u32 = 30;
 
 /// The type of the event that a webhook gets when its owner tests it. Never published in the feed.
 pub const WEBHOOK_TEST_EVENT: &str = "webhook.test";
@@ -40,14 +59,48 @@ impl EventKind {
         Self::ALL.into_iter().find(|kind| kind.id() == id)
     }
 
-    /// Whether events of this kind have the field that this filter matches.
-    pub const fn supports_filter(self, field: FilterField) -> bool {
+    /// All ids, separated by commas.
+    pub fn id_list() -> String {
+        Self::ALL.map(Self::id).join(", ")
+    }
+
+    /// When such an event is published.
+    pub const fn description(self) -> LocalizedText {
         match self {
-            Self::FilingPublished => matches!(field, FilterField::Companies | FilterField::Categories),
-            Self::CompanyUpdated => matches!(field, FilterField::Companies),
-            Self::RatePublished => matches!(field, FilterField::Series),
-            Self::FxPublished => matches!(field, FilterField::Pairs),
-            Self::SeriesRevised => matches!(field, FilterField::Series | FilterField::Pairs),
+            Self::FilingPublished => LocalizedText::new("a new filing", "um novo documento"),
+            Self::CompanyUpdated => LocalizedText::new("a new or changed company", "uma companhia nova ou alterada"),
+            Self::RatePublished => LocalizedText::new("a new value of a series", "um novo valor de uma série"),
+            Self::FxPublished => LocalizedText::new("a new exchange rate", "uma nova cotação de câmbio"),
+            Self::SeriesRevised => LocalizedText::new("a revised value", "um valor revisado"),
         }
+    }
+
+    /// The content of the event's `data`.
+    pub const fn data_description(self) -> LocalizedText {
+        match self {
+            Self::FilingPublished => LocalizedText::new("the filing", "o documento"),
+            Self::CompanyUpdated => LocalizedText::new("the company", "a companhia"),
+            Self::RatePublished => LocalizedText::new("the value of that day", "o valor daquele dia"),
+            Self::FxPublished => LocalizedText::new("the rate of that day", "a cotação daquele dia"),
+            Self::SeriesRevised => LocalizedText::new(
+                "`series`, `date`, `old`, `new`, `known_at`",
+                "`series`, `date`, `old`, `new`, `known_at`",
+            ),
+        }
+    }
+
+    /// The filters that events of this kind have a field for.
+    pub const fn filters(self) -> &'static [FilterField] {
+        match self {
+            Self::FilingPublished => &[FilterField::Companies, FilterField::Categories],
+            Self::CompanyUpdated => &[FilterField::Companies],
+            Self::RatePublished => &[FilterField::Series],
+            Self::FxPublished => &[FilterField::Pairs],
+            Self::SeriesRevised => &[FilterField::Series, FilterField::Pairs],
+        }
+    }
+
+    pub fn supports_filter(self, field: FilterField) -> bool {
+        self.filters().contains(&field)
     }
 }

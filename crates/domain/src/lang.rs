@@ -22,6 +22,11 @@ impl LocalizedText {
         Self { en, pt }
     }
 
+    /// A text with lists from the code in it. It is never freed: make it once, in a `LazyLock`.
+    pub fn leak(en: String, pt: String) -> Self {
+        Self { en: en.leak(), pt: pt.leak() }
+    }
+
     pub const fn in_lang(&self, lang: Lang) -> &'static str {
         match lang {
             Lang::En => self.en,

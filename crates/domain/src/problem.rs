@@ -2,8 +2,10 @@
 //!
 //! A message says what to do next. Internal causes go to the log, never into the body.
 
+use crate::event::EVENT_RETENTION_DAYS;
 use crate::lang::{Lang, LocalizedText};
 use crate::plan::Plan;
+use crate::route::MAX_URL_BYTES;
 use crate::webhook::MAX_WEBHOOKS_PER_KEY;
 
 /// The closed list of values of `error`.
@@ -231,7 +233,7 @@ impl Problem {
             Self::UnknownPair { published_pairs } => format!(
                 "Parameter `pair` names no pair that we carry. Published: {published_pairs}; also their inverses (BRL/USD) and crosses (EUR/USD)."
             ),
-            Self::UrlTooLong => "The address of the request is longer than 8192 bytes. Shorten its parameters.".into(),
+            Self::UrlTooLong => format!("The address of the request is longer than {MAX_URL_BYTES} bytes. Shorten its parameters."),
             Self::ConflictingKeys => "X-API-Key and Authorization carry two different keys. Send one of them.".into(),
             Self::KeyRequired => "API key required".into(),
             Self::InvalidKey => "The API key is not valid: unknown, malformed, expired or revoked. Check it, or leave it out for the Free plan.".into(),
@@ -250,13 +252,13 @@ impl Problem {
             Self::NoValueOnOrBefore { first_date } => format!("There is no value on or before this day; the first is of {first_date}."),
             Self::NoSuchExport => "There is no file of this name. /api/v1/export lists those that there are.".into(),
             Self::NoSuchWebhook => "Your key has no webhook of this id. /api/v1/webhooks lists those that it has.".into(),
-            Self::NoSuchDelivery => "This webhook has no delivery of this id; they are kept for 30 days. Its path with /deliveries lists them.".into(),
+            Self::NoSuchDelivery => format!("This webhook has no delivery of this id; they are kept for {EVENT_RETENTION_DAYS} days. Its path with /deliveries lists them."),
             Self::TooManyWebhooks => format!("A key has at most {MAX_WEBHOOKS_PER_KEY} webhooks. Delete one that you do not need."),
             Self::WebhookNotActive => "Nothing is sent to this webhook: it is paused or disabled. Set its status to active first.".into(),
             Self::RangeNotSatisfiable { file_size } => format!("The file has {file_size} bytes: nothing of it lies within the range asked for."),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
-            Self::CursorExpired => "Events are kept for 30 days, and those right after this cursor are gone. Begin anew without `after`, and read what you missed from the lists.".into(),
+            Self::CursorExpired => format!("Events are kept for {EVENT_RETENTION_DAYS} days, and those right after this cursor are gone. Begin anew without `after`, and read what you missed from the lists."),
             Self::RateLimited { retry_after_seconds } => {
                 format!("Too many requests: the limit of your plan is reached. Try again in {}.", format_seconds_en(*retry_after_seconds))
             }
@@ -284,7 +286,7 @@ impl Problem {
             Self::UnknownPair { published_pairs } => format!(
                 "O parâmetro `pair` não indica um par que oferecemos. Publicados: {published_pairs}; também os inversos (BRL/USD) e os cruzados (EUR/USD)."
             ),
-            Self::UrlTooLong => "O endereço da requisição passa de 8192 bytes. Encurte os parâmetros.".into(),
+            Self::UrlTooLong => format!("O endereço da requisição passa de {MAX_URL_BYTES} bytes. Encurte os parâmetros."),
             Self::ConflictingKeys => "X-API-Key e Authorization trazem duas chaves diferentes. Envie só uma delas.".into(),
             Self::KeyRequired => "É necessária uma chave de API".into(),
             Self::InvalidKey => "A chave de API não é válida: desconhecida, malformada, expirada ou revogada. Confira a chave, ou deixe-a de fora para usar o plano Free.".into(),
@@ -303,13 +305,13 @@ impl Problem {
             Self::NoValueOnOrBefore { first_date } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first_date}."),
             Self::NoSuchExport => "Não há arquivo com este nome. /api/v1/export lista os que existem.".into(),
             Self::NoSuchWebhook => "Sua chave não tem webhook com este id. /api/v1/webhooks lista os que ela tem.".into(),
-            Self::NoSuchDelivery => "Este webhook não tem entrega com este id; elas são guardadas por 30 dias. O caminho dele com /deliveries as lista.".into(),
+            Self::NoSuchDelivery => format!("Este webhook não tem entrega com este id; elas são guardadas por {EVENT_RETENTION_DAYS} dias. O caminho dele com /deliveries as lista."),
             Self::TooManyWebhooks => format!("Uma chave tem no máximo {MAX_WEBHOOKS_PER_KEY} webhooks. Apague um de que não precise."),
             Self::WebhookNotActive => "Nada é enviado a este webhook: ele está pausado ou desativado. Antes, mude o status para active.".into(),
             Self::RangeNotSatisfiable { file_size } => format!("O arquivo tem {file_size} bytes: nada dele está no intervalo pedido."),
             Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
-            Self::CursorExpired => "Os eventos são guardados por 30 dias, e os que vinham logo após este cursor já não existem. Recomece sem `after` e leia o que perdeu nas listas.".into(),
+            Self::CursorExpired => format!("Os eventos são guardados por {EVENT_RETENTION_DAYS} dias, e os que vinham logo após este cursor já não existem. Recomece sem `after` e leia o que perdeu nas listas."),
             Self::RateLimited { retry_after_seconds } => {
                 format!("Requisições demais: o limite do seu plano foi atingido. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
             }

@@ -24,6 +24,9 @@ impl HttpMethod {
     }
 }
 
+/// The longest URL that is answered, in bytes of path and query. No legitimate request needs a longer one.
+pub const MAX_URL_BYTES: usize = 8192;
+
 /// Which limit a request counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitKind {

@@ -4,6 +4,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use vintem_domain::event::EventKind;
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::plan::Plan;
 use vintem_domain::route::Feature;
@@ -20,6 +21,8 @@ struct DashboardPage {
     plans: [Plan; 4],
     /// The outcomes of requests: the field name in the usage response, and its label.
     outcomes: [(&'static str, &'static str); 5],
+    /// The id and the description of each type of event.
+    event_types: [(&'static str, &'static str); EventKind::ALL.len()],
 }
 
 const REQUEST_OUTCOMES: [(&str, LocalizedText); 5] = [
@@ -43,6 +46,7 @@ pub(crate) async fn show_dashboard(State(settings): State<SharedSettings>, reque
         page: Layout::new(&settings, &request, metadata),
         webhooks_plan: Feature::Webhooks.required_plan(),
         plans: Plan::ALL,
+        event_types: EventKind::ALL.map(|kind| (kind.id(), kind.description().in_lang(lang))),
         outcomes: REQUEST_OUTCOMES.map(|(outcome, name)| (outcome, name.in_lang(lang))),
     };
     html_response(&dashboard, &dashboard.page, StylePolicy::ExternalOnly)

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
+use vintem_domain::event::EVENT_RETENTION_DAYS;
 use vintem_domain::text::normalize_text;
 use vintem_domain::webhook::EventAttributes;
 
@@ -193,7 +194,7 @@ impl Store {
         .await
     }
 
-    /// Deletes a batch of the events older than 30 days with their deliveries, and webhook tests of that age.
+    /// Deletes a batch of the events that are no longer kept, with their deliveries, and webhook tests of that age.
     pub async fn prune_events(&self) -> Result<u64> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
@@ -202,16 +203,18 @@ impl Store {
                  where sequence in (
                      select sequence
                      from event
-                     where occurred_at < now() - interval '30 days'
+                     where occurred_at < now() - make_interval(days => $1)
                      order by occurred_at
                      limit 10000
                  )
                  returning position",
             )
+            .bind(EVENT_RETENTION_DAYS as i32)
             .fetch_all(&mut *transaction)
             .await?;
 
-            sqlx::query("delete from delivery where event is null and created_at < now() - interval '30 days'")
+            sqlx::query("delete from delivery where event is null and created_at < now() - make_interval(days => $1)")
+                .bind(EVENT_RETENTION_DAYS as i32)
                 .execute(&mut *transaction)
                 .await?;
 

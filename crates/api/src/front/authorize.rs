@@ -1,16 +1,13 @@
 //! Step 3: whether the caller may have what the request asks for.
 
 use axum::extract::Request;
-use vintem_domain::route::Route;
+use vintem_domain::route::{MAX_URL_BYTES, Route};
 use vintem_domain::{Plan, Problem};
 
 use super::identify::CallerIdentity;
 use super::routing::PathRoutes;
 use crate::csv::{CSV_FORMAT_PARAM, prefers_csv};
 use crate::params::QueryParams;
-
-/// No legitimate request needs a longer URL, in bytes of path and query.
-const MAX_URL_LENGTH: usize = 8192;
 
 /// Checks an admitted request before its handler runs. The order of the checks decides which problem is reported.
 pub fn check_access(
@@ -36,7 +33,7 @@ pub fn check_access(
         return Err(Problem::UpgradeRequired { current: identity.plan, required, has_key });
     }
 
-    if request.uri().path_and_query().is_some_and(|url| url.as_str().len() > MAX_URL_LENGTH) {
+    if request.uri().path_and_query().is_some_and(|url| url.as_str().len() > MAX_URL_BYTES) {
         return Err(Problem::UrlTooLong);
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Events: an ordered feed with a resumable cursor and optional long polling.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -82,15 +82,17 @@ fn parse_event_kinds(query: &QueryParams) -> Result<Option<Vec<&'static str>>, P
     let kind = |id: &str| EventKind::from_id(id.trim()).map(EventKind::id);
     match text.split(',').map(kind).collect() {
         Some(kinds) => Ok(Some(kinds)),
-        None => invalid_param(
-            "types",
-            LocalizedText::new(
-                "be types of events with commas between them: filing.published, company.updated, rate.published, fx.published, series.revised",
-                "ser tipos de eventos separados por vírgulas: filing.published, company.updated, rate.published, fx.published, series.revised",
-            ),
-        ),
+        None => invalid_param("types", *EVENT_TYPES_REQUIREMENT),
     }
 }
+
+static EVENT_TYPES_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
+    let types = EventKind::id_list();
+    LocalizedText::leak(
+        format!("be event types separated by commas: {types}"),
+        format!("ser tipos de eventos separados por vírgulas: {types}"),
+    )
+});
 
 /// Cursors are positions of the feed.
 fn parse_cursor(text: &str) -> Result<i64, Problem> {

@@ -5,6 +5,7 @@ pub mod ptax;
 pub mod sgs;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
+use vintem_domain::event::EVENT_RETENTION_DAYS;
 use vintem_domain::{DataOrigin, Dataset};
 use vintem_store::load::{LoadTransaction, MissingRowCounts, NewFetch, QuarantinedRow};
 use vintem_store::sources::SourcePartState;
@@ -31,9 +32,6 @@ pub struct LoadContext<'a> {
     pub announce: bool,
 }
 
-/// Rows older than this emit no events.
-const MAX_NEWS_AGE_DAYS: u64 = 30;
-
 impl LoadContext<'_> {
     /// Fetches a response that `judge_response` accepts. If the last one claimed success but was not data, it is
     /// quarantined, so that an operator can inspect it.
@@ -56,7 +54,7 @@ impl LoadContext<'_> {
     pub async fn begin_load(&self, dataset: Dataset, fetch: &NewFetch) -> Result<LoadTransaction, StoreError> {
         let mut load = self.store.begin_load(dataset, DataOrigin::Real, fetch).await?;
         if self.announce {
-            load.emit_events_since(self.today - Days::new(MAX_NEWS_AGE_DAYS));
+            load.emit_events_since(self.today - Days::new(EVENT_RETENTION_DAYS.into()));
         }
         Ok(load)
     }

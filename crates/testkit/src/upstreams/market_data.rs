@@ -1,4 +1,4 @@
-//! The central bank's nine series: real rows where files exist, synthetic rows in the gaps, all consistent with each
+//! The central bank's series: real rows where files exist, synthetic rows in the gaps, all consistent with each
 //! other.
 //!
 //! Rows from files are kept byte for byte. Generated rows are derived: overnight rates from the target, annual rates
@@ -12,6 +12,8 @@ use anyhow::Context;
 use chrono::{Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime};
 use rust_decimal::Decimal;
 use serde::Deserialize;
+use vintem_domain::series::{Frequency, PUBLISHED_SERIES};
+use vintem_domain::{DateRange, Series};
 
 use super::calendar::{LAST_GENERATED_DAY, business_day_on_or_after, date_range, is_business_day, ymd};
 use super::seeded_random::{SeededRandom, smooth_noise};
@@ -57,7 +59,7 @@ impl MarketData {
         let ipca = build_ipca(load_real(IPCA_MONTH)?);
         let (buy, sell) = build_dollar(load_real(DOLLAR_BUY)?, load_real(DOLLAR_SELL)?, &selic);
 
-        let series = BTreeMap::from([
+        let mut series = BTreeMap::from([
             (SELIC_ANNUAL, annualize_rates(&selic)),
             (CDI_ANNUAL, annualize_rates(&cdi)),
             (IPCA_12_MONTHS, build_ipca_12_months(&ipca)),
@@ -68,6 +70,11 @@ impl MarketData {
             (DOLLAR_BUY, buy),
             (DOLLAR_SELL, sell),
         ]);
+        for listed in &PUBLISHED_SERIES {
+            if let Some(code) = listed.sgs_code {
+                series.entry(code).or_insert_with(|| build_independent_series(listed));
+            }
+        }
         Ok(Self { series })
     }
 
@@ -87,6 +94,7 @@ impl MarketData {
             SELIC_TARGET => self.last_known_target_day(today),
             IPCA_MONTH | IPCA_12_MONTHS => last_published_month(now),
             DOLLAR_BUY | DOLLAR_SELL => today_from(13, 30),
+            _ if is_monthly(code) => last_published_month(now),
             _ => today_from(20, 0),
         }
     }
@@ -291,6 +299,17 @@ fn last_published_month(now: NaiveDateTime) -> NaiveDate {
     let this_month = now.date().with_day(1).expect("every month has a first day");
     let published_at = business_day_on_or_after(this_month + Days::new(9)).and_time(nine);
     this_month - Months::new(if now >= published_at { 1 } else { 2 })
+}
+
+/// A listed series that is not computed from others: it wanders around ten.
+fn build_independent_series(series: &Series) -> SeriesRows {
+    let days = DateRange { from: series.starts_on, to: LAST_GENERATED_DAY };
+    let value = |day: NaiveDate| format_f64(10.0 * (1.0 + smooth_noise(series.id, day)), series.decimals as usize);
+    series.frequency.expected_dates(days).into_iter().map(|day| (day, value(day))).collect()
+}
+
+fn is_monthly(code: u32) -> bool {
+    PUBLISHED_SERIES.iter().any(|series| series.sgs_code == Some(code) && series.frequency == Frequency::Monthly)
 }
 
 /// The price of a dollar in the currency of the day. Two entries on consecutive days mark a new currency.

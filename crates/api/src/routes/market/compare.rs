@@ -1,6 +1,7 @@
 //! Compares several series in one table, aligned by day or month.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -9,7 +10,8 @@ use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{Column, ColumnType, OutputTable};
 use vintem_domain::dates::{month_end, month_start};
-use vintem_domain::{Dataset, LocalizedText, Problem, Series, series};
+use vintem_domain::series::{self, DERIVED_SERIES, PUBLISHED_SERIES};
+use vintem_domain::{Dataset, LocalizedText, Problem, Series};
 
 use super::rates::RateListParams;
 use crate::api_error::ApiError;
@@ -22,7 +24,14 @@ use crate::params::{QueryParams, SortOrder, invalid_param};
 use crate::responses::{EtagResponder, with_page_links};
 
 /// Series per request: all that exist.
-const MAX_SERIES: usize = 9;
+const MAX_SERIES: usize = PUBLISHED_SERIES.len() + DERIVED_SERIES.len();
+
+static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
+    LocalizedText::leak(
+        format!("be given: 1 to {MAX_SERIES} ids of /api/v1/market/series, separated by commas"),
+        format!("ser informado: de 1 a {MAX_SERIES} ids de /api/v1/market/series, separados por vírgulas"),
+    )
+});
 
 #[derive(Serialize)]
 struct CompareBody {
@@ -179,15 +188,10 @@ fn build_aligned_row(
 }
 
 fn parse_series_ids(query: &QueryParams) -> Result<Vec<&str>, Problem> {
-    let must = LocalizedText::new(
-        "be given: one to nine ids of /api/v1/market/series, separated by commas",
-        "ser informado: de um a nove ids de /api/v1/market/series, separados por vírgulas",
-    );
-
     let ids: Vec<&str> = query.single_value("ids")?.unwrap_or("").split(',').map(str::trim).collect();
     let is_known = |id: &&str| series::find_series(id).is_some();
     if ids.len() > MAX_SERIES || !ids.iter().all(is_known) {
-        return invalid_param("ids", must);
+        return invalid_param("ids", *SERIES_IDS_REQUIREMENT);
     }
     Ok(ids)
 }

@@ -1,11 +1,13 @@
 //! The body that creates or changes a webhook, and the checks of its fields.
 
+use std::sync::LazyLock;
+
 use axum::body::Body;
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 use vintem_deliver::webhook::AddressError;
-use vintem_domain::event::EventKind;
+use vintem_domain::event::{EventKind, FilterField};
 use vintem_domain::series::PUBLISHED_SERIES;
 use vintem_domain::text::normalize_text;
 use vintem_domain::webhook::{EventFilter, WebhookStatus};
@@ -103,27 +105,67 @@ pub fn parse_event_filter(
     }
 
     if !event_filter.is_satisfiable() {
-        return Err(ApiError(Problem::BadField {
-            name: "filters",
-            requirement: LocalizedText::new(
-                "be such that an event can meet all of them: filing.published has companies and categories, company.updated companies, rate.published series, fx.published pairs, series.revised series and pairs",
-                "ser tais que um evento possa atender a todos: filing.published tem companies e categories, company.updated companies, rate.published series, fx.published pairs, series.revised series e pairs",
-            ),
-        }));
+        return Err(ApiError(Problem::BadField { name: "filters", requirement: *COMBINABLE_FILTERS }));
     }
     Ok(event_filter)
 }
 
+/// The series whose events a webhook can filter. Revised exchange rates have the series `fx`. Computed series are not
+/// in the list, because nobody publishes them.
+fn filterable_series() -> impl Iterator<Item = &'static str> {
+    PUBLISHED_SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()])
+}
+
+static EVENT_TYPE_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
+    let types = EventKind::id_list();
+    LocalizedText::leak(
+        format!("be a list of event types: {types}"),
+        format!("ser uma lista de tipos de eventos: {types}"),
+    )
+});
+
+static FILTER_FIELDS: LazyLock<LocalizedText> = LazyLock::new(|| {
+    let fields = FilterField::ALL.map(FilterField::id).join(", ");
+    LocalizedText::leak(
+        format!("be an object whose only fields are lists named {fields}"),
+        format!("ser um objeto cujos únicos campos são listas chamadas {fields}"),
+    )
+});
+
+static COMPANY_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
+    LocalizedText::leak(
+        format!("be a list of at most {MAX_FILTER_VALUES} CVM codes or CNPJs; find them with /api/v1/companies/search"),
+        format!(
+            "ser uma lista de no máximo {MAX_FILTER_VALUES} códigos CVM ou CNPJs; encontre-os em /api/v1/companies/search"
+        ),
+    )
+});
+
+static CATEGORY_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
+    LocalizedText::leak(
+        format!("be a list of at most {MAX_FILTER_VALUES} categories; /api/v1/filings/facets lists them"),
+        format!("ser uma lista de no máximo {MAX_FILTER_VALUES} categorias; /api/v1/filings/facets as lista"),
+    )
+});
+
+static SERIES_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
+    let series = filterable_series().collect::<Vec<_>>().join(", ");
+    LocalizedText::leak(format!("be a list of series: {series}"), format!("ser uma lista de séries: {series}"))
+});
+
+static COMBINABLE_FILTERS: LazyLock<LocalizedText> = LazyLock::new(|| {
+    let filters = |kind: EventKind| kind.filters().iter().map(|field| field.id()).collect::<Vec<_>>().join(", ");
+    let list = EventKind::ALL.map(|kind| format!("{} ({})", kind.id(), filters(kind))).join(", ");
+    LocalizedText::leak(
+        format!("be combined only where one event has them all: {list}"),
+        format!("ser combinados só onde um evento tem todos: {list}"),
+    )
+});
+
 fn parse_event_types(types: &Value) -> FieldResult<Vec<EventKind>> {
     let kinds = parse_string_list(types)
         .and_then(|texts| texts.into_iter().map(EventKind::from_id).collect::<Option<Vec<_>>>());
-    let mut kinds = kinds.ok_or(Problem::BadField {
-        name: "types",
-        requirement: LocalizedText::new(
-            "be a list of types of events: filing.published, company.updated, rate.published, fx.published, series.revised",
-            "ser uma lista de tipos de eventos: filing.published, company.updated, rate.published, fx.published, series.revised",
-        ),
-    })?;
+    let mut kinds = kinds.ok_or(Problem::BadField { name: "types", requirement: *EVENT_TYPE_LIST })?;
 
     kinds.sort_unstable();
     kinds.dedup();
@@ -131,24 +173,18 @@ fn parse_event_types(types: &Value) -> FieldResult<Vec<EventKind>> {
 }
 
 fn parse_filters(app: &App, filters: &Value) -> Result<EventFilter, ApiError> {
-    let bad_filters = Problem::BadField {
-        name: "filters",
-        requirement: LocalizedText::new(
-            "be an object with lists called companies, categories, series or pairs, and nothing else",
-            "ser um objeto com listas chamadas companies, categories, series ou pairs, e nada mais",
-        ),
-    };
+    let bad_filters = Problem::BadField { name: "filters", requirement: *FILTER_FIELDS };
     let filters = filters.as_object().ok_or(bad_filters.clone())?;
 
     let snapshot = app.current_snapshot()?;
     let mut event_filter = EventFilter::default();
     for (name, values) in filters {
-        match name.as_str() {
-            "companies" => event_filter.companies = parse_company_filter(&snapshot, values)?,
-            "categories" => event_filter.categories = parse_category_filter(app, &snapshot, values)?,
-            "series" => event_filter.series = parse_series_filter(values)?,
-            "pairs" => event_filter.pairs = parse_pair_filter(values)?,
-            _ => return Err(bad_filters.into()),
+        match FilterField::ALL.into_iter().find(|field| field.id() == name) {
+            Some(FilterField::Companies) => event_filter.companies = parse_company_filter(&snapshot, values)?,
+            Some(FilterField::Categories) => event_filter.categories = parse_category_filter(app, &snapshot, values)?,
+            Some(FilterField::Series) => event_filter.series = parse_series_filter(values)?,
+            Some(FilterField::Pairs) => event_filter.pairs = parse_pair_filter(values)?,
+            None => return Err(bad_filters.into()),
         }
     }
     Ok(event_filter)
@@ -157,11 +193,7 @@ fn parse_filters(app: &App, filters: &Value) -> Result<EventFilter, ApiError> {
 fn parse_company_filter(snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
     let canonical = |text: &str| Some(companies.get(companies.resolve(text)?).id.to_string());
-    let must = LocalizedText::new(
-        "be a list of at most 100 codes or CNPJs of companies that we know: /api/v1/companies/search finds them",
-        "ser uma lista de no máximo 100 códigos ou CNPJs de companhias que conhecemos: /api/v1/companies/search as encontra",
-    );
-    Ok(parse_filter_values("filters.companies", values, canonical, must)?)
+    Ok(parse_filter_values("filters.companies", values, canonical, *COMPANY_LIST)?)
 }
 
 fn parse_category_filter(app: &App, snapshot: &Snapshot, values: &Value) -> Result<Vec<String>, ApiError> {
@@ -170,22 +202,12 @@ fn parse_category_filter(app: &App, snapshot: &Snapshot, values: &Value) -> Resu
         let normalized = normalize_text(text);
         categories.iter().map(|(category, _)| category).find(|category| normalize_text(category) == normalized).cloned()
     };
-    let must = LocalizedText::new(
-        "be a list of at most 100 categories of filings: /api/v1/filings/facets lists them",
-        "ser uma lista de no máximo 100 categorias de documentos: /api/v1/filings/facets as lista",
-    );
-    Ok(parse_filter_values("filters.categories", values, canonical, must)?)
+    Ok(parse_filter_values("filters.categories", values, canonical, *CATEGORY_LIST)?)
 }
 
 fn parse_series_filter(values: &Value) -> FieldResult<Vec<String>> {
-    // Revised exchange rates have the series `fx`. Computed series are not in the list, because nobody publishes them.
-    let ids = PUBLISHED_SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()]);
-    let canonical = |text: &str| ids.clone().find(|id| *id == text).map(str::to_owned);
-    let must = LocalizedText::new(
-        "be a list of series: selic, selic-effective, selic-daily, cdi, cdi-daily, ipca, ipca-12m, fx",
-        "ser uma lista de séries: selic, selic-effective, selic-daily, cdi, cdi-daily, ipca, ipca-12m, fx",
-    );
-    parse_filter_values("filters.series", values, canonical, must)
+    let canonical = |text: &str| filterable_series().find(|id| *id == text).map(str::to_owned);
+    parse_filter_values("filters.series", values, canonical, *SERIES_LIST)
 }
 
 fn parse_pair_filter(values: &Value) -> FieldResult<Vec<String>> {
