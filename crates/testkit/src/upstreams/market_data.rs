@@ -304,7 +304,7 @@ fn last_published_month(now: NaiveDateTime) -> NaiveDate {
 /// A listed series that is not computed from others: it wanders around ten.
 fn build_independent_series(series: &Series) -> SeriesRows {
     let days = DateRange { from: series.starts_on, to: LAST_GENERATED_DAY };
-    let value = |day: NaiveDate| format_f64(10.0 * (1.0 + smooth_noise(series.id, day)), series.decimals as usize);
+    let value = |day: NaiveDate| format_f64(10.0 * (1.0 + smooth_noise(series.id, day)), series.decimals);
     series.frequency.expected_dates(days).into_iter().map(|day| (day, value(day))).collect()
 }
 
