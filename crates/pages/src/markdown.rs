@@ -14,7 +14,7 @@ pub(crate) struct RenderedDocument {
 /// scrolled by keyboard.
 pub(crate) fn render(markdown: &str) -> RenderedDocument {
     let parser = Parser::new_ext(markdown, Options::ENABLE_TABLES);
-    let mut events: Vec<Event<'_>> = parser.map(rewrite_link).collect();
+    let mut events: Vec<Event<'_>> = parser.filter(|event| !is_comment(event)).map(rewrite_link).collect();
     let title = first_element_text(&events, is_title);
     let summary = first_element_text(&events, is_paragraph);
     add_heading_ids(&mut events);
@@ -28,6 +28,11 @@ pub(crate) fn render(markdown: &str) -> RenderedDocument {
 
 pub(crate) fn escape_html(text: &str) -> String {
     askama::filters::escape(text, askama::filters::Html).map(|text| text.to_string()).unwrap_or_default()
+}
+
+/// A comment is for those who edit the text.
+fn is_comment(event: &Event<'_>) -> bool {
+    matches!(event, Event::Html(text) if text.starts_with("<!--"))
 }
 
 fn is_title(tag: &Tag<'_>) -> bool {
