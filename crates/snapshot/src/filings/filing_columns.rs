@@ -86,7 +86,7 @@ impl FilingColumns {
         self.sets.len()
     }
 
-    pub fn write_to(&self, writer: &mut DiskCacheWriter) -> std::result::Result<(), DiskCacheError> {
+    pub fn write_to(&self, writer: &mut DiskCacheWriter) -> Result<(), DiskCacheError> {
         for texts in [&self.ids, &self.subjects, &self.protocols, &self.urls] {
             texts.write_to(writer)?;
         }
@@ -103,7 +103,7 @@ impl FilingColumns {
         writer.write_numbers(&self.fetches)
     }
 
-    pub fn read_from(reader: &mut DiskCacheReader) -> std::result::Result<Self, DiskCacheError> {
+    pub fn read_from(reader: &mut DiskCacheReader) -> Result<Self, DiskCacheError> {
         let set = |index: u8| {
             CvmDataset::ALL.get(usize::from(index)).copied().ok_or(DiskCacheError::Damaged("a set is unknown"))
         };
@@ -113,7 +113,7 @@ impl FilingColumns {
             subjects: TextColumn::read_from(reader)?,
             protocols: TextColumn::read_from(reader)?,
             urls: TextColumn::read_from(reader)?,
-            sets: reader.read_numbers()?.into_iter().map(set).collect::<std::result::Result<_, _>>()?,
+            sets: reader.read_numbers()?.into_iter().map(set).collect::<Result<_, _>>()?,
             companies: reader.read_numbers()?,
             names: reader.read_numbers()?,
             categories: reader.read_numbers()?,
@@ -155,14 +155,14 @@ impl FilingColumns {
 }
 
 impl SharedTexts {
-    pub fn write_to(&self, writer: &mut DiskCacheWriter) -> std::result::Result<(), DiskCacheError> {
+    pub fn write_to(&self, writer: &mut DiskCacheWriter) -> Result<(), DiskCacheError> {
         writer.write_numbers(&self.company_ids)?;
         [&self.names, &self.categories, &self.doc_types, &self.kinds]
             .into_iter()
             .try_for_each(|texts| writer.write_strings(texts.texts()))
     }
 
-    pub fn read_from(reader: &mut DiskCacheReader) -> std::result::Result<Self, DiskCacheError> {
+    pub fn read_from(reader: &mut DiskCacheReader) -> Result<Self, DiskCacheError> {
         let company_ids: Vec<CompanyId> = reader.read_numbers()?;
         Ok(Self {
             company_indexes: company_ids.iter().copied().zip(0..).collect(),
