@@ -12,7 +12,7 @@ use vintem_domain::text::normalize_text;
 use vintem_store::reader::FilingRow;
 
 use super::filing_columns::{DocumentKey, FilingColumns, SharedTexts, build_document_key, build_filing_row};
-use super::sort_orders::{sorted_by_company_and_category, sorted_by_date_and_id, sorted_by_id};
+use super::sort_orders::{sorted_by_company_and_category, sorted_by_id};
 use super::sorted_rows::SortedRows;
 use crate::columns::{Interner, RowGroups};
 use crate::disk_cache::{DiskCacheReader, DiskCacheWriter};
@@ -53,9 +53,8 @@ pub enum FilingGroup {
 }
 
 impl FilingLayer {
-    /// Sorts, groups and indexes the rows. Takes seconds for a million rows, so do not call it on a serving thread.
-    pub fn build(columns: FilingColumns, texts: SharedTexts, threads: usize) -> Result<Self> {
-        let columns = columns.reordered(&sorted_by_date_and_id(&columns));
+    /// Groups and indexes the rows of `columns`, which must be in list order.
+    pub fn from_sorted_columns(columns: FilingColumns, texts: SharedTexts, threads: usize) -> Result<Self> {
         let row_count = columns.len();
 
         let mut folded_categories = Interner::default();

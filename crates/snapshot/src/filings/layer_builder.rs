@@ -8,6 +8,7 @@ use vintem_store::reader::FilingRow;
 
 use super::filing_columns::{DocumentKey, FilingColumns, SharedTexts, build_document_key};
 use super::layer::FilingLayer;
+use super::sort_orders::sorted_by_date_and_id;
 use crate::error::Result;
 
 /// Collects filings in any order.
@@ -45,9 +46,12 @@ impl FilingLayerBuilder {
         self.build(threads)
     }
 
-    /// Takes seconds for a million rows, so do not call it on a serving thread.
+    /// Sorts, groups and indexes the rows. Takes seconds for a million rows, so do not call it on a serving thread.
     pub fn build(self, threads: usize) -> Result<FilingLayer> {
-        FilingLayer::build(self.columns, self.texts, threads)
+        let Self { columns, texts } = self;
+        let sorted_columns = columns.reordered(&sorted_by_date_and_id(&columns));
+
+        FilingLayer::from_sorted_columns(sorted_columns, texts, threads)
     }
 }
 
