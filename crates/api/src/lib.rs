@@ -16,6 +16,7 @@ mod front;
 mod identity;
 mod json_number;
 mod keyring;
+pub mod limits;
 mod load_limiter;
 mod params;
 mod per_key_limit;

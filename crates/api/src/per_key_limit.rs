@@ -9,7 +9,7 @@ use vintem_domain::{KeyId, Problem};
 const MAX_LONG_TABLES_PER_KEY: usize = 2;
 
 /// Concurrent requests that wait for new events, per key.
-const MAX_LONG_POLLS_PER_KEY: usize = 8;
+pub const MAX_LONG_POLLS_PER_KEY: usize = 8;
 
 /// Concurrent DNS lookups per key. One may take seconds.
 const MAX_DNS_LOOKUPS_PER_KEY: usize = 4;

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use vintem_domain::{LocalizedText, Problem};
 
-const MAX_BODY_BYTES: usize = 8 * 1024;
+pub const MAX_BODY_BYTES: usize = 8 * 1024;
 /// A client that needs longer for 8 KB is stalling.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limits the bodies read concurrently, so that slow senders cannot take the capacity of requests without a body.

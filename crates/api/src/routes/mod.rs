@@ -1,20 +1,20 @@
 //! The routes, one file per resource with its parameters, bodies and handlers.
 
-mod calendar;
+pub mod calendar;
 pub mod companies;
 mod events;
 mod export;
 pub mod filings;
 mod health;
-mod keys;
+pub mod keys;
 pub mod market;
-mod plans;
+pub mod plans;
 pub mod provenance;
 pub mod search;
 pub mod search_bodies;
 pub mod status;
-mod usage;
-mod webhooks;
+pub mod usage;
+pub mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 

@@ -100,7 +100,7 @@ struct WebhookRequest {
 }
 
 /// Maximum values per filter.
-const MAX_FILTER_VALUES: usize = 100;
+pub const MAX_FILTER_VALUES: usize = 100;
 const WEBHOOK_ID_PREFIX: &str = "whk_";
 
 type IdPath = Result<Path<String>, PathRejection>;
