@@ -14,6 +14,7 @@ mod command_line;
 mod contract;
 mod csv;
 mod delivery_faults;
+mod description;
 mod events;
 mod exports;
 mod ingest;
