@@ -1,6 +1,8 @@
-//! `openapi.yaml`, the description of the API: it is bundled from `openapi/`, and it states the values that the code has.
+//! `openapi.yaml`, the description of the API: it is bundled from `openapi/`, it states the values that the code has,
+//! and its CSV examples look like the responses.
 
 mod bundle;
+mod csv_examples;
 mod outline;
 mod values;
 
