@@ -90,9 +90,9 @@ schemathesis CASES="20000": _build-tests
     checks/contract/schemathesis --install
     checks/lib/with-engines checks/contract/schemathesis target/ci/vintem {{CASES}}
 
-# Write the lists that documents repeat from the code; a test fails when they are out of date
+# Write openapi.yaml and the lists that documents repeat from the code; tests fail when they are out of date
 documents:
-    VINTEM_WRITE_DOCUMENTS=1 cargo nextest run -p vintem-server --cargo-profile ci documents_list
+    VINTEM_WRITE_DOCUMENTS=1 cargo nextest run -p vintem-server --cargo-profile ci documents_
 
 # Fill an empty database at full size from the fake publishers, then check the contract
 full-fill DIR="":

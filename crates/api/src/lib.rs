@@ -16,6 +16,7 @@ mod front;
 mod identity;
 mod json_number;
 mod keyring;
+pub mod limits;
 mod load;
 mod params;
 mod request_body;

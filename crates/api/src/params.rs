@@ -25,11 +25,11 @@ pub const MAX_SEARCH_HITS: usize = 20;
 /// Maximum events per request.
 pub const MAX_EVENTS: usize = 1_000;
 /// How long a request for events may wait for the next one.
-const MAX_WAIT_SECONDS: u64 = 30;
-const DEFAULT_LIMIT: usize = 20;
-const MAX_SEARCH_CHARS: usize = 200;
+pub const MAX_WAIT_SECONDS: u64 = 30;
+pub const DEFAULT_LIMIT: usize = 20;
+pub const MAX_SEARCH_CHARS: usize = 200;
 /// The longest category is far shorter.
-const MAX_FILTER_CHARS: usize = 200;
+pub const MAX_FILTER_CHARS: usize = 200;
 
 type ParamResult<T> = Result<T, Problem>;
 

@@ -12,7 +12,7 @@ use vintem_domain::{LocalizedText, Problem};
 
 use crate::load::LoadControls;
 
-const MAX_BODY_BYTES: usize = 8 * 1024;
+pub const MAX_BODY_BYTES: usize = 8 * 1024;
 /// A client that needs longer for 8 KB is stalling.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 

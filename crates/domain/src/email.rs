@@ -1,7 +1,7 @@
 //! Syntax check of email addresses. Nothing is sent to verify them.
 
 /// The longest address that SMTP can carry.
-const MAX_EMAIL_LENGTH: usize = 254;
+pub const MAX_EMAIL_LENGTH: usize = 254;
 
 /// Whether this is an ordinary address: a dot-atom, `@`, and a domain of at least two labels.
 pub fn is_valid_email(text: &str) -> bool {

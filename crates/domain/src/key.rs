@@ -81,7 +81,7 @@ fn compute_checksum(payload: &[u8]) -> [u8; CHECKSUM_LENGTH] {
     characters
 }
 
-const MAX_LABEL_LENGTH: usize = 100;
+pub const MAX_LABEL_LENGTH: usize = 100;
 
 /// Whether this is a valid label for a key: up to 100 characters, none of them a control character.
 pub fn is_valid_label(text: &str) -> bool {

@@ -8,7 +8,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
-pub use change::{KeyOptions, NewKey, NewSecret, OwnerChangeResult};
+pub use change::{KeyOptions, MAX_DAILY_KEY_CHANGES, NewKey, NewSecret, OwnerChangeResult};
 
 use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, with_timeout};
 

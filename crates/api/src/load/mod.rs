@@ -42,7 +42,7 @@ const MIN_IN_FLIGHT: usize = 32;
 const MAX_LONG_TABLES_PER_KEY: usize = 2;
 
 /// Concurrent requests that wait for new events, per key.
-const MAX_LONG_POLLS_PER_KEY: usize = 8;
+pub const MAX_LONG_POLLS_PER_KEY: usize = 8;
 
 /// Concurrent DNS lookups per key. One may take seconds.
 const MAX_DNS_LOOKUPS_PER_KEY: usize = 4;

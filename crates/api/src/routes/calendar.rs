@@ -17,9 +17,9 @@ use crate::params::{QueryParams, invalid_param, ordered_date_range};
 use crate::responses::EtagResponder;
 
 /// The longest range per request.
-const MAX_RANGE_YEARS: u32 = 40;
+pub const MAX_RANGE_YEARS: u32 = 40;
 /// The most business days that can be added or subtracted: 40 years of 252.
-const MAX_STEP_DAYS: i64 = 40 * 252;
+pub const MAX_STEP_DAYS: i64 = 40 * 252;
 
 #[derive(Serialize)]
 struct BusinessDaysBody {

@@ -30,7 +30,7 @@ struct RecentFilingsBody<'s> {
 /// The fields by which filings are counted.
 const FILING_FACETS: [&str; 2] = ["category", "year"];
 
-const RECENT_FILINGS_COUNT: usize = 20;
+pub const RECENT_FILINGS_COUNT: usize = 20;
 
 pub fn handlers() -> Handlers {
     vec![

@@ -62,7 +62,7 @@ struct RotatedKeyBody<'a> {
 }
 
 /// One day: long enough to deploy the new secret everywhere.
-const MAX_GRACE_SECONDS: u32 = 24 * 3600;
+pub const MAX_GRACE_SECONDS: u32 = 24 * 3600;
 
 pub fn handlers() -> Handlers {
     vec![

@@ -1,18 +1,18 @@
 //! The routes, one file per resource with its parameters and handlers. The bodies are in [`crate::bodies`].
 
-mod calendar;
+pub mod calendar;
 mod companies;
 mod events;
 mod export;
-mod filings;
+pub mod filings;
 mod health;
-mod keys;
-mod market;
-mod plans;
+pub mod keys;
+pub mod market;
+pub mod plans;
 pub mod search;
 mod status;
-mod usage;
-mod webhooks;
+pub mod usage;
+pub mod webhooks;
 
 use crate::app::Handlers;
 

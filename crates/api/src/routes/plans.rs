@@ -54,7 +54,7 @@ struct RegisteredKeyBody<'a> {
     rate_limit: u32,
 }
 
-const MAX_NAME_CHARS: usize = 100;
+pub const MAX_NAME_CHARS: usize = 100;
 /// An IPv6 site (/48) may register this many times as often as one subscriber (/64).
 const SITE_LIMIT_FACTOR: u32 = 10;
 

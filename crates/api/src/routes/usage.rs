@@ -68,8 +68,8 @@ const COUNT_COLUMNS: [&str; 6] =
 /// The counts of one day by route group.
 type CountsByGroup = BTreeMap<RouteGroup, UsageCounts>;
 
-const DEFAULT_DAYS: u64 = 30;
-const MAX_DAYS: i64 = 366;
+pub const DEFAULT_DAYS: u64 = 30;
+pub const MAX_DAYS: i64 = 366;
 
 pub fn handlers() -> Handlers {
     vec![("get_usage", get(get_usage))]

@@ -13,7 +13,7 @@ use url::{Host, Url};
 
 /// A host that takes longer to resolve counts as unresolved.
 const DNS_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_URL_LENGTH: usize = 2_000;
+pub const MAX_URL_LENGTH: usize = 2_000;
 
 /// IPv4 networks that are not public: IANA's special-purpose registry, and Azure's platform address.
 const NON_PUBLIC_V4_NETWORKS: [Ipv4Net; 19] = [

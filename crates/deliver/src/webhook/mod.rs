@@ -5,7 +5,7 @@ mod dispatch;
 mod secret;
 mod send;
 
-pub use address_guard::{AddressError, AddressGuard};
+pub use address_guard::{AddressError, AddressGuard, MAX_URL_LENGTH};
 pub use dispatch::WebhookDispatcher;
 pub use secret::{SecretBox, WebhookSecret};
-pub use send::WebhookSender;
+pub use send::{REQUEST_TIMEOUT, WebhookSender};

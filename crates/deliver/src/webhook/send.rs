@@ -14,7 +14,7 @@ use vintem_domain::dates::parse_retry_after;
 use super::address_guard::{AddressError, AddressGuard};
 
 /// A receiver that has not responded by then has failed.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Only the head of a response matters. We read this much of its body, for up to a second, so that the connection can be
 /// reused; the rest of a longer body is not read.

@@ -14,6 +14,8 @@ mod command_line;
 mod contract;
 mod csv;
 mod delivery_faults;
+mod description;
+mod documents;
 mod events;
 mod exports;
 mod ingest;

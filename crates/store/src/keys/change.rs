@@ -48,7 +48,7 @@ pub enum OwnerChangeResult<T> {
 }
 
 /// How often an owner may change a key within a day. Limited because each change stays in the history forever.
-const MAX_DAILY_KEY_CHANGES: i64 = 100;
+pub const MAX_DAILY_KEY_CHANGES: i64 = 100;
 /// The next rotation deletes former secrets that ended longer ago than this. By then every replica knows that they
 /// ended.
 const FORMER_SECRET_RETENTION: TimeDelta = TimeDelta::days(30);

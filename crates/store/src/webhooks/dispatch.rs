@@ -14,7 +14,7 @@ use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 /// Arbitrary, but used by no other lock.
 const DELIVERY_LOCK_ID: i64 = 0x7669_6e74_656d_0004;
 /// How many attempts of a delivery are kept. Replays add to them, and the oldest is dropped.
-const MAX_ATTEMPTS_KEPT: i32 = 20;
+pub const MAX_ATTEMPTS_KEPT: i32 = 20;
 
 /// The queue must be read by its indexes. It can grow from empty to very large within a moment, and a plan made for an
 /// empty table would scan the full one each time.

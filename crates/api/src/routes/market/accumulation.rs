@@ -25,7 +25,7 @@ use crate::responses::EtagResponder;
 /// At most this many missing days are listed; `missing_total` counts all of them.
 const MAX_MISSING_LISTED: usize = 100;
 
-const AMOUNT_BOUNDS: DecimalBounds = DecimalBounds {
+pub const AMOUNT_BOUNDS: DecimalBounds = DecimalBounds {
     min: 0,
     max: 1_000_000_000_000_000,
     max_decimals: 2,
@@ -35,7 +35,7 @@ const AMOUNT_BOUNDS: DecimalBounds = DecimalBounds {
     ),
 };
 
-const PERCENT_BOUNDS: DecimalBounds = DecimalBounds {
+pub const PERCENT_BOUNDS: DecimalBounds = DecimalBounds {
     min: 0,
     max: 1_000,
     max_decimals: 4,
@@ -45,7 +45,7 @@ const PERCENT_BOUNDS: DecimalBounds = DecimalBounds {
     ),
 };
 
-const SPREAD_BOUNDS: DecimalBounds = DecimalBounds {
+pub const SPREAD_BOUNDS: DecimalBounds = DecimalBounds {
     min: -50,
     max: 100,
     max_decimals: 4,

@@ -1,6 +1,6 @@
 //! Market data: series and exchange rates, as history and as the value of one day.
 
-mod accumulation;
+pub mod accumulation;
 mod catalog;
 mod compare;
 mod fx;

@@ -1,6 +1,6 @@
 //! Webhooks: create, change, test and rotate them, and list or replay their deliveries.
 
-mod request;
+pub mod request;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;

@@ -34,7 +34,7 @@ pub struct WebhookRequest {
 }
 
 /// Maximum values per filter.
-const MAX_FILTER_VALUES: usize = 100;
+pub const MAX_FILTER_VALUES: usize = 100;
 
 type FieldResult<T> = Result<T, Problem>;
 
