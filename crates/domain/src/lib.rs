@@ -1,4 +1,4 @@
-//! Domain types and rules: series, plans, routes, problems, keys, companies, filings, dates and decimals.
+//! Domain types and rules: series, plans, routes, problems, keys, companies, dates and decimals.
 //!
 //! This crate is pure: no I/O, no async, no JSON bodies. Clock and randomness are passed in. Values stay decimal from
 //! the upstream's text to the response, so floating-point arithmetic is denied in this crate.
@@ -9,12 +9,12 @@ pub mod calendar;
 pub mod clock;
 pub mod cnpj;
 pub mod company;
+pub mod cvm_dataset;
 pub mod dataset;
 pub mod dates;
 pub mod decimal;
 pub mod email;
 pub mod event;
-pub mod filing;
 pub mod fx;
 pub mod ip_address;
 pub mod key;
@@ -33,9 +33,9 @@ pub use calendar::Calendar;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cnpj::Cnpj;
 pub use company::{Company, CompanyId};
+pub use cvm_dataset::CvmDataset;
 pub use dataset::{DataOrigin, Dataset};
 pub use dates::DateRange;
-pub use filing::{CvmDataset, Filing};
 pub use fx::{Currency, CurrencyPair, Quote};
 pub use ip_address::AddressBucket;
 pub use key::{ApiKey, KeyActor, KeyChange, KeyId};

@@ -11,13 +11,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use vintem_domain::series::{self, CROSS_CHECK_SERIES, PUBLISHED_SERIES};
 use vintem_domain::{
-    Calendar, Currency, CvmDataset, DataOrigin, Dataset, DateRange, Decimal, Filing, ManualClock, Plan, Series,
+    Calendar, Currency, CvmDataset, DataOrigin, Dataset, DateRange, Decimal, ManualClock, Plan, Series,
 };
 use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_ingest::ingestor::Ingestor;
 use vintem_ingest::parsers::{company_registry, ptax};
 use vintem_ingest::source::DataSource;
-use vintem_store::load::NewFetch;
+use vintem_store::load::{Filing, NewFetch};
 use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
 type TestResult = anyhow::Result<()>;
@@ -394,14 +394,9 @@ async fn companies_are_found_as_people_type_them() -> TestResult {
         company_id: 9512,
         company_name: "PETROBRAS".into(),
         category: "Fato Relevante".into(),
-        doc_type: String::new(),
-        kind: String::new(),
-        subject: String::new(),
         delivered_on: fixed_now().date_naive(),
-        reference_date: None,
         version: 1,
-        protocol: String::new(),
-        url: String::new(),
+        ..Filing::default()
     }])
     .await?;
     load.commit().await?;

@@ -9,9 +9,11 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crc32fast::Hasher;
+use vintem_store::tables::filing::FILING_TABLE;
 
-/// Raise with every change of the file format or of the tokenizer. Files with another version are ignored.
-const FORMAT_VERSION: u64 = 2;
+/// Raise the number with every change of the file format or of the tokenizer; a new column of filings changes the version
+/// without that. Files with another version are ignored.
+const FORMAT_VERSION: u64 = 2 ^ FILING_TABLE.fingerprint();
 const MAGIC: &[u8; 8] = b"vintem\x1a\n";
 const CHECKSUM_BYTES: u64 = 4;
 const BUFFER_BYTES: usize = 1 << 20;

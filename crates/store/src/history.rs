@@ -2,10 +2,15 @@
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use futures_util::TryStreamExt;
-use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row};
 use vintem_domain::{Company, Currency, DateRange, Decimal, Quote, Series};
 
-use crate::reader::{FilingRow, RowProvenance, load_companies, parse_filing_row, parse_stored_decimal};
+use crate::tables::bulletin::{BULLETIN_TABLE, BulletinRow};
+use crate::tables::company::load_companies;
+use crate::tables::filing::{FILING_TABLE, FilingRow};
+use crate::tables::observation::{OBSERVATION_TABLE, Observation};
+use crate::tables::stored_values::{RowProvenance, parse_stored_decimal};
 use crate::{Result, Store, with_timeout};
 
 /// One version of a value, and when we learned of it.
@@ -45,25 +50,20 @@ pub struct Revision {
 impl Store {
     pub async fn observation_versions(&self, series: &Series) -> Result<VersionHistory<Decimal>> {
         with_timeout(self.timeouts.bulk_query, async {
-            let rows: Vec<(NaiveDate, String, DateTime<Utc>, i64)> = sqlx::query_as(
-                "select ref_date, value::text, known_at, fetch_id
+            let statement = format!(
+                "select {columns}
                  from observation
                  where series = $1
                  order by ref_date, known_at",
-            )
-            .bind(series.id)
-            .fetch_all(&self.pool)
-            .await?;
+                columns = OBSERVATION_TABLE.select_list("observation")
+            );
+            let rows = sqlx::query(AssertSqlSafe(statement)).bind(series.id).fetch_all(&self.pool).await?;
 
-            let to_version = |(date, value, known_at, fetch_id): (NaiveDate, String, DateTime<Utc>, i64)| {
-                Ok(ValueVersion {
-                    date,
-                    value: parse_stored_decimal(&value)?,
-                    known_at,
-                    provenance: RowProvenance::new(known_at, fetch_id)?,
-                })
+            let to_version = |row: &PgRow| {
+                let (Observation { date, value }, provenance) = Observation::read(row)?;
+                Ok(ValueVersion { date, value, known_at: row.try_get("known_at")?, provenance })
             };
-            let rows = rows.into_iter().map(to_version).collect::<Result<_>>()?;
+            let rows = rows.iter().map(to_version).collect::<Result<_>>()?;
             Ok(VersionHistory::new(rows, self.load_backfilled_at(series.id).await?))
         })
         .await
@@ -72,24 +72,21 @@ impl Store {
     /// The closing rates in reais, each with its time of publication. A day can have several, each with its own
     /// versions.
     pub async fn closing_rate_versions(&self, currency: Currency) -> Result<VersionHistory<(NaiveDateTime, Quote)>> {
-        type ClosingRow = (NaiveDate, NaiveDateTime, String, String, DateTime<Utc>, i64);
         with_timeout(self.timeouts.bulk_query, async {
-            let rows: Vec<ClosingRow> = sqlx::query_as(
-                "select ref_date, published_at, buy::text, sell::text, known_at, fetch_id
+            let statement = format!(
+                "select {columns}
                  from fx_bulletin
                  where currency = $1 and bulletin = 'closing' and quote_currency = 'BRL'
                  order by ref_date, published_at, known_at",
-            )
-            .bind(currency.code())
-            .fetch_all(&self.pool)
-            .await?;
+                columns = BULLETIN_TABLE.select_list("fx_bulletin")
+            );
+            let rows = sqlx::query(AssertSqlSafe(statement)).bind(currency.code()).fetch_all(&self.pool).await?;
 
-            let to_version = |(date, published_at, buy, sell, known_at, fetch_id): ClosingRow| {
-                let quote = Quote { buy: parse_stored_decimal(&buy)?, sell: parse_stored_decimal(&sell)? };
-                let provenance = RowProvenance::new(known_at, fetch_id)?;
-                Ok(ValueVersion { date, value: (published_at, quote), known_at, provenance })
+            let to_version = |row: &PgRow| {
+                let BulletinRow { date, published_at, quote, provenance, .. } = BulletinRow::read(row)?;
+                Ok(ValueVersion { date, value: (published_at, quote), known_at: row.try_get("known_at")?, provenance })
             };
-            let rows = rows.into_iter().map(to_version).collect::<Result<_>>()?;
+            let rows = rows.iter().map(to_version).collect::<Result<_>>()?;
             Ok(VersionHistory::new(rows, self.load_backfilled_at("fx").await?))
         })
         .await
@@ -104,15 +101,15 @@ impl Store {
         limit: usize,
     ) -> Result<(usize, Vec<Revision>)> {
         with_timeout(self.timeouts.bulk_query, async {
-            let rows: Vec<(NaiveDate, String, String, DateTime<Utc>)> = sqlx::query_as(
-                "select ref_date, old::text, value::text, known_at
+            let rows = sqlx::query(
+                "select ref_date, old_value::text as old_value, value::text as value, known_at
                  from (
                      select ref_date, value, known_at,
-                            lag(value) over (partition by ref_date order by known_at) as old
+                            lag(value) over (partition by ref_date order by known_at) as old_value
                      from observation
                      where series = $1 and ref_date between $2 and $3
                  ) versions
-                 where old is not null
+                 where old_value is not null
                  order by known_at desc, ref_date desc",
             )
             .bind(series.id)
@@ -122,10 +119,15 @@ impl Store {
             .await?;
 
             let total = rows.len();
-            let to_revision = |(date, old, new, known_at): (NaiveDate, String, String, DateTime<Utc>)| {
-                Ok(Revision { date, old: parse_stored_decimal(&old)?, new: parse_stored_decimal(&new)?, known_at })
+            let to_revision = |row: &PgRow| {
+                Ok(Revision {
+                    date: row.try_get("ref_date")?,
+                    old: parse_stored_decimal(row.try_get("old_value")?)?,
+                    new: parse_stored_decimal(row.try_get("value")?)?,
+                    known_at: row.try_get("known_at")?,
+                })
             };
-            let page = rows.into_iter().skip(offset).take(limit).map(to_revision).collect::<Result<_>>()?;
+            let page = rows.iter().skip(offset).take(limit).map(to_revision).collect::<Result<_>>()?;
             Ok((total, page))
         })
         .await
@@ -148,19 +150,18 @@ impl Store {
         mut on_row: impl FnMut(FilingRow<'_>, bool),
     ) -> Result<()> {
         with_timeout(self.timeouts.bulk_query, async {
-            let mut rows = sqlx::query(
-                "select distinct on (id) id, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
-                        delivered_on, reference_date, version, protocol, url, known_at, fetch_id, absent
-                 from filing_version
+            let statement = format!(
+                "select distinct on (id) {columns}, absent
+                 from filing_version filing
                  where id = any(array(select id from filing_version where supersedes and known_at >= $1))
                    and (known_at < $1 or not supersedes)
                  order by id, known_at desc",
-            )
-            .bind(instant)
-            .fetch(&self.pool);
+                columns = FILING_TABLE.select_list("filing")
+            );
+            let mut rows = sqlx::query(AssertSqlSafe(statement)).bind(instant).fetch(&self.pool);
 
             while let Some(row) = rows.try_next().await? {
-                on_row(parse_filing_row(&row)?, row.try_get(15)?);
+                on_row(FilingRow::read(&row)?, row.try_get("absent")?);
             }
             Ok(())
         })

@@ -5,12 +5,16 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::pool::PoolConnection;
-use sqlx::{Postgres, Row};
-use vintem_domain::decimal::parse_exact_decimal;
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Postgres, Row};
 use vintem_domain::{Currency, Dataset, Decimal};
 
-use crate::load::{Observation, QuarantinedRow, RawBody, insert_quarantined_row, insert_raw_body};
-use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, disable_timeouts, with_timeout};
+use crate::load::{QuarantinedRow, RawBody, insert_quarantined_row, insert_raw_body};
+use crate::reader::load_current_observations;
+use crate::tables::bulletin::{BULLETIN_TABLE, BulletinRow};
+use crate::tables::observation::Observation;
+use crate::tables::stored_values::parse_stored_decimal;
+use crate::{BACKGROUND_TIMEOUT, Result, Store, disable_timeouts, with_timeout};
 
 /// The state of a source part, the unit that is fetched and loaded at once: a series, a currency, the registry, a year
 /// of filings.
@@ -226,41 +230,26 @@ impl Store {
 
     /// The current values of a series, oldest first, each date once. `series` is its id in the database.
     pub async fn current_observations(&self, series: &str) -> Result<Vec<Observation>> {
-        let rows: Vec<(NaiveDate, String)> = sqlx::query_as(
-            "select distinct on (ref_date) ref_date, value::text
-             from observation
-             where series = $1
-             order by ref_date, known_at desc",
-        )
-        .bind(series)
-        .fetch_all(&self.pool)
-        .await?;
-        rows.into_iter()
-            .map(|(date, value)| {
-                let value = parse_exact_decimal(&value)
-                    .ok_or_else(|| StoreError::UnreadableData(format!("the number {value}")))?;
-                Ok(Observation { date, value })
-            })
-            .collect()
+        let rows = load_current_observations(&mut *self.pool.acquire().await?, series).await?;
+        Ok(rows.into_iter().map(|(observation, _)| observation).collect())
     }
 
     /// The closing rates of a currency, oldest first: date, buy, sell. Each is in the Brazilian currency of its day.
     pub async fn current_closing_rates(&self, currency: Currency) -> Result<Vec<(NaiveDate, Decimal, Decimal)>> {
-        let rows: Vec<(NaiveDate, String, String)> = sqlx::query_as(
-            "select distinct on (ref_date) ref_date, buy::text, sell::text
+        let statement = format!(
+            "select distinct on (ref_date) {columns}
              from fx_bulletin
              where currency = $1 and bulletin = 'closing'
              order by ref_date, published_at desc, known_at desc",
-        )
-        .bind(currency.code())
-        .fetch_all(&self.pool)
-        .await?;
-        rows.into_iter()
-            .map(|(date, buy, sell)| match (parse_exact_decimal(&buy), parse_exact_decimal(&sell)) {
-                (Some(buy), Some(sell)) => Ok((date, buy, sell)),
-                _ => Err(StoreError::UnreadableData(format!("the numbers {buy} and {sell}"))),
-            })
-            .collect()
+            columns = BULLETIN_TABLE.select_list("fx_bulletin")
+        );
+        let rows = sqlx::query(AssertSqlSafe(statement)).bind(currency.code()).fetch_all(&self.pool).await?;
+
+        let to_rate = |row: &PgRow| {
+            let BulletinRow { date, quote, .. } = BulletinRow::read(row)?;
+            Ok((date, quote.buy, quote.sell))
+        };
+        rows.iter().map(to_rate).collect()
     }
 
     pub async fn save_cross_check(&self, check: &CrossCheck) -> Result<()> {
@@ -294,14 +283,12 @@ impl Store {
             .await?;
             rows.iter()
                 .map(|row| {
-                    let largest_difference: String = row.try_get("largest_difference")?;
                     Ok(CrossCheck {
                         id: row.try_get("id")?,
                         checked_at: row.try_get("checked_at")?,
                         compared_values: u64::try_from(row.try_get::<i64, _>("compared")?).unwrap_or(0),
                         differing_values: u64::try_from(row.try_get::<i64, _>("differing")?).unwrap_or(0),
-                        largest_difference: parse_exact_decimal(&largest_difference)
-                            .ok_or_else(|| StoreError::UnreadableData(format!("the number {largest_difference}")))?,
+                        largest_difference: parse_stored_decimal(row.try_get("largest_difference")?)?,
                         worst_date: row.try_get("worst_date")?,
                     })
                 })
@@ -311,7 +298,7 @@ impl Store {
     }
 }
 
-fn parse_part_state(row: &sqlx::postgres::PgRow) -> Result<SourcePartState> {
+fn parse_part_state(row: &PgRow) -> Result<SourcePartState> {
     Ok(SourcePartState {
         source: row.try_get("source")?,
         part: row.try_get("part")?,

@@ -4,6 +4,7 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use vintem_ingest::demo::{self, DemoSize};
+use vintem_store::tables::data_tables;
 use vintem_store::{Store, Timeouts, schema_fingerprint};
 
 use crate::test_servers::postgres_url;
@@ -51,7 +52,7 @@ impl TestDatabase {
     pub async fn checksum(&self) -> anyhow::Result<String> {
         let mut connection = self.connect().await?;
         let mut checksums = Vec::new();
-        for (table, columns) in CHECKSUM_COLUMNS {
+        for (table, columns) in checksum_columns() {
             let query = format!(
                 "select count(*) || ' ' || coalesce(md5(string_agg(line, '|' order by line)), '')
                  from (select md5(row({columns})::text) as line from {table}) lines"
@@ -79,28 +80,19 @@ impl TestDatabase {
 }
 
 /// The columns that make up a table's contents: all but clock times and generated ids. A row's origin counts by the
-/// hash of the fetched bytes.
-const CHECKSUM_COLUMNS: [(&str, &str); 8] = [
-    ("observation", "series, ref_date, value, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
-    ("fx_bulletin", "currency, ref_date, bulletin, published_at, quote_currency, buy, sell, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)"),
-    (
-        "company_version",
-        "cvm_code, name, cnpj, status, sector, trade_name, markets, registered_on, cancelled_on, status_since,
-         category, situation, control, city, state, auditor, absent, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)",
-    ),
-    (
-        "filing_version",
-        "id, filing_set, cvm_code, company_name, category, doc_type, kind, subject, delivered_on,
-         reference_date, version, protocol, url, absent, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)",
-    ),
-    (
-        "security_version",
-        "document_id, ticker, cnpj, reference_date, version, market, segment, traded_from, traded_until",
-    ),
-    ("raw_fetch", "dataset, sha256, status, content_type, body"),
-    ("raw_body", "sha256, size, compressed"),
-    ("quarantine", "source, part, sha256, line, reason, content"),
-];
+/// hash of the fetched bytes. Not so for securities, which several files may repeat.
+fn checksum_columns() -> Vec<(&'static str, String)> {
+    let with_origin = |(table, columns): (&'static str, String)| match table {
+        "security_version" => (table, columns),
+        _ => (table, format!("{columns}, (select sha256 from raw_fetch where raw_fetch.id = fetch_id)")),
+    };
+
+    let mut tables: Vec<(&str, String)> = data_tables().map(with_origin).into();
+    tables.push(("raw_fetch", "dataset, sha256, status, content_type, body".to_owned()));
+    tables.push(("raw_body", "sha256, size, compressed".to_owned()));
+    tables.push(("quarantine", "source, part, sha256, line, reason, content".to_owned()));
+    tables
+}
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {

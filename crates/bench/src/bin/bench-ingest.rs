@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use chrono::Utc;
 use clap::Parser;
-use vintem_domain::{CvmDataset, DataOrigin, Dataset, Filing};
+use vintem_domain::{CvmDataset, DataOrigin, Dataset};
 use vintem_ingest::upstreams::cvm::parse_year_archive;
 use vintem_store::copy_buffer::CopyBuffer;
-use vintem_store::load::{ArchivedResponse, NewFetch};
+use vintem_store::load::{ArchivedResponse, Filing, NewFetch};
+use vintem_store::tables::filing::FILING_TABLE;
 use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams};
 use vintem_testkit::{TestDatabase, http_client_builder};
 
@@ -107,33 +108,13 @@ async fn time_bare_copy(database: &TestDatabase, rows: &[Filing]) -> anyhow::Res
     .await?;
 
     let started = Instant::now();
-    let mut sink = connection
-        .copy_in_raw(
-            "copy filing_version (id, known_at, filing_set, cvm_code, company_name, category, doc_type, kind, subject,
-                                  delivered_on, reference_date, version, protocol, url, fetch_id)
-             from stdin",
-        )
-        .await?;
+    let copy = format!("copy filing_version ({}, known_at, fetch_id) from stdin", FILING_TABLE.column_names());
+    let mut sink = connection.copy_in_raw(&copy).await?;
     let mut buffer = CopyBuffer::default();
     let now = Utc::now().naive_utc();
     for row in rows {
-        buffer
-            .text(&row.id)
-            .date_time(now)
-            .text(row.cvm_dataset.id())
-            .integer(row.company_id)
-            .text(&row.company_name)
-            .text(&row.category)
-            .text(&row.doc_type)
-            .text(&row.kind)
-            .text(&row.subject)
-            .date(row.delivered_on)
-            .optional_date(row.reference_date)
-            .integer(row.version)
-            .text(&row.protocol)
-            .text(&row.url)
-            .integer(fetch_id)
-            .end_row();
+        FILING_TABLE.write_fields(row, &mut buffer);
+        buffer.date_time(now).integer(fetch_id).end_row();
         if buffer.len() >= COPY_CHUNK_BYTES {
             sink.send(buffer.take_bytes()).await?;
         }

@@ -10,8 +10,8 @@ use anyhow::{Context, ensure};
 use chrono::Utc;
 use clap::Parser;
 use serde_json::Value;
-use vintem_domain::{CvmDataset, DataOrigin, Dataset, Filing};
-use vintem_store::load::NewFetch;
+use vintem_domain::{CvmDataset, DataOrigin, Dataset};
+use vintem_store::load::{Filing, NewFetch};
 use vintem_store::{Store, Timeouts};
 use vintem_testkit::timed_requests::{TimedRequest, get_at_rate, percentile};
 use vintem_testkit::{QuietClock, http_client_builder};
@@ -131,14 +131,10 @@ fn build_filing(number: u32) -> Filing {
         company_id: 1,
         company_name: "CARGA S.A.".into(),
         category: "Fato Relevante".into(),
-        doc_type: String::new(),
-        kind: String::new(),
         subject: format!("Carga {number}"),
         delivered_on: vintem_domain::dates::sao_paulo_date(Utc::now()),
-        reference_date: None,
         version: 1,
-        protocol: String::new(),
-        url: String::new(),
+        ..Filing::default()
     }
 }
 

@@ -15,8 +15,8 @@ use sqlx::{Connection, PgConnection};
 use vintem_bench::cpu_time::process_cpu_time;
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::series::find_series;
-use vintem_domain::{CvmDataset, DataOrigin, Dataset, Decimal, Filing, Plan};
-use vintem_store::load::{NewFetch, Observation};
+use vintem_domain::{CvmDataset, DataOrigin, Dataset, Decimal, Plan};
+use vintem_store::load::{Filing, NewFetch, Observation};
 use vintem_store::{Store, Timeouts};
 use vintem_testkit::timed_requests::percentile;
 use vintem_testkit::webhook_receiver::{ReceivedRequest, ReceiverBehavior, WebhookReceiver};
@@ -248,14 +248,10 @@ async fn load_new_filing(store: &Store, number: u32) -> anyhow::Result<()> {
         company_id: 1,
         company_name: "NOVA S.A.".into(),
         category: "Fato Relevante".into(),
-        doc_type: String::new(),
-        kind: String::new(),
         subject: format!("Nova {number}"),
         delivered_on: today,
-        reference_date: None,
         version: 1,
-        protocol: String::new(),
-        url: String::new(),
+        ..Filing::default()
     }])
     .await?;
     load.commit().await?;

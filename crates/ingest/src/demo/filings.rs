@@ -3,7 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 
 use chrono::{Datelike, Days, NaiveDate};
-use vintem_domain::{Company, CompanyId, CvmDataset, Filing};
+use vintem_domain::{Company, CompanyId, CvmDataset};
+use vintem_store::load::Filing;
 
 use super::companies::FOREIGN_COMPANY_IDS;
 use super::filing_subjects::{self, CATEGORY_TEMPLATES, CategoryTemplate, DemoReferenceDate, PROCEEDS_CATEGORY};
@@ -164,22 +165,16 @@ impl<'a> FilingGenerator<'a> {
         (issuer, filing)
     }
 
+    /// A filing without content. Its URL stays empty, because a made-up document has none.
     fn blank_filing(&self, issuer: FilingIssuer<'_>, set: CvmDataset, reference_date: NaiveDate) -> Filing {
         Filing {
-            id: String::new(),
             cvm_dataset: set,
             company_id: issuer.id(),
             company_name: issuer.name().to_owned(),
-            category: String::new(),
-            doc_type: String::new(),
-            kind: String::new(),
-            subject: String::new(),
             delivered_on: self.today,
             reference_date: Some(reference_date),
             version: 1,
-            protocol: String::new(),
-            // A made-up document has no address.
-            url: String::new(),
+            ..Filing::default()
         }
     }
 

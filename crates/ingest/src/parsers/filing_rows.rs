@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use chrono::NaiveDate;
+use vintem_domain::CompanyId;
 use vintem_domain::company;
-use vintem_domain::{CompanyId, Filing};
+use vintem_store::load::Filing;
 
 use super::csv::{CsvLine, CsvRow};
 use super::{BadRow, FormatAlert, FormatError, ParsedRows};

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use chrono::NaiveDate;
 use sha2::{Digest, Sha256};
-use vintem_domain::{CvmDataset, Filing};
+use vintem_domain::CvmDataset;
+use vintem_store::load::Filing;
 
 use super::csv::{CsvRow, CsvTable, column_index};
 use super::filing_rows::{FilingCollector, parse_company_id, parse_delivery_date, parse_url, parse_version};

@@ -2,7 +2,8 @@
 //! quarterly statements, reference forms and registration forms, which the IPE index leaves out.
 
 use chrono::NaiveDate;
-use vintem_domain::{CvmDataset, Filing};
+use vintem_domain::CvmDataset;
+use vintem_store::load::Filing;
 
 use super::csv::{CsvRow, CsvTable, column_index};
 use super::filing_rows::{FilingCollector, parse_company_id, parse_delivery_date, parse_url, parse_version};
@@ -46,14 +47,12 @@ fn parse_filing(set: CvmDataset, row: &CsvRow<'_, { COLUMNS.len() }>, today: Nai
         company_id: parse_company_id(row, COMPANY_CODE_COLUMN)?,
         company_name: row.required_text(COMPANY_NAME_COLUMN)?,
         category: parse_category(set, row)?,
-        doc_type: String::new(),
-        kind: String::new(),
-        subject: String::new(),
         delivered_on: parse_delivery_date(row, DELIVERY_DATE_COLUMN, today)?,
         reference_date: row.date(REFERENCE_DATE_COLUMN)?,
         version: parse_version(row, VERSION_COLUMN)?,
-        protocol: String::new(),
         url: parse_url(row, URL_COLUMN)?,
+        // Only IPE has the other fields.
+        ..Filing::default()
     })
 }
 
@@ -121,14 +120,11 @@ mod tests {
                 company_id: 12345,
                 company_name: "CIA ACUCAR".to_owned(),
                 category: "DFP".to_owned(),
-                doc_type: String::new(),
-                kind: String::new(),
-                subject: String::new(),
                 delivered_on: "2024-12-23".parse().unwrap(),
                 reference_date: "2021-12-31".parse().ok(),
                 version: 2,
-                protocol: String::new(),
                 url: DOCUMENT_URL.to_owned(),
+                ..Filing::default()
             }]
         );
         assert_eq!(archive_member_name(CvmDataset::Itr, 2026), "itr_cia_aberta_2026.csv");

@@ -2,8 +2,8 @@
 
 use chrono::{Datelike, NaiveDate};
 use sha2::{Digest, Sha256};
-use vintem_domain::{Company, CvmDataset, DataOrigin, Dataset, Filing};
-use vintem_store::load::{ListedSecurity, NewFetch, RawBody};
+use vintem_domain::{Company, CvmDataset, DataOrigin, Dataset};
+use vintem_store::load::{Filing, ListedSecurity, NewFetch, RawBody};
 use vintem_store::sources::SourcePartState;
 
 use super::{LoadContext, PartError, PartReport, RejectionError, record_success};

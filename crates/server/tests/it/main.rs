@@ -38,6 +38,7 @@ mod served_data;
 mod slow_clients;
 mod snapshot;
 mod store;
+mod stored_columns;
 mod usage;
 mod webhooks;
 

@@ -433,7 +433,8 @@ async fn filing_versions_are_listed_highest_first() -> TestResult {
 
 #[tokio::test]
 async fn as_of_returns_filings_as_known_on_that_day() -> TestResult {
-    use vintem_domain::{CvmDataset, Filing};
+    use vintem_domain::CvmDataset;
+    use vintem_store::load::Filing;
     let database = TestDatabase::create_empty().await?;
     let filing = |id: &str, delivered_on: &str, subject: &str, version: u16| -> anyhow::Result<Filing> {
         Ok(Filing {
@@ -442,14 +443,11 @@ async fn as_of_returns_filings_as_known_on_that_day() -> TestResult {
             company_id: 7,
             company_name: "COMPANHIA SETE".to_owned(),
             category: "Fato Relevante".to_owned(),
-            doc_type: String::new(),
-            kind: String::new(),
             subject: subject.to_owned(),
             delivered_on: delivered_on.parse()?,
             reference_date: Some("2026-01-05".parse()?),
             version,
-            protocol: String::new(),
-            url: String::new(),
+            ..Filing::default()
         })
     };
 

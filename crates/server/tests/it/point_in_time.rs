@@ -6,9 +6,9 @@ use chrono::{DateTime, Days, NaiveDate, Utc};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
-use vintem_domain::{Calendar, Company, CvmDataset, DataOrigin, Dataset, Filing, Plan, series};
+use vintem_domain::{Calendar, Company, CvmDataset, DataOrigin, Dataset, Plan, series};
 use vintem_store::Store;
-use vintem_store::load::{NewFetch, Observation};
+use vintem_store::load::{Filing, NewFetch, Observation};
 use vintem_testkit::{TestDatabase, TestReplica};
 
 use crate::TestResult;
@@ -107,14 +107,10 @@ impl HistoryModel {
                 company_id: 99,
                 company_name: "SEM REGISTRO".to_owned(),
                 category: "Fato Relevante".to_owned(),
-                doc_type: String::new(),
-                kind: String::new(),
                 subject: format!("Aviso {}", random.random_range(0..3)),
                 delivered_on,
-                reference_date: None,
                 version: 1,
-                protocol: String::new(),
-                url: String::new(),
+                ..Filing::default()
             };
             record_version(&mut self.filings, load, filing.id.clone(), filing.clone());
             filings.push(filing);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chrono::Duration as Span;
 use serde_json::Value;
-use vintem_domain::{CvmDataset, DataOrigin, Dataset, Filing, Plan};
-use vintem_store::load::NewFetch;
+use vintem_domain::{CvmDataset, DataOrigin, Dataset, Plan};
+use vintem_store::load::{Filing, NewFetch};
 use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, wait_until};
 
 use crate::{TestResult, friday};
@@ -18,14 +18,10 @@ fn filing(id: &str, subject: &str) -> Filing {
         company_id: 1,
         company_name: "CERÂMICA SERRA S.A.".to_owned(),
         category: "Fato Relevante".to_owned(),
-        doc_type: String::new(),
-        kind: String::new(),
         subject: subject.to_owned(),
         delivered_on: "2026-11-12".parse().expect("a day"),
-        reference_date: None,
         version: 1,
-        protocol: String::new(),
-        url: String::new(),
+        ..Filing::default()
     }
 }
 

@@ -44,15 +44,12 @@ impl ModelFiling {
             company_id: self.company,
             company_name: NAMES[self.name],
             category: CATEGORIES[self.category],
-            doc_type: "",
-            kind: "",
             subject: SUBJECTS[self.subject],
             delivered_on: day(self.day),
             reference_date: self.reference.map(day),
             version: self.version,
-            protocol: "",
-            url: "",
             provenance: RowProvenance { known_at_seconds: self.known_at(), fetch_id: u32::from(self.version) },
+            ..FilingRow::default()
         }
     }
 

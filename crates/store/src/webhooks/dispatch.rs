@@ -136,90 +136,8 @@ impl Store {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
             sqlx::raw_sql(FORCE_INDEX_SCANS).execute(&mut *transaction).await?;
-            let next_state = |attempt: &DeliveryAttempt| match attempt.outcome {
-                AttemptOutcome::Delivered => ("delivered", None),
-                AttemptOutcome::RetryAt(at) => ("waiting", Some(at)),
-                AttemptOutcome::Exhausted | AttemptOutcome::ReceiverGone => ("dead", None),
-            };
-            let (states, next_attempts): (Vec<&str>, Vec<Option<DateTime<Utc>>>) =
-                attempts.iter().map(next_state).unzip();
-            sqlx::query(
-                "with attempted as (
-                     select *
-                     from unnest($1::bigint[], $2::smallint[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[])
-                          as attempted (id, failures_before, state, next_attempt_at, at, shown)
-                 )
-                 update delivery
-                 set state = attempted.state,
-                     failures = failures + case when attempted.state = 'delivered' then 0 else 1 end,
-                     next_attempt_at = coalesce(attempted.next_attempt_at, delivery.next_attempt_at),
-                     delivered_at = case when attempted.state = 'delivered' then attempted.at else delivered_at end,
-                     attempts = case when jsonb_array_length(attempts) >= $7 then attempts - 0 else attempts end
-                                || attempted.shown::jsonb
-                 from attempted
-                 where delivery.id = attempted.id and delivery.state = 'sending'
-                   and delivery.failures = attempted.failures_before",
-            )
-            .bind(attempts.iter().map(|attempt| attempt.delivery_id).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.failures_before).collect::<Vec<_>>())
-            .bind(states)
-            .bind(next_attempts)
-            .bind(attempts.iter().map(|attempt| attempt.attempted_at).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.attempt_json.as_str()).collect::<Vec<_>>())
-            .bind(MAX_ATTEMPTS_KEPT)
-            .persistent(false)
-            .execute(&mut *transaction)
-            .await?;
-
-            // Attempts at a former URL of the webhook say nothing about its current one.
-            sqlx::query(
-                "with attempted as (
-                     select *
-                     from unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::boolean[], $6::timestamptz[])
-                          as attempted (webhook, url, is_delivered, is_gone, is_slow, at)
-                 ), by_webhook as (
-                     select attempted.webhook, max(at) as until, bool_or(is_gone) as is_gone,
-                            bool_or(attempted.is_slow) as is_slow,
-                            max(at) filter (where is_delivered) as last_success_at
-                     from attempted
-                     join webhook on webhook.number = attempted.webhook and webhook.url = attempted.url
-                     group by attempted.webhook
-                 ), stood as (
-                     select by_webhook.*, failing.since
-                     from by_webhook
-                     join webhook on webhook.number = by_webhook.webhook
-                     cross join lateral (
-                         select case when by_webhook.last_success_at is null
-                                     then least(webhook.failing_since, min(at)) else min(at) end as since
-                         from attempted
-                         where attempted.webhook = by_webhook.webhook and not is_delivered
-                           and (by_webhook.last_success_at is null or at > by_webhook.last_success_at)
-                     ) failing
-                 )
-                 update webhook
-                 set last_success_at = greatest(webhook.last_success_at, stood.last_success_at),
-                     failing_since = stood.since,
-                     is_slow = stood.is_slow,
-                     status = case when is_given_up then 'disabled' else status end,
-                     disabled_reason = case when is_given_up then case when is_gone then 'gone' else 'failing' end
-                                            else disabled_reason end
-                 from stood
-                 cross join lateral (
-                     select is_gone or coalesce(stood.until - stood.since >= $7::interval, false) as is_given_up
-                 ) given_up
-                 where webhook.number = stood.webhook and webhook.status <> 'disabled'",
-            )
-            .bind(attempts.iter().map(|attempt| attempt.webhook_number).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.url.as_str()).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.outcome == AttemptOutcome::Delivered).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.outcome == AttemptOutcome::ReceiverGone).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.is_slow).collect::<Vec<_>>())
-            .bind(attempts.iter().map(|attempt| attempt.attempted_at).collect::<Vec<_>>())
-            .bind(format!("{} seconds", DISABLE_AFTER_FAILING.num_seconds()))
-            .persistent(false)
-            .execute(&mut *transaction)
-            .await?;
-
+            update_attempted_deliveries(&mut transaction, attempts).await?;
+            update_attempted_webhooks(&mut transaction, attempts).await?;
             transaction.commit().await?;
             Ok(())
         })
@@ -297,6 +215,97 @@ impl DeliveryLease {
         })
         .await
     }
+}
+
+async fn update_attempted_deliveries(transaction: &mut PgConnection, attempts: &[DeliveryAttempt]) -> Result<()> {
+    let next_state = |attempt: &DeliveryAttempt| match attempt.outcome {
+        AttemptOutcome::Delivered => ("delivered", None),
+        AttemptOutcome::RetryAt(at) => ("waiting", Some(at)),
+        AttemptOutcome::Exhausted | AttemptOutcome::ReceiverGone => ("dead", None),
+    };
+    let (states, next_attempts): (Vec<&str>, Vec<Option<DateTime<Utc>>>) = attempts.iter().map(next_state).unzip();
+    sqlx::query(
+        "with attempted as (
+             select *
+             from unnest($1::bigint[], $2::smallint[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[])
+                  as attempted (id, failures_before, state, next_attempt_at, at, shown)
+         )
+         update delivery
+         set state = attempted.state,
+             failures = failures + case when attempted.state = 'delivered' then 0 else 1 end,
+             next_attempt_at = coalesce(attempted.next_attempt_at, delivery.next_attempt_at),
+             delivered_at = case when attempted.state = 'delivered' then attempted.at else delivered_at end,
+             attempts = case when jsonb_array_length(attempts) >= $7 then attempts - 0 else attempts end
+                        || attempted.shown::jsonb
+         from attempted
+         where delivery.id = attempted.id and delivery.state = 'sending'
+           and delivery.failures = attempted.failures_before",
+    )
+    .bind(attempts.iter().map(|attempt| attempt.delivery_id).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.failures_before).collect::<Vec<_>>())
+    .bind(states)
+    .bind(next_attempts)
+    .bind(attempts.iter().map(|attempt| attempt.attempted_at).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.attempt_json.as_str()).collect::<Vec<_>>())
+    .bind(MAX_ATTEMPTS_KEPT)
+    .persistent(false)
+    .execute(transaction)
+    .await?;
+
+    Ok(())
+}
+
+/// Attempts at a former URL of the webhook say nothing about its current one.
+async fn update_attempted_webhooks(transaction: &mut PgConnection, attempts: &[DeliveryAttempt]) -> Result<()> {
+    sqlx::query(
+        "with attempted as (
+             select *
+             from unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::boolean[], $6::timestamptz[])
+                  as attempted (webhook, url, is_delivered, is_gone, is_slow, at)
+         ), by_webhook as (
+             select attempted.webhook, max(at) as until, bool_or(is_gone) as is_gone,
+                    bool_or(attempted.is_slow) as is_slow,
+                    max(at) filter (where is_delivered) as last_success_at
+             from attempted
+             join webhook on webhook.number = attempted.webhook and webhook.url = attempted.url
+             group by attempted.webhook
+         ), stood as (
+             select by_webhook.*, failing.since
+             from by_webhook
+             join webhook on webhook.number = by_webhook.webhook
+             cross join lateral (
+                 select case when by_webhook.last_success_at is null
+                             then least(webhook.failing_since, min(at)) else min(at) end as since
+                 from attempted
+                 where attempted.webhook = by_webhook.webhook and not is_delivered
+                   and (by_webhook.last_success_at is null or at > by_webhook.last_success_at)
+             ) failing
+         )
+         update webhook
+         set last_success_at = greatest(webhook.last_success_at, stood.last_success_at),
+             failing_since = stood.since,
+             is_slow = stood.is_slow,
+             status = case when is_given_up then 'disabled' else status end,
+             disabled_reason = case when is_given_up then case when is_gone then 'gone' else 'failing' end
+                                    else disabled_reason end
+         from stood
+         cross join lateral (
+             select is_gone or coalesce(stood.until - stood.since >= $7::interval, false) as is_given_up
+         ) given_up
+         where webhook.number = stood.webhook and webhook.status <> 'disabled'",
+    )
+    .bind(attempts.iter().map(|attempt| attempt.webhook_number).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.url.as_str()).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.outcome == AttemptOutcome::Delivered).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.outcome == AttemptOutcome::ReceiverGone).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.is_slow).collect::<Vec<_>>())
+    .bind(attempts.iter().map(|attempt| attempt.attempted_at).collect::<Vec<_>>())
+    .bind(format!("{} seconds", DISABLE_AFTER_FAILING.num_seconds()))
+    .persistent(false)
+    .execute(transaction)
+    .await?;
+
+    Ok(())
 }
 
 fn parse_due_delivery(row: &PgRow) -> Result<DueDelivery> {
