@@ -1,10 +1,10 @@
 //! The limits that callers can reach, gathered for the API description, which states them.
 
+pub use crate::load::MAX_LONG_POLLS_PER_KEY;
 pub use crate::params::{
     DEFAULT_LIMIT, MAX_CSV_COMPANIES, MAX_CSV_FILINGS, MAX_FILTER_CHARS, MAX_OBSERVATIONS, MAX_PAGE_ROWS,
     MAX_SEARCH_CHARS, MAX_SEARCH_HITS, MAX_WAIT_SECONDS,
 };
-pub use crate::load::MAX_LONG_POLLS_PER_KEY;
 pub use crate::request_body::MAX_BODY_BYTES;
 pub use crate::routes::calendar::{MAX_RANGE_YEARS, MAX_STEP_DAYS};
 pub use crate::routes::filings::RECENT_FILINGS_COUNT;

@@ -48,7 +48,7 @@ use headers::{HeaderWriter, write_server_timing};
 use identify::{CallerIdentity, accepted_language, identify_caller};
 use request_id::RequestId;
 pub use respond::ProblemPageRenderer;
-use respond::{BrowserRequest, ProblemRenderer, is_preflight, preflight_response};
+use respond::{BrowserRequest, ProblemResponder, is_preflight, preflight_response};
 use response_cache::CacheValidity;
 use routing::{PathRoutes, RouteEntry, RouteTable};
 use shed::shed_request;
@@ -64,7 +64,7 @@ pub struct FrontLayer {
     /// The same handlers with compression, for clients that accept it.
     compressed_router: Router,
     header_writer: HeaderWriter,
-    problem_renderer: ProblemRenderer,
+    problem_responder: ProblemResponder,
     /// For requests that match no route.
     unmatched_metrics: &'static RouteMetrics,
 }
@@ -94,14 +94,14 @@ struct Admission {
 impl FrontLayer {
     pub fn new(app: Arc<App>, router: Router, compressed_router: Router, problem_page: ProblemPageRenderer) -> Self {
         let header_writer = HeaderWriter::new(&app.settings.offer.limits);
-        let problem_renderer = ProblemRenderer { page: problem_page, public_url: app.settings.public_url.clone() };
+        let problem_responder = ProblemResponder { page: problem_page, public_url: app.settings.public_url.clone() };
         Self {
             app,
             routes: RouteTable::new(),
             router,
             compressed_router,
             header_writer,
-            problem_renderer,
+            problem_responder,
             unmatched_metrics: RouteMetrics::for_operation(UNMATCHED_OPERATION),
         }
     }
@@ -111,7 +111,7 @@ impl FrontLayer {
         let is_health = request.uri().path() == HEALTH_PATH;
         let permit = if is_health { Some(limiter.acquire_unlimited()) } else { limiter.try_acquire() };
         let Some(mut permit) = permit else {
-            return shed_request(&self.app, &self.problem_renderer, &self.header_writer, &request);
+            return shed_request(&self.app, &self.problem_responder, &self.header_writer, &request);
         };
 
         let mut response = pin!(self.handle_request(request, peer));
@@ -254,7 +254,7 @@ impl FrontLayer {
         quota: &mut QuotaStatus,
     ) -> Response {
         let browser = context.browser.as_ref();
-        let mut response = self.problem_renderer.render(problem, browser, context.lang, &admission.request_id);
+        let mut response = self.problem_responder.render(problem, browser, context.lang, &admission.request_id);
 
         if *problem == Problem::MethodNotAllowed {
             response.headers_mut().insert(header::ALLOW, context.path_routes.allowed_methods());

@@ -14,12 +14,12 @@ use crate::api_error::problem_response;
 pub type ProblemPageRenderer = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
 
 /// Renders problems: as pages for browsers outside the API, as JSON for everyone else.
-pub struct ProblemRenderer {
+pub struct ProblemResponder {
     pub page: ProblemPageRenderer,
     pub public_url: String,
 }
 
-impl ProblemRenderer {
+impl ProblemResponder {
     pub fn render(
         &self,
         problem: &Problem,

@@ -15,11 +15,11 @@ use super::admit::{QuotaStatus, micros_to_seconds_ceil};
 use super::headers::HeaderWriter;
 use super::identify::{accepted_language, identify_from_memory};
 use super::request_id::RequestId;
-use super::respond::{BrowserRequest, ProblemRenderer, is_preflight};
+use super::respond::{BrowserRequest, ProblemResponder, is_preflight};
 use crate::app::App;
 use crate::request_metrics::{RouteMetrics, SHED_OPERATION};
 
-pub fn shed_request(app: &App, problems: &ProblemRenderer, headers: &HeaderWriter, request: &Request) -> Response {
+pub fn shed_request(app: &App, problems: &ProblemResponder, headers: &HeaderWriter, request: &Request) -> Response {
     let started = Instant::now();
     let identity = identify_from_memory(app, request.headers());
 
