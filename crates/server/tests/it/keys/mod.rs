@@ -12,11 +12,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vintem_domain::Plan;
-use vintem_store::Store;
-use vintem_store::keys::NewKey;
 use vintem_testkit::{
-    DEFAULT_POSTGRES_BUDGET_FLAGS, QuietClock, TEST_PEPPER, TestDatabase, TestReplica, TestReplicaOptions,
-    random_redis_prefix,
+    DEFAULT_POSTGRES_BUDGET_FLAGS, QuietClock, TestDatabase, TestReplica, TestReplicaOptions, random_redis_prefix,
 };
 
 use crate::{TestResult, friday};
@@ -25,22 +22,6 @@ const COMPANIES_PATH: &str = "/api/v1/companies?limit=1";
 const SELIC_PATH: &str = "/api/v1/market/selic/current";
 const OWN_KEY_PATH: &str = "/api/v1/keys/me";
 const ROTATE_PATH: &str = "/api/v1/keys/rotate";
-
-/// Creates a key as an operator does, without a replica; returns its id and the key.
-async fn create_key(store: &Store, plan: Plan) -> anyhow::Result<(i64, String)> {
-    let pepper = vintem_api::Pepper::new(TEST_PEPPER).expect("long enough");
-    let key = vintem_api::generate_key();
-
-    let new_key = NewKey {
-        hmac: pepper.hmac(key.reveal()),
-        pepper_id: &pepper.id(),
-        display_prefix: key.display_prefix(),
-        plan,
-        name: "Teste",
-        email: "teste@example.com",
-    };
-    Ok((store.create_key(&new_key).await?.id, key.reveal().to_owned()))
-}
 
 async fn register_key(replica: &TestReplica, email: &str) -> anyhow::Result<reqwest::Response> {
     let body = json!({"name": "Ana", "email": email, "plan": "platinum"});

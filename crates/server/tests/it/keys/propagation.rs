@@ -13,10 +13,10 @@ use vintem_domain::Plan;
 use vintem_store::Store;
 use vintem_testkit::{
     DedicatedRedis, HIGH_LIMIT_FLAGS, QuietClock, ServerProcess, TestDatabase, TestReplica, TestReplicaOptions,
-    postgres_url, random_redis_prefix,
+    create_key, postgres_url, random_redis_prefix,
 };
 
-use super::{COMPANIES_PATH, SELIC_PATH, create_key, register_key};
+use super::{COMPANIES_PATH, SELIC_PATH, register_key};
 use crate::{TestResult, friday, vintem_binary};
 
 /// Each key is registered on the first replica and then used on the two others at the same time.

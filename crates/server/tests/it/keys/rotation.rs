@@ -6,11 +6,11 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use vintem_domain::Plan;
 use vintem_testkit::{
-    DedicatedRedis, QuietClock, ServerProcess, TestDatabase, TestReplica, TestReplicaOptions, random_redis_prefix,
-    wait_until,
+    DedicatedRedis, QuietClock, ServerProcess, TestDatabase, TestReplica, TestReplicaOptions, create_key,
+    random_redis_prefix, wait_until,
 };
 
-use super::{OWN_KEY_PATH, ROTATE_PATH, SELIC_PATH, create_key};
+use super::{OWN_KEY_PATH, ROTATE_PATH, SELIC_PATH};
 use crate::{TestResult, friday, vintem_binary};
 
 async fn rotate_key(replica: &TestReplica, key: &str, body: Option<Value>) -> anyhow::Result<(String, Value)> {
