@@ -21,8 +21,8 @@ fn documents_list_every_error_code() -> TestResult {
 #[test]
 fn documents_list_every_series() -> TestResult {
     for (file, lang, header) in [
-        ("docs/guides/series.md", Lang::En, "| id | SGS | unit | what it is | what it is not |"),
-        ("docs/guides/pt/series.md", Lang::Pt, "| id | SGS | unidade | o que é | o que não é |"),
+        ("docs/guides/series.md", Lang::En, "| id | SGS | unit | what it is | note |"),
+        ("docs/guides/pt/series.md", Lang::Pt, "| id | SGS | unidade | o que é | observação |"),
     ] {
         let row = |series: &Series| {
             let code = series.sgs_code.map_or("–".to_owned(), |code| code.to_string());

@@ -81,7 +81,8 @@ async fn an_ipv6_subscriber_registers_twenty_keys_a_day_and_its_site_two_hundred
     Ok(())
 }
 
-/// Enough for precise medians: they differ by less than one percent, and the test allows five.
+/// Enough for precise medians: they differ by less than one percent, and the test allows five. On a busy machine it
+/// allows more, by how much two halves of the same measurement differ.
 const TIMED_PAIRS: usize = 1_500;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,16 +120,25 @@ async fn a_known_email_is_indistinguishable_from_an_unknown_one() -> TestResult 
     }
     assert!(keys.iter().all(|key| key.as_str().is_some_and(|key| key.starts_with("vtm_"))));
 
-    let median = |times: &mut Vec<Duration>| {
+    let median = |times: &[Duration]| {
+        let mut times = times.to_vec();
         times.sort_unstable();
         times[times.len() / 2].as_secs_f64()
     };
-    let known = median(&mut known);
-    let unknown = median(&mut unknown);
+    // Pairs of turns go to the two halves in turn, so that each half has both orders.
+    let half = |remainder: usize| {
+        let times = unknown.iter().enumerate().filter(|(at, _)| at / 2 % 2 == remainder).map(|(_, time)| *time);
+        median(&times.collect::<Vec<_>>())
+    };
+    let noise = (half(0) / half(1) - 1.0).abs();
+    let known = median(&known);
+    let unknown = median(&unknown);
 
     println!("known_median_milliseconds: {:.3}", known * 1e3);
     println!("unknown_median_milliseconds: {:.3}", unknown * 1e3);
     println!("difference_percent: {:.2}", 100.0 * (known / unknown - 1.0));
-    assert!((known / unknown - 1.0).abs() <= 0.05, "{known} and {unknown} seconds");
+    println!("noise_percent: {:.2}", 100.0 * noise);
+    let allowed = (3.0 * noise).max(0.05);
+    assert!((known / unknown - 1.0).abs() <= allowed, "{known} and {unknown} seconds, noise {noise}");
     Ok(())
 }
