@@ -21,6 +21,7 @@ SIXTEEN = Decimal("1e-16")
 NINE = Decimal("1e-9")
 EIGHT = Decimal("1e-8")
 CENT = Decimal("0.01")
+REAL = datetime.date(1994, 7, 1)
 url = sys.argv[1]
 key = sys.argv[2]
 requests = int(sys.argv[3])
@@ -69,11 +70,12 @@ def first_of_month(day):
 
 
 series = {"selic": series_values("selic-daily"), "cdi": series_values("cdi-daily"), "ipca": series_values("ipca")}
-business_days = business_days_between(datetime.date(1979, 1, 1), datetime.date(2030, 12, 31))
+business_days = business_days_between(datetime.date(1975, 1, 1), datetime.date(2030, 12, 31))
 rng = random.Random(252)
 compared = 0
 differences = []
 with_missing_days = 0
+open_ended = 0
 largest_factor = Decimal(0)
 for number in range(requests):
     name = rng.choice(["selic", "cdi", "ipca"])
@@ -81,23 +83,43 @@ for number in range(requests):
     dates = sorted(values)
     first = datetime.date.fromisoformat(dates[0])
     last = datetime.date.fromisoformat(dates[-1])
-    # Sometimes beyond both ends of the series, where days are missing.
+    # Sometimes beyond the ends of the series: days before it are missing, days after it are still to come.
     start = first.toordinal() - (400 if rng.random() < 0.05 else 0)
-    low, high = sorted(rng.randint(start, last.toordinal() + 1) for _ in range(2))
+    end = last.toordinal() + (60 if rng.random() < 0.05 else 1)
+    low, high = sorted(rng.randint(start, end) for _ in range(2))
     since = datetime.date.fromordinal(low)
     until = datetime.date.fromordinal(high)
     if rng.random() < 0.1:
         since = first
     percent = Decimal(rng.choice([100, 100, 110, 95])) if rng.random() < 0.5 else Decimal(rng.randint(0, 1_300_000)).scaleb(-4)
     spread = None if rng.random() < 0.3 else Decimal(rng.randint(-20_000, 150_000)).scaleb(-4)
-    amount = Decimal(rng.randint(1, 10**9)).scaleb(-2)
-    query = f"from={since}&to={until}&percent={percent}&amount={amount}&numbers=string"
+    # No amount means the same before and after a currency reform, so the service refuses one there.
+    amount = Decimal(rng.randint(1, 10**9)).scaleb(-2) if since >= REAL else None
+    query = f"percent={percent}&numbers=string" + ("" if amount is None else f"&amount={amount}")
+    form = rng.choice(["days", "days", "months", "year"])
+    if form == "year":
+        since = datetime.date(since.year, 1, 1)
+        until = datetime.date(since.year + 1, 1, 1)
+        query += f"&year={since.year}"
+    elif form == "months":
+        query += f"&from={since:%Y-%m}&to={until:%Y-%m}"
+        since = first_of_month(since)
+        until = first_of_month(first_of_month(until) + datetime.timedelta(32))
+    else:
+        query += f"&from={since}&to={until}"
+    if since < REAL and amount is not None:
+        query = query.replace(f"&amount={amount}", "")
+        amount = None
     if spread is not None:
         query += f"&spread={spread}"
-    response = get(f"/market/{name}/accumulated?{query}")
+    path = rng.choice([f"/market/{name}/accumulated", f"/market/series/{name}/accumulated"])
+    response = get(f"{path}?{query}")
     if name == "ipca":
         since = first_of_month(since)
-        until = first_of_month(until)
+        until = max(since, first_of_month(until + datetime.timedelta(1)))
+        end = min(until, first_of_month(last + datetime.timedelta(32)))
+        complete = end == until
+        until = max(since, end)
         months = []
         month_start = since
         while month_start < until:
@@ -105,6 +127,9 @@ for number in range(requests):
             month_start = first_of_month(month_start + datetime.timedelta(32))
         expected_days = months
     else:
+        end = min(until, last + datetime.timedelta(1))
+        complete = not any(end.isoformat() <= day < until.isoformat() for day in business_days)
+        until = max(since, end)
         expected_days = [day for day in business_days if since.isoformat() <= day < until.isoformat()]
     missing = [day for day in expected_days if day not in values]
     count = sum(since.isoformat() <= day < until.isoformat() for day in business_days)
@@ -112,15 +137,29 @@ for number in range(requests):
     expected = {"index_factor": None, "spread_factor": None, "factor": None, "result": None}
     if spread is not None:
         expected["spread_factor"] = spread_factor(spread, count)
-    if not missing:
+    counted = [day for day in values if since.isoformat() <= day < until.isoformat()]
+    if not missing and (complete or counted):
         index = accumulate([rate for day, rate in values.items() if since.isoformat() <= day < until.isoformat()], percent)
         factor = index if spread is None else (index * expected["spread_factor"]).quantize(NINE, ROUND_HALF_UP)
-        expected.update(index_factor=index, factor=factor, result=(amount * factor).quantize(CENT, ROUND_HALF_UP))
+        result = None if amount is None else (amount * factor).quantize(CENT, ROUND_HALF_UP)
+        expected.update(index_factor=index, factor=factor, result=result)
         largest_factor = max(largest_factor, factor)
     expected = {field: None if value is None else format(value, "f") for field, value in expected.items()}
     with_missing_days += bool(missing)
     compared += 1
-    if served != expected or response["missing_total"] != len(missing) or response["missing"] != missing[:100]:
+    open_ended += not complete
+    same_days = (
+        response.get("first_counted") == (min(counted) if counted else None)
+        and response.get("last_counted") == (max(counted) if counted else None)
+        and response["complete"] == (complete and not missing)
+        and response.get("days", response.get("months")) == len(counted)
+    )
+    if (
+        served != expected
+        or not same_days
+        or response["missing_total"] != len(missing)
+        or response["missing"] != missing[:100]
+    ):
         differences.append((name, query, served, expected, response["missing_total"], len(missing)))
 
 
@@ -141,6 +180,7 @@ for difference in differences[:5]:
     print(*difference, file=sys.stderr)
 print(f"compared: {compared}")
 print(f"with_missing_days: {with_missing_days}")
+print(f"open_ended: {open_ended}")
 print(f"largest_factor: {largest_factor:f}")
 print(f"round_trip_milliseconds: {single:.2f} of a single value, {forty_years:.2f} of the days since {since}")
 print(f"server_milliseconds: {forty_years - single:.2f}")
@@ -148,4 +188,4 @@ print(f"differences: {len(differences)}")
 slow = forty_years - single > max_milliseconds
 if slow:
     print(f"more than {max_milliseconds} ms", file=sys.stderr)
-sys.exit(bool(differences or slow or not with_missing_days))
+sys.exit(bool(differences or slow or not with_missing_days or not open_ended))

@@ -73,7 +73,11 @@ function addressOf(description, operation) {
     const value = example ?? Object.values(examples ?? {})[0]?.value;
     if (place === "path") {
       path = path.replace(`{${name}}`, encodeURIComponent(value));
-    } else if (required || (operation.operationId === "resolve_company" && name === "ticker")) {
+    } else if (
+      required ||
+      (operation.operationId === "resolve_company" && name === "ticker") ||
+      (operation.operationId.startsWith("accumulate_") && name === "year")
+    ) {
       query.append(name, value);
     }
   }

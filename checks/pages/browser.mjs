@@ -559,17 +559,28 @@ async function readSeries(page) {
 async function accumulate(page, { lang, say }) {
   await page.goto(`${url}/series/cdi?lang=${lang}`);
   await page.locator("#from").fill("2024-01-02");
-  await page.locator("#to").fill("2025-06-30");
+  await page.locator("#to").fill("2025-06-16");
   await page.locator("#amount").fill(lang === "pt" ? "2500,50" : "2500.50");
   await page.locator("#percent").fill("110");
   await page.locator("#accumulate button").click();
   await page.locator("#accumulated-result").filter({ hasText: "R$" }).waitFor();
-  const path = "/api/v1/market/cdi/accumulated?from=2024-01-02&to=2025-06-30&amount=2500.50&percent=110";
+  const path = "/api/v1/market/series/cdi/accumulated?from=2024-01-02&to=2025-06-16&amount=2500.50&percent=110";
   const { text, body } = await api(path, null);
   const digits = (name) => text.match(new RegExp(`"${name}":(-?[0-9.]+)`))[1];
   const shown = await textOf(page, "accumulated-result");
   assert.equal(shown, say(digits("result"), digits("factor"), body.business_days));
   assert.equal(await textOf(page, "accumulated-call"), `GET ${path}`);
+
+  // The newest twelve months, by default, are what the central bank publishes as the change in twelve months.
+  await page.goto(`${url}/series/ipca?lang=${lang}`);
+  const [from, to] = [await page.locator("#from").inputValue(), await page.locator("#to").inputValue()];
+  await page.locator("#accumulate button").click();
+  await page.locator("#accumulated-result").filter({ hasText: "R$" }).waitFor();
+  const year = await api(`/api/v1/market/ipca/accumulated?from=${from}&to=${to}`, null);
+  assert.equal(year.body.months, 12);
+  assert.ok((await textOf(page, "accumulated-result")).endsWith(lang === "pt" ? "· 12 meses" : "· 12 months"));
+  const published = await api("/api/v1/market/series/ipca-12m/current", null);
+  assert.equal(year.body.change_percent.toFixed(2), published.body.value.toFixed(2));
 }
 
 const RESULT_TEXT = {

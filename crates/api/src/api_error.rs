@@ -64,6 +64,12 @@ struct ProblemBody<'a> {
     request_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+    /// The query parameter that was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    param: Option<&'a str>,
+    /// Where the parameters are documented.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    docs_url: Option<String>,
     #[serde(flatten)]
     upgrade: Option<UpgradeBody>,
 }
@@ -90,6 +96,8 @@ pub fn problem_response(problem: &Problem, lang: Lang, request_id: &str, public_
         message: problem.message(lang),
         request_id,
         retry_after: problem.retry_after_seconds(),
+        param: problem.parameter(),
+        docs_url: problem.is_about_parameter().then(|| format!("{public_url}/docs")),
         upgrade,
     };
 

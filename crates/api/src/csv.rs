@@ -54,7 +54,16 @@ impl ListFormat {
             Some(_) => return invalid_param("download", LocalizedText::new("be `0` or `1`", "ser `0` ou `1`")),
         };
 
-        Ok(if is_csv { Self::Csv(CsvOptions { dialect, is_download }) } else { Self::Json })
+        if is_csv {
+            return Ok(Self::Csv(CsvOptions { dialect, is_download }));
+        }
+        for name in ["locale", "download"] {
+            if query.single_value(name)?.is_some() {
+                let must = LocalizedText::new("be used with `format=csv`", "ser usado com `format=csv`");
+                return invalid_param(name, must);
+            }
+        }
+        Ok(Self::Json)
     }
 
     /// The maximum page size. CSV allows far more rows, because it is streamed.

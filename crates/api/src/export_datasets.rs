@@ -9,7 +9,7 @@ use vintem_deliver::export::{ExportDataset, SourceFetch};
 use vintem_deliver::table::OutputTable;
 use vintem_domain::text::hex_encode;
 use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Lang, Series, series};
-use vintem_snapshot::{CompanyFilter, FilingFilter, Filings, RowPage, Snapshot};
+use vintem_snapshot::{Companies, FilingFilter, Filings, RowPage, Snapshot};
 use vintem_store::reader::RowProvenance;
 
 use crate::bodies::company::{COMPANY_DATASETS, companies_table};
@@ -104,7 +104,7 @@ fn series_export(snapshot: &Arc<Snapshot>, series: &'static Series, today: Naive
             .flat_map(|source| source.row_range(days).filter_map(|at| source.row(at, PLAIN_ROW_OPTIONS)))
             .collect();
         let decimals = rows.iter().map(|row| row.value.value.normalize().scale()).fold(series.decimals, u32::max);
-        rate_table(series_body(series, Lang::En), decimals, rows, Vec::new())
+        rate_table(series_body(series, Lang::En), Some(series.id), decimals, rows, Vec::new())
     };
 
     build_export_dataset(snapshot, series.id.to_owned(), &datasets, extra_state, list_sources, build_table)
@@ -148,12 +148,7 @@ fn fx_export(snapshot: &Arc<Snapshot>, today: NaiveDate) -> Option<ExportDataset
 
 fn companies_export(snapshot: &Arc<Snapshot>, today: NaiveDate) -> Option<ExportDataset> {
     snapshot.companies()?;
-    let all_companies = |snapshot: &Snapshot| {
-        snapshot
-            .companies()
-            .map(|companies| companies.list(&CompanyFilter::default(), 0, usize::MAX))
-            .unwrap_or_default()
-    };
+    let all_companies = |snapshot: &Snapshot| snapshot.companies().map(Companies::all_rows).unwrap_or_default();
 
     let sources_snapshot = snapshot.clone();
     let list_sources = move || {

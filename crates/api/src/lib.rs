@@ -13,6 +13,7 @@ pub mod event_body;
 mod event_feed;
 pub mod export_datasets;
 mod front;
+mod icalendar;
 mod identity;
 mod json_number;
 mod keyring;

@@ -7,7 +7,6 @@ pub use crate::params::{
 };
 pub use crate::request_body::MAX_BODY_BYTES;
 pub use crate::routes::calendar::{MAX_RANGE_YEARS, MAX_STEP_DAYS};
-pub use crate::routes::filings::RECENT_FILINGS_COUNT;
 pub use crate::routes::keys::MAX_GRACE_SECONDS;
 pub use crate::routes::market::accumulation::{AMOUNT_BOUNDS, PERCENT_BOUNDS, SPREAD_BOUNDS};
 pub use crate::routes::plans::MAX_NAME_CHARS;

@@ -1,7 +1,5 @@
 //! Query parameters: parsing and validation. Errors name the parameter.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use axum::extract::FromRequestParts;
 use chrono::{DateTime, NaiveTime};
 use http::request::Parts;
@@ -33,7 +31,7 @@ pub const MAX_FILTER_CHARS: usize = 200;
 
 type ParamResult<T> = Result<T, Problem>;
 
-/// The parameters of a request. Unknown parameters are ignored; known ones must not be repeated.
+/// The parameters of a request. Unknown ones were refused before the handler runs; known ones must not be repeated.
 #[derive(Debug, Default)]
 pub struct QueryParams(Vec<QueryParam>);
 
@@ -43,8 +41,6 @@ struct QueryParam {
     name: String,
     /// `None` if it is not valid UTF-8.
     value: Option<String>,
-    /// Whether the handler knows the parameter: it has asked for it by name.
-    is_recognized: AtomicBool,
 }
 
 impl<S: Sync> FromRequestParts<S> for QueryParams {
@@ -82,11 +78,7 @@ impl QueryParams {
     pub fn parse(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            QueryParam {
-                name: decode_component(name).unwrap_or_default(),
-                value: decode_component(value),
-                is_recognized: AtomicBool::new(false),
-            }
+            QueryParam { name: decode_component(name).unwrap_or_default(), value: decode_component(value) }
         });
         Self(pairs.collect())
     }
@@ -96,22 +88,17 @@ impl QueryParams {
         self.0.iter().map(|param| (param.name.as_str(), param.value.as_deref()))
     }
 
-    /// The parameters that the handler recognized: the name, and the whole pair as it stands in `query_string`, which
-    /// this was parsed from. The others are left out: one could be a key.
-    pub fn recognized_pairs<'q>(&'q self, query_string: &'q str) -> impl Iterator<Item = (&'q str, &'q str)> {
+    /// Each parameter that is not ignored: its name, and the whole pair as it is in `query_string`, which this was parsed
+    /// from.
+    pub fn raw_pairs<'q>(&'q self, query_string: &'q str) -> impl Iterator<Item = (&'q str, &'q str)> {
         let pairs = query_string.split('&').filter(|pair| !pair.is_empty());
-        let is_recognized = |param: &QueryParam| param.is_recognized.load(Ordering::Relaxed);
-        pairs
-            .zip(&self.0)
-            .filter(move |(_, param)| is_recognized(param))
-            .map(|(pair, param)| (param.name.as_str(), pair))
+        pairs.zip(&self.0).map(|(pair, param)| (param.name.as_str(), pair)).filter(|(name, _)| !is_ignored_param(name))
     }
 
     /// The value of a parameter, if present. Fails if it is repeated or not valid UTF-8.
     pub fn single_value(&self, name: &'static str) -> ParamResult<Option<&str>> {
         let mut params = self.0.iter().filter(|param| param.name == name);
         let Some(param) = params.next() else { return Ok(None) };
-        param.is_recognized.store(true, Ordering::Relaxed);
         if params.next().is_some() {
             return invalid_param(name, LocalizedText::new("be given once", "ser informado uma só vez"));
         }
@@ -237,9 +224,19 @@ impl QueryParams {
     }
 
     pub fn currency_pair(&self) -> ParamResult<CurrencyPair> {
-        let Some(text) = self.single_value("pair")? else { return Ok(CurrencyPair::DEFAULT) };
-        CurrencyPair::parse(text)
-            .ok_or_else(|| Problem::UnknownPair { published_pairs: CurrencyPair::published_pair_names() })
+        Ok(self.optional_currency_pair()?.unwrap_or(CurrencyPair::DEFAULT))
+    }
+
+    /// A pair that the route cannot guess.
+    pub fn required_currency_pair(&self) -> ParamResult<CurrencyPair> {
+        let must = LocalizedText::new("be given, such as USD/BRL", "ser informado, como USD/BRL");
+        self.optional_currency_pair()?.map_or_else(|| invalid_param("pair", must), Ok)
+    }
+
+    fn optional_currency_pair(&self) -> ParamResult<Option<CurrencyPair>> {
+        let Some(text) = self.single_value("pair")? else { return Ok(None) };
+        let unknown = || Problem::UnknownPair { published_pairs: CurrencyPair::published_pair_names() };
+        CurrencyPair::parse(text).ok_or_else(unknown).map(Some)
     }
 
     /// The search query, `q`.
@@ -248,11 +245,41 @@ impl QueryParams {
             "be given: 1 to 200 characters to search for",
             "ser informado: 1 a 200 caracteres a procurar",
         );
-        let text = self.single_value("q")?.unwrap_or("");
-        if text.trim().is_empty() || text.chars().count() > MAX_SEARCH_CHARS {
-            return invalid_param("q", must);
+        self.optional_search_text()?.map_or_else(|| invalid_param("q", must), Ok)
+    }
+
+    /// `q` on a list that it filters.
+    pub fn optional_search_text(&self) -> ParamResult<Option<String>> {
+        let must = LocalizedText::new("have 1 to 200 characters", "ter de 1 a 200 caracteres");
+        match self.single_value("q")? {
+            Some(text) if text.trim().is_empty() || text.chars().count() > MAX_SEARCH_CHARS => invalid_param("q", must),
+            text => Ok(text.map(str::to_owned)),
         }
-        Ok(text.to_owned())
+    }
+
+    /// A year of the calendar. It replaces `from` and `to`.
+    pub fn year(&self) -> ParamResult<Option<i32>> {
+        let Some(text) = self.single_value("year")? else { return Ok(None) };
+        for name in ["from", "to"] {
+            if self.single_value(name)?.is_some() {
+                let must =
+                    LocalizedText::new("not be given together with `year`", "não ser informado junto com `year`");
+                return invalid_param(name, must);
+            }
+        }
+
+        let must = LocalizedText::new("be a year from 1900 to 2199", "ser um ano de 1900 a 2199");
+        let is_year = text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let year = is_year.then(|| text.parse().ok()).flatten().filter(|year| (1900..=2199).contains(year));
+        year.map_or_else(|| invalid_param("year", must), |year| Ok(Some(year)))
+    }
+
+    /// The range of `from` and `to`, or the whole of `year`.
+    pub fn date_range_or_year(&self) -> ParamResult<DateRange> {
+        match self.year()? {
+            Some(year) => Ok(DateRange::for_year(year)),
+            None => self.date_range(),
+        }
     }
 
     pub fn filter_text(&self, name: &'static str) -> ParamResult<Option<String>> {
@@ -263,6 +290,11 @@ impl QueryParams {
             value => Ok(value.map(str::to_owned)),
         }
     }
+}
+
+/// Whether a parameter is ignored on every route: cache busters and the tracking parameters of links.
+pub fn is_ignored_param(name: &str) -> bool {
+    name == "_" || name.starts_with("utm_")
 }
 
 pub fn ordered_date_range(from: chrono::NaiveDate, to: chrono::NaiveDate) -> ParamResult<DateRange> {

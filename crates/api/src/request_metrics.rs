@@ -17,7 +17,7 @@ pub const UNMATCHED_OPERATION: &str = "none";
 pub const SHED_OPERATION: &str = "shed";
 
 /// Every status that the API returns. Other statuses are counted too, only more slowly.
-const KNOWN_STATUSES: [u16; 15] = [200, 201, 204, 206, 304, 400, 401, 403, 404, 405, 410, 416, 429, 500, 503];
+const KNOWN_STATUSES: [u16; 16] = [200, 201, 204, 206, 304, 308, 400, 401, 403, 404, 405, 410, 416, 429, 500, 503];
 
 /// The metrics of one route. They are created at the first request, when the metrics recorder is installed.
 pub struct RouteMetrics {

@@ -1,4 +1,4 @@
-//! Successful responses: JSON or CSV, with ETags, cache headers and pagination links.
+//! Successful responses: JSON, CSV or another text, with ETags, cache headers and pagination links.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -131,6 +131,17 @@ impl<'a> EtagResponder<'a> {
         })
     }
 
+    /// Like [`Self::respond_json`] for a text of another content type.
+    pub fn respond_text(self, content_type: &'static str, text: impl FnOnce() -> String) -> Response {
+        self.respond_with(|cache_control| {
+            let mut response = Response::new(Body::from(text()));
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+            headers.insert(header::CACHE_CONTROL, cache_control);
+            response
+        })
+    }
+
     fn respond_with(self, build: impl FnOnce(HeaderValue) -> Response) -> Response {
         let cache_control = cache_control(self.caller);
         let mut response = if matches_if_none_match(self.caller, self.etag.to_str().unwrap_or("")) {
@@ -174,6 +185,20 @@ struct PageBody<Row> {
     facets: Option<FacetsBody>,
 }
 
+/// The position of a list that is always sent whole.
+#[derive(Serialize)]
+pub struct WholeList {
+    total: usize,
+    limit: usize,
+    offset: usize,
+}
+
+impl WholeList {
+    pub fn of(total: usize) -> Self {
+        Self { total, limit: total, offset: 0 }
+    }
+}
+
 /// The format, position and totals of one page of a list.
 pub struct ListPage<'q> {
     pub query: &'q QueryParams,
@@ -207,7 +232,15 @@ pub fn cache_control(caller: &Caller) -> HeaderValue {
     HeaderValue::from_static(if caller.key.is_some() { "private, max-age=60" } else { "public, max-age=60" })
 }
 
-/// Adds a `Link` header with the next and the previous page, for a query whose parameters have all been read.
+/// Adds the canonical path of a resource that can be named in several ways.
+pub fn with_content_location(mut response: Response, canonical_path: &str) -> Response {
+    if let Ok(canonical_path) = HeaderValue::from_str(canonical_path) {
+        response.headers_mut().insert(header::CONTENT_LOCATION, canonical_path);
+    }
+    response
+}
+
+/// Adds a `Link` header with the next and the previous page, with the parameters that were given.
 pub fn with_page_links(
     mut response: Response,
     caller: &Caller,
@@ -216,9 +249,9 @@ pub fn with_page_links(
     pagination: Pagination,
     total: usize,
 ) -> Response {
-    let recognized = query.recognized_pairs(caller.query_string());
+    let given = query.raw_pairs(caller.query_string());
     let copied: Vec<&str> =
-        recognized.filter(|(name, _)| !["limit", "offset"].contains(name)).map(|(_, pair)| pair).collect();
+        given.filter(|(name, _)| !["limit", "offset"].contains(name)).map(|(_, pair)| pair).collect();
     let page_url = |limit: usize, offset: usize| {
         let page_params = [format!("limit={limit}"), format!("offset={offset}")];
         let params: Vec<&str> = copied.iter().copied().chain(page_params.iter().map(String::as_str)).collect();

@@ -20,6 +20,12 @@ pub struct DateRange {
 impl DateRange {
     pub const ALL: Self = Self { from: MIN_DATE, to: MAX_DATE };
 
+    /// All days of a year, or none if the calendar has no such year.
+    pub fn for_year(year: i32) -> Self {
+        let day = |month, day| NaiveDate::from_ymd_opt(year, month, day).unwrap_or_default();
+        Self { from: day(1, 1), to: day(12, 31) }
+    }
+
     /// The same range without the days after `end`. Callers pass today, because later dates are never served.
     pub fn capped_at(self, end: NaiveDate) -> Self {
         Self { from: self.from, to: self.to.min(end) }

@@ -51,6 +51,11 @@ impl ApiKey {
         (is_well_formed && compute_checksum(payload) == checksum).then_some(Self(key))
     }
 
+    /// Whether a text begins like a key, be it whole, cut or mistyped.
+    pub fn is_key_like(text: &str) -> bool {
+        text.as_bytes().starts_with(KEY_PREFIX)
+    }
+
     /// The key in clear text, for its owner and for the HMAC.
     pub fn reveal(&self) -> &str {
         str::from_utf8(&self.0).expect("a key is plain letters and digits")

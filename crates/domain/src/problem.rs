@@ -97,6 +97,18 @@ pub enum Problem {
         name: &'static str,
         requirement: LocalizedText,
     },
+    /// A query parameter that the route does not take. A misspelled filter must never get other data than was meant.
+    UnknownParameter {
+        name: String,
+        /// The most similar name that the route takes.
+        suggestion: Option<&'static str>,
+        accepted: Vec<&'static str>,
+    },
+    /// An API key in the URL, where logs and browser histories keep it. Never holds the key.
+    KeyInQuery {
+        /// `None` if the name itself looks like a key.
+        name: Option<String>,
+    },
     /// A body field that cannot be accepted. `requirement` as above.
     BadField {
         name: &'static str,
@@ -104,6 +116,11 @@ pub enum Problem {
     },
     /// A body that is not a JSON object, too long, or of another content type.
     BadBody(LocalizedText),
+    /// A parameter with the id of a series that does not exist.
+    UnknownSeriesId {
+        name: &'static str,
+        id: String,
+    },
     /// A currency pair that we do not carry, with those that we do.
     UnknownPair {
         published_pairs: String,
@@ -119,8 +136,15 @@ pub enum Problem {
     },
     NoSuchPath,
     NoSuchCompany,
+    /// Several companies have the ticker in the path.
+    AmbiguousTicker,
     NoSuchFiling,
     NoSuchSeries,
+    /// The values of this series already cover several months, so multiplying them would be wrong.
+    NotAccumulable {
+        id: &'static str,
+        instead: &'static str,
+    },
     NoSuchExport,
     NoSuchWebhook,
     NoSuchDelivery,
@@ -162,10 +186,14 @@ impl Problem {
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::BadParameter { .. }
+            | Self::UnknownParameter { .. }
+            | Self::KeyInQuery { .. }
             | Self::BadField { .. }
             | Self::BadBody(_)
             | Self::UnknownPair { .. }
+            | Self::UnknownSeriesId { .. }
             | Self::UrlTooLong
+            | Self::NotAccumulable { .. }
             | Self::RangeNotSatisfiable { .. }
             | Self::TooManyWebhooks
             | Self::WebhookNotActive
@@ -175,6 +203,7 @@ impl Problem {
             Self::UpgradeRequired { .. } => ErrorCode::UpgradeRequired,
             Self::NoSuchPath
             | Self::NoSuchCompany
+            | Self::AmbiguousTicker
             | Self::NoSuchFiling
             | Self::NoSuchSeries
             | Self::NoSuchExport
@@ -199,6 +228,29 @@ impl Problem {
         match self {
             Self::RangeNotSatisfiable { .. } => 416,
             _ => self.code().status(),
+        }
+    }
+
+    /// Whether a query parameter was refused.
+    pub const fn is_about_parameter(&self) -> bool {
+        matches!(
+            self,
+            Self::BadParameter { .. }
+                | Self::UnknownParameter { .. }
+                | Self::KeyInQuery { .. }
+                | Self::UnknownPair { .. }
+                | Self::UnknownSeriesId { .. }
+        )
+    }
+
+    /// The query parameter that was refused, if it has a name that may be shown.
+    pub fn parameter(&self) -> Option<&str> {
+        match self {
+            Self::BadParameter { name, .. } | Self::UnknownSeriesId { name, .. } => Some(name),
+            Self::UnknownParameter { name, .. } => Some(name),
+            Self::KeyInQuery { name } => name.as_deref(),
+            Self::UnknownPair { .. } => Some("pair"),
+            _ => None,
         }
     }
 
@@ -228,11 +280,23 @@ impl Problem {
     fn english_message(&self) -> String {
         match self {
             Self::BadParameter { name, requirement } => format!("Parameter `{name}` must {}.", requirement.en),
+            Self::UnknownParameter { name, suggestion, accepted } => {
+                let suggestion = suggestion.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
+                let accepted = match list_names(accepted) {
+                    Some(names) => format!(" This endpoint takes {names}."),
+                    None => " This endpoint takes no parameters.".into(),
+                };
+                format!("Unknown parameter `{name}`.{suggestion}{accepted}")
+            }
+            Self::KeyInQuery { .. } => "Send the API key in the `X-API-Key` header, not in the URL: logs and histories keep URLs. If the key was real, rotate it.".into(),
             Self::BadField { name, requirement } => format!("Field `{name}` must {}.", requirement.en),
             Self::BadBody(text) => text.en.to_owned(),
             Self::UnknownPair { published_pairs } => format!(
                 "Parameter `pair` names no pair that we carry. Published: {published_pairs}; also their inverses (BRL/USD) and crosses (EUR/USD)."
             ),
+            Self::UnknownSeriesId { name, id } => {
+                format!("Parameter `{name}` has an unknown series id: `{id}`. /api/v1/market/series lists all ids.")
+            }
             Self::UrlTooLong => format!("The address of the request is longer than {MAX_URL_BYTES} bytes. Shorten its parameters."),
             Self::ConflictingKeys => "X-API-Key and Authorization carry two different keys. Send one of them.".into(),
             Self::KeyRequired => "API key required".into(),
@@ -247,8 +311,10 @@ impl Problem {
                 required.name()
             ),
             Self::NoSuchPath => "There is nothing at this path. The reference is at /docs.".into(),
-            Self::NoSuchCompany => "No company has this code or CNPJ. Find it by /api/v1/companies/search.".into(),
+            Self::NoSuchCompany => "No company has this code, CNPJ or ticker. Find it with /api/v1/companies/search.".into(),
+            Self::AmbiguousTicker => "Several companies have this ticker. Use the CVM code or CNPJ: /api/v1/companies/resolve?ticker= returns the most likely one.".into(),
             Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
+            Self::NotAccumulable { id, instead } => format!("Series `{id}` cannot be accumulated: each of its values already covers several months. Accumulate `{instead}` instead."),
             Self::NoValueOnOrBefore { first_date } => format!("There is no value on or before this day; the first is of {first_date}."),
             Self::NoSuchExport => "There is no file of this name. /api/v1/export lists those that there are.".into(),
             Self::NoSuchWebhook => "Your key has no webhook of this id. /api/v1/webhooks lists those that it has.".into(),
@@ -258,7 +324,7 @@ impl Problem {
             Self::RangeNotSatisfiable { file_size } => format!("The file has {file_size} bytes: nothing of it lies within the range asked for."),
             Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
             Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
-            Self::CursorExpired => format!("Events are kept for {EVENT_RETENTION_DAYS} days, and those right after this cursor are gone. Begin anew without `after`, and read what you missed from the lists."),
+            Self::CursorExpired => format!("Events are kept for {EVENT_RETENTION_DAYS} days; this cursor is older. Start again without `after`, and read what you missed from the lists."),
             Self::RateLimited { retry_after_seconds } => {
                 format!("Too many requests: the limit of your plan is reached. Try again in {}.", format_seconds_en(*retry_after_seconds))
             }
@@ -281,11 +347,23 @@ impl Problem {
     fn portuguese_message(&self) -> String {
         match self {
             Self::BadParameter { name, requirement } => format!("O parâmetro `{name}` deve {}.", requirement.pt),
+            Self::UnknownParameter { name, suggestion, accepted } => {
+                let suggestion = suggestion.map(|name| format!(" Você quis dizer `{name}`?")).unwrap_or_default();
+                let accepted = match list_names(accepted) {
+                    Some(names) => format!(" Este endpoint aceita {names}."),
+                    None => " Este endpoint não aceita parâmetros.".into(),
+                };
+                format!("Parâmetro desconhecido: `{name}`.{suggestion}{accepted}")
+            }
+            Self::KeyInQuery { .. } => "Envie a chave de API no cabeçalho `X-API-Key`, não na URL: logs e históricos guardam URLs. Se a chave for verdadeira, troque-a.".into(),
             Self::BadField { name, requirement } => format!("O campo `{name}` deve {}.", requirement.pt),
             Self::BadBody(text) => text.pt.to_owned(),
             Self::UnknownPair { published_pairs } => format!(
                 "O parâmetro `pair` não indica um par que oferecemos. Publicados: {published_pairs}; também os inversos (BRL/USD) e os cruzados (EUR/USD)."
             ),
+            Self::UnknownSeriesId { name, id } => {
+                format!("O parâmetro `{name}` tem um id de série desconhecido: `{id}`. /api/v1/market/series lista todos.")
+            }
             Self::UrlTooLong => format!("O endereço da requisição passa de {MAX_URL_BYTES} bytes. Encurte os parâmetros."),
             Self::ConflictingKeys => "X-API-Key e Authorization trazem duas chaves diferentes. Envie só uma delas.".into(),
             Self::KeyRequired => "É necessária uma chave de API".into(),
@@ -300,8 +378,10 @@ impl Problem {
                 required.name()
             ),
             Self::NoSuchPath => "Não há nada neste caminho. A referência está em /docs.".into(),
-            Self::NoSuchCompany => "Nenhuma companhia tem este código ou CNPJ. Procure em /api/v1/companies/search.".into(),
+            Self::NoSuchCompany => "Nenhuma companhia tem este código, CNPJ ou ticker. Procure em /api/v1/companies/search.".into(),
+            Self::AmbiguousTicker => "Várias companhias têm este ticker. Use o código CVM ou o CNPJ: /api/v1/companies/resolve?ticker= indica a mais provável.".into(),
             Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
+            Self::NotAccumulable { id, instead } => format!("A série `{id}` não pode ser acumulada: cada valor já abrange vários meses. Acumule `{instead}`."),
             Self::NoValueOnOrBefore { first_date } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first_date}."),
             Self::NoSuchExport => "Não há arquivo com este nome. /api/v1/export lista os que existem.".into(),
             Self::NoSuchWebhook => "Sua chave não tem webhook com este id. /api/v1/webhooks lista os que ela tem.".into(),
@@ -330,6 +410,12 @@ impl Problem {
             Self::Overloaded => "Recebemos mais requisições do que conseguimos responder a tempo. Não há nada de errado com a sua: tente de novo em um segundo e, depois, cada vez mais espaçado.".into(),
         }
     }
+}
+
+/// The names in backticks, separated by commas.
+fn list_names(names: &[&str]) -> Option<String> {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    (!quoted.is_empty()).then(|| quoted.join(", "))
 }
 
 fn format_seconds_en(seconds: u64) -> String {

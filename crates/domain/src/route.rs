@@ -1,9 +1,13 @@
-//! The route table: which plan each route requires, which limit it counts against, and which feature it belongs to.
+//! The route table: which plan each route requires, which parameters it takes, which limit it counts against, which
+//! feature it belongs to, and whether it is deprecated.
 //!
-//! Access control, the plan list, the pricing page and the plan badges in `openapi.yaml` are all derived from it.
+//! Access control, the refusal of unknown parameters, the plan list, the pricing page, the indexes at `/api/v1` and
+//! `/api/v1/market`, and the plan badges in `openapi.yaml` are all derived from it.
 
-use crate::lang::{Lang, LocalizedText};
-use crate::plan::{Plan, PlanConfig};
+use chrono::NaiveDate;
+
+use crate::feature::Feature;
+use crate::plan::Plan;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpMethod {
@@ -38,122 +42,6 @@ pub enum RateLimitKind {
     Search,
 }
 
-/// The feature that a route belongs to, as the plan list and the pricing page show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Feature {
-    /// Open to everybody and not a reason to choose a plan: pages, plans, health.
-    Service,
-    Market,
-    Calendar,
-    Companies,
-    Search,
-    Filings,
-    History,
-    Export,
-    Csv,
-    Events,
-    Webhooks,
-    /// Priority support. It has no route; the operator offers it.
-    Support,
-}
-
-impl Feature {
-    /// In display order.
-    const ALL: [Self; 11] = [
-        Self::Market,
-        Self::Calendar,
-        Self::Companies,
-        Self::Search,
-        Self::Filings,
-        Self::History,
-        Self::Export,
-        Self::Csv,
-        Self::Events,
-        Self::Webhooks,
-        Self::Support,
-    ];
-
-    /// The features that this installation offers. Others are not listed.
-    pub fn available(config: &PlanConfig) -> impl Iterator<Item = Self> {
-        let priority_support = config.priority_support;
-        Self::ALL.into_iter().filter(move |feature| *feature != Self::Support || priority_support)
-    }
-
-    pub const fn description(self) -> LocalizedText {
-        match self {
-            Self::Service => LocalizedText::new("Plans, status and documentation", "Planos, situação e documentação"),
-            Self::Market => LocalizedText::new(
-                "Market data with its whole history, also accumulated: Selic, CDI, IPCA, exchange rates",
-                "Dados de mercado com todo o histórico, também acumulados: Selic, CDI, IPCA e câmbio",
-            ),
-            Self::Calendar => {
-                LocalizedText::new("Business days of banks and of the exchange", "Dias úteis dos bancos e da bolsa")
-            }
-            Self::Companies => LocalizedText::new(
-                "Companies: list, filters, search and look-up by code or CNPJ",
-                "Companhias: lista, filtros, busca e consulta por código ou CNPJ",
-            ),
-            Self::Search => {
-                LocalizedText::new("One search over companies and filings", "Uma só busca em companhias e documentos")
-            }
-            Self::Filings => LocalizedText::new(
-                "Filings since 2003: list, filters, full-text search, by company",
-                "Documentos desde 2003: lista, filtros, busca textual, por companhia",
-            ),
-            Self::History => LocalizedText::new(
-                "Historical data: what could be known on a day (as_of), revisions, versions of filings",
-                "Dados históricos: o que se podia saber em um dia (as_of), revisões, versões de documentos",
-            ),
-            Self::Export => LocalizedText::new(
-                "Bulk export: every dataset as a file, in CSV, NDJSON and Parquet",
-                "Exportação em massa: cada conjunto de dados como arquivo, em CSV, NDJSON e Parquet",
-            ),
-            Self::Events => LocalizedText::new(
-                "Events: what is new, in order, to be read on from where one was",
-                "Eventos: o que é novo, em ordem, para continuar de onde se parou",
-            ),
-            Self::Webhooks => LocalizedText::new(
-                "Webhooks: signed, filtered, tried again for more than a day, with a log and replay",
-                "Webhooks: assinados, com filtros, repetidos por mais de um dia, com registro e reenvio",
-            ),
-            Self::Support => LocalizedText::new("Priority support", "Suporte prioritário"),
-            Self::Csv => LocalizedText::new(
-                "Every list as CSV, also as Brazilian spreadsheets read it; up to 1,000,000 filings at once",
-                "Todas as listas em CSV, também como as planilhas brasileiras o leem; até 1.000.000 de documentos de uma vez",
-            ),
-        }
-    }
-
-    const fn missing_description(self) -> LocalizedText {
-        match self {
-            Self::Service => LocalizedText::new("No service", "Sem serviço"),
-            Self::Market => LocalizedText::new("No market data", "Sem dados de mercado"),
-            Self::Calendar => LocalizedText::new("No business days", "Sem dias úteis"),
-            Self::Companies => LocalizedText::new("No companies", "Sem companhias"),
-            Self::Search => LocalizedText::new("No search", "Sem busca"),
-            Self::Filings => LocalizedText::new("No filings", "Sem documentos"),
-            Self::History => LocalizedText::new("No historical data", "Sem dados históricos"),
-            Self::Export => LocalizedText::new("No bulk export", "Sem exportação em massa"),
-            Self::Csv => LocalizedText::new("No CSV of lists", "Sem CSV das listas"),
-            Self::Events => LocalizedText::new("No events", "Sem eventos"),
-            Self::Webhooks => LocalizedText::new("No webhooks", "Sem webhooks"),
-            Self::Support => LocalizedText::new("No priority support", "Sem suporte prioritário"),
-        }
-    }
-
-    /// The lowest plan that includes it: that of its routes, or of its gated parameter if it has no route.
-    pub fn required_plan(self) -> Plan {
-        if self == Self::Support {
-            return Plan::Platinum;
-        }
-
-        let route_plans = ROUTES.iter().filter(|route| route.feature == self).map(|route| route.plan);
-        let parameter_plans =
-            GATED_PARAMETERS.iter().filter(|parameter| parameter.feature == self).map(|parameter| parameter.plan);
-        route_plans.chain(parameter_plans).next().unwrap_or(Plan::Free)
-    }
-}
-
 #[derive(Debug)]
 pub struct Route {
     /// The handler's name and the OpenAPI operation id.
@@ -163,7 +51,51 @@ pub struct Route {
     pub plan: Plan,
     pub rate_limit: RateLimitKind,
     pub feature: Feature,
+    /// The query parameters that it takes, in groups. The API refuses all others; pages ignore them.
+    pub params: ParamGroups,
+    /// Set if the route is going away. Its responses say so in `Deprecation` and `Sunset`.
+    pub deprecation: Option<Deprecation>,
 }
+
+/// The notice that callers get before a route is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deprecation {
+    /// The day on which the route was deprecated.
+    pub since: NaiveDate,
+    /// The first day on which it may be gone, at least twelve months later.
+    pub sunset: NaiveDate,
+}
+
+type ParamGroups = &'static [&'static [&'static str]];
+
+const NO_PARAMS: ParamGroups = &[];
+const PAGE_OF_LIST: &[&str] = &["limit", "offset"];
+const CSV: &[&str] = &["format", "locale", "download"];
+const PAIR: &[&str] = &["pair"];
+const RANGE_IN_ORDER: &[&str] = &["from", "to", "order"];
+const VALUE_OF_DAY: &[&str] = &["on", "numbers", "provenance", "as_of"];
+const ACCUMULATED: &[&str] = &["from", "to", "year", "amount", "percent", "spread", "detail", "numbers"];
+/// Where rows come from, and since when we know them.
+const ROW_HISTORY: &[&str] = &["provenance", "updated_since", "as_of"];
+const ISSUER: &[&str] = &["company_id", "ticker"];
+const FILING_FILTERS: &[&str] = &["category", "type", "year", "from", "to", "q"];
+
+const CURRENT_RATE: ParamGroups = &[VALUE_OF_DAY];
+const FX_CURRENT: ParamGroups = &[PAIR, VALUE_OF_DAY];
+const RATE_LIST: ParamGroups = &[RANGE_IN_ORDER, PAGE_OF_LIST, &["numbers"], ROW_HISTORY, CSV];
+const FX_LIST: ParamGroups = &[PAIR, RANGE_IN_ORDER, PAGE_OF_LIST, &["numbers"], ROW_HISTORY, CSV];
+const LATEST_FX: ParamGroups = &[&["on", "numbers", "provenance"], CSV];
+const BULLETINS: ParamGroups = &[&["pair", "date", "numbers"], CSV];
+const CONVERSION: ParamGroups = &[&["amount", "pair", "on", "side", "numbers"]];
+const ACCUMULATION: ParamGroups = &[ACCUMULATED];
+const FX_ACCUMULATION: ParamGroups = &[PAIR, ACCUMULATED];
+const REVISIONS: ParamGroups = &[&["from", "to"], PAGE_OF_LIST, &["numbers"], CSV];
+const COMPARISON: ParamGroups = &[&["ids", "align"], RANGE_IN_ORDER, PAGE_OF_LIST, &["numbers"], CSV];
+const COMPANY_LIST: ParamGroups = &[&["status", "sector", "state", "ticker", "q"], PAGE_OF_LIST, ROW_HISTORY, CSV];
+const FILING_LIST: ParamGroups = &[ISSUER, FILING_FILTERS, PAGE_OF_LIST, ROW_HISTORY, CSV];
+const COMPANY_FILING_LIST: ParamGroups = &[FILING_FILTERS, PAGE_OF_LIST, ROW_HISTORY, CSV];
+const SEARCH: ParamGroups = &[&["q"], PAGE_OF_LIST, &["facets", "highlight"], CSV];
+const SINGLE_ROW: ParamGroups = &[&["provenance", "as_of"]];
 
 const fn page(operation: &'static str, path: &'static str) -> Route {
     Route {
@@ -173,15 +105,22 @@ const fn page(operation: &'static str, path: &'static str) -> Route {
         plan: Plan::Free,
         rate_limit: RateLimitKind::Page,
         feature: Feature::Service,
+        params: NO_PARAMS,
+        deprecation: None,
     }
 }
 
-const fn get(operation: &'static str, path: &'static str, plan: Plan, feature: Feature) -> Route {
-    Route { operation, method: HttpMethod::Get, path, plan, rate_limit: RateLimitKind::Quota, feature }
-}
-
-const fn post(operation: &'static str, path: &'static str, plan: Plan, feature: Feature) -> Route {
-    Route { operation, method: HttpMethod::Post, path, plan, rate_limit: RateLimitKind::Quota, feature }
+const fn get(operation: &'static str, path: &'static str, plan: Plan, feature: Feature, params: ParamGroups) -> Route {
+    Route {
+        operation,
+        method: HttpMethod::Get,
+        path,
+        plan,
+        rate_limit: RateLimitKind::Quota,
+        feature,
+        params,
+        deprecation: None,
+    }
 }
 
 /// A route by which owners manage their webhooks.
@@ -193,12 +132,23 @@ const fn webhook_route(operation: &'static str, method: HttpMethod, path: &'stat
         plan: Plan::Platinum,
         rate_limit: RateLimitKind::Quota,
         feature: Feature::Webhooks,
+        params: NO_PARAMS,
+        deprecation: None,
     }
 }
 
 /// A route by which owners manage their key, on any plan.
-const fn key_owner_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
-    Route { operation, method, path, plan: Plan::Free, rate_limit: RateLimitKind::Quota, feature: Feature::Service }
+const fn key_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
+    Route {
+        operation,
+        method,
+        path,
+        plan: Plan::Free,
+        rate_limit: RateLimitKind::Quota,
+        feature: Feature::Service,
+        params: NO_PARAMS,
+        deprecation: None,
+    }
 }
 
 pub const ROUTES: &[Route] = &[
@@ -226,46 +176,64 @@ pub const ROUTES: &[Route] = &[
     page("get_asset", "/assets/{file}"),
     page("get_icon", "/favicon.ico"),
     page("get_openapi_json", "/docs/openapi.json"),
-    get("list_selic", "/api/v1/market/selic", Plan::Free, Feature::Market),
-    get("get_selic", "/api/v1/market/selic/current", Plan::Free, Feature::Market),
-    get("list_cdi", "/api/v1/market/cdi", Plan::Free, Feature::Market),
-    get("get_cdi", "/api/v1/market/cdi/current", Plan::Free, Feature::Market),
-    get("list_ipca", "/api/v1/market/ipca", Plan::Free, Feature::Market),
-    get("get_ipca", "/api/v1/market/ipca/current", Plan::Free, Feature::Market),
-    get("accumulate_selic", "/api/v1/market/selic/accumulated", Plan::Free, Feature::Market),
-    get("accumulate_cdi", "/api/v1/market/cdi/accumulated", Plan::Free, Feature::Market),
-    get("accumulate_ipca", "/api/v1/market/ipca/accumulated", Plan::Free, Feature::Market),
-    get("accumulate_fx", "/api/v1/market/fx/accumulated", Plan::Free, Feature::Market),
-    get("list_series", "/api/v1/market/series", Plan::Free, Feature::Market),
-    get("list_observations", "/api/v1/market/series/{id}", Plan::Free, Feature::Market),
-    get("get_observation", "/api/v1/market/series/{id}/current", Plan::Free, Feature::Market),
-    get("list_revisions", "/api/v1/market/series/{id}/revisions", Plan::Gold, Feature::History),
-    get("get_coverage", "/api/v1/market/series/{id}/coverage", Plan::Free, Feature::Market),
-    get("compare_series", "/api/v1/market/compare", Plan::Free, Feature::Market),
-    get("list_fx", "/api/v1/market/fx", Plan::Free, Feature::Market),
-    get("get_fx", "/api/v1/market/fx/current", Plan::Free, Feature::Market),
-    get("list_latest_fx", "/api/v1/market/fx/latest", Plan::Free, Feature::Market),
-    get("list_bulletins", "/api/v1/market/fx/bulletins", Plan::Free, Feature::Market),
-    get("get_overview", "/api/v1/market/overview", Plan::Free, Feature::Market),
-    get("list_business_days", "/api/v1/calendar/business-days", Plan::Free, Feature::Calendar),
-    get("add_business_days", "/api/v1/calendar/add", Plan::Free, Feature::Calendar),
-    get("check_day", "/api/v1/calendar/check", Plan::Free, Feature::Calendar),
-    get("list_companies", "/api/v1/companies", Plan::Bronze, Feature::Companies),
-    get("count_companies", "/api/v1/companies/facets", Plan::Bronze, Feature::Companies),
-    get("resolve_company", "/api/v1/companies/resolve", Plan::Bronze, Feature::Companies),
-    get("search_companies", "/api/v1/companies/search", Plan::Bronze, Feature::Companies),
-    get("get_company", "/api/v1/companies/{id}", Plan::Bronze, Feature::Companies),
-    get("list_company_filings", "/api/v1/companies/{id}/filings", Plan::Gold, Feature::Filings),
-    get("list_filings", "/api/v1/filings", Plan::Gold, Feature::Filings),
-    get("count_filings", "/api/v1/filings/facets", Plan::Gold, Feature::Filings),
-    get("search_filings", "/api/v1/filings/search", Plan::Gold, Feature::Filings),
-    get("list_recent_filings", "/api/v1/filings/recent", Plan::Gold, Feature::Filings),
-    get("get_filing", "/api/v1/filings/{id}", Plan::Gold, Feature::Filings),
-    get("list_filing_versions", "/api/v1/filings/{id}/versions", Plan::Gold, Feature::History),
-    get("search", "/api/v1/search", Plan::Bronze, Feature::Search),
-    get("list_exports", "/api/v1/export", Plan::Gold, Feature::Export),
-    get("get_export", "/api/v1/export/{file}", Plan::Gold, Feature::Export),
-    get("list_events", "/api/v1/events", Plan::Platinum, Feature::Events),
+    get("get_index", "/api/v1", Plan::Free, Feature::Service, NO_PARAMS),
+    get("get_market_index", "/api/v1/market", Plan::Free, Feature::Market, NO_PARAMS),
+    get("list_selic", "/api/v1/market/selic", Plan::Free, Feature::Market, RATE_LIST),
+    get("get_selic", "/api/v1/market/selic/current", Plan::Free, Feature::Market, CURRENT_RATE),
+    get("list_cdi", "/api/v1/market/cdi", Plan::Free, Feature::Market, RATE_LIST),
+    get("get_cdi", "/api/v1/market/cdi/current", Plan::Free, Feature::Market, CURRENT_RATE),
+    get("list_ipca", "/api/v1/market/ipca", Plan::Free, Feature::Market, RATE_LIST),
+    get("get_ipca", "/api/v1/market/ipca/current", Plan::Free, Feature::Market, CURRENT_RATE),
+    get("accumulate_selic", "/api/v1/market/selic/accumulated", Plan::Free, Feature::Market, ACCUMULATION),
+    get("accumulate_cdi", "/api/v1/market/cdi/accumulated", Plan::Free, Feature::Market, ACCUMULATION),
+    get("accumulate_ipca", "/api/v1/market/ipca/accumulated", Plan::Free, Feature::Market, ACCUMULATION),
+    get("accumulate_fx", "/api/v1/market/fx/accumulated", Plan::Free, Feature::Market, FX_ACCUMULATION),
+    get("list_series", "/api/v1/market/series", Plan::Free, Feature::Market, &[CSV]),
+    get("list_observations", "/api/v1/market/series/{id}", Plan::Free, Feature::Market, RATE_LIST),
+    get("get_observation", "/api/v1/market/series/{id}/current", Plan::Free, Feature::Market, CURRENT_RATE),
+    get("accumulate_series", "/api/v1/market/series/{id}/accumulated", Plan::Free, Feature::Market, ACCUMULATION),
+    get("list_revisions", "/api/v1/market/series/{id}/revisions", Plan::Gold, Feature::History, REVISIONS),
+    get("get_coverage", "/api/v1/market/series/{id}/coverage", Plan::Free, Feature::Market, &[&["from", "to"]]),
+    get("compare_series", "/api/v1/market/compare", Plan::Free, Feature::Market, COMPARISON),
+    get("list_fx", "/api/v1/market/fx", Plan::Free, Feature::Market, FX_LIST),
+    get("get_fx", "/api/v1/market/fx/current", Plan::Free, Feature::Market, FX_CURRENT),
+    get("list_latest_fx", "/api/v1/market/fx/latest", Plan::Free, Feature::Market, LATEST_FX),
+    get("convert_currency", "/api/v1/market/fx/convert", Plan::Free, Feature::Market, CONVERSION),
+    get("list_bulletins", "/api/v1/market/fx/bulletins", Plan::Free, Feature::Market, BULLETINS),
+    get("get_overview", "/api/v1/market/overview", Plan::Free, Feature::Market, &[&["numbers", "provenance"]]),
+    get(
+        "list_business_days",
+        "/api/v1/calendar/business-days",
+        Plan::Free,
+        Feature::Calendar,
+        &[&["from", "to", "calendar"], CSV],
+    ),
+    get("add_business_days", "/api/v1/calendar/add", Plan::Free, Feature::Calendar, &[&["date", "days", "calendar"]]),
+    get("list_holidays", "/api/v1/calendar/holidays", Plan::Free, Feature::Calendar, &[&["year", "calendar"], CSV]),
+    get("get_holidays_ics", "/api/v1/calendar/holidays.ics", Plan::Free, Feature::Calendar, &[&["year", "calendar"]]),
+    get("check_day", "/api/v1/calendar/check", Plan::Free, Feature::Calendar, &[&["date", "calendar"]]),
+    get("list_companies", "/api/v1/companies", Plan::Bronze, Feature::Companies, COMPANY_LIST),
+    get("count_companies", "/api/v1/companies/facets", Plan::Bronze, Feature::Companies, NO_PARAMS),
+    get(
+        "resolve_company",
+        "/api/v1/companies/resolve",
+        Plan::Bronze,
+        Feature::Companies,
+        &[&["cnpj", "code", "ticker", "name"]],
+    ),
+    get("search_companies", "/api/v1/companies/search", Plan::Bronze, Feature::Companies, SEARCH),
+    get("get_company", "/api/v1/companies/{id}", Plan::Bronze, Feature::Companies, SINGLE_ROW),
+    get("list_company_filings", "/api/v1/companies/{id}/filings", Plan::Gold, Feature::Filings, COMPANY_FILING_LIST),
+    get("list_filings", "/api/v1/filings", Plan::Gold, Feature::Filings, FILING_LIST),
+    get("count_filings", "/api/v1/filings/facets", Plan::Gold, Feature::Filings, NO_PARAMS),
+    get("search_filings", "/api/v1/filings/search", Plan::Gold, Feature::Filings, SEARCH),
+    get("list_recent_filings", "/api/v1/filings/recent", Plan::Gold, Feature::Filings, &[&["limit"], CSV]),
+    get("get_filing", "/api/v1/filings/{id}", Plan::Gold, Feature::Filings, SINGLE_ROW),
+    get("list_filing_versions", "/api/v1/filings/{id}/versions", Plan::Gold, Feature::History, &[PAGE_OF_LIST, CSV]),
+    get("search", "/api/v1/search", Plan::Bronze, Feature::Search, &[&["q", "limit"]]),
+    get("list_exports", "/api/v1/export", Plan::Gold, Feature::Export, NO_PARAMS),
+    get("get_export", "/api/v1/export/{file}", Plan::Gold, Feature::Export, NO_PARAMS),
+    get("list_events", "/api/v1/events", Plan::Platinum, Feature::Events, &[&["after", "types", "wait", "limit"]]),
     webhook_route("create_webhook", HttpMethod::Post, "/api/v1/webhooks"),
     webhook_route("list_webhooks", HttpMethod::Get, "/api/v1/webhooks"),
     webhook_route("get_webhook", HttpMethod::Get, "/api/v1/webhooks/{id}"),
@@ -273,19 +241,22 @@ pub const ROUTES: &[Route] = &[
     webhook_route("delete_webhook", HttpMethod::Delete, "/api/v1/webhooks/{id}"),
     webhook_route("test_webhook", HttpMethod::Post, "/api/v1/webhooks/{id}/test"),
     webhook_route("rotate_webhook", HttpMethod::Post, "/api/v1/webhooks/{id}/rotate"),
-    webhook_route("list_deliveries", HttpMethod::Get, "/api/v1/webhooks/{id}/deliveries"),
+    Route {
+        params: &[&["state"], PAGE_OF_LIST],
+        ..webhook_route("list_deliveries", HttpMethod::Get, "/api/v1/webhooks/{id}/deliveries")
+    },
     webhook_route("replay_delivery", HttpMethod::Post, "/api/v1/webhooks/{id}/deliveries/{delivery}/replay"),
-    get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service),
-    post("register_key", "/api/v1/plans/register", Plan::Free, Feature::Service),
-    get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service),
-    key_owner_route("get_key", HttpMethod::Get, "/api/v1/keys/me"),
-    key_owner_route("update_key", HttpMethod::Patch, "/api/v1/keys/me"),
-    key_owner_route("revoke_key", HttpMethod::Delete, "/api/v1/keys/me"),
-    key_owner_route("rotate_key", HttpMethod::Post, "/api/v1/keys/rotate"),
-    get("get_status", "/api/v1/status", Plan::Free, Feature::Service),
+    get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service, NO_PARAMS),
+    key_route("register_key", HttpMethod::Post, "/api/v1/plans/register"),
+    get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service, &[&["from", "to", "detail"], CSV]),
+    key_route("get_key", HttpMethod::Get, "/api/v1/keys/me"),
+    key_route("update_key", HttpMethod::Patch, "/api/v1/keys/me"),
+    key_route("revoke_key", HttpMethod::Delete, "/api/v1/keys/me"),
+    key_route("rotate_key", HttpMethod::Post, "/api/v1/keys/rotate"),
+    get("get_status", "/api/v1/status", Plan::Free, Feature::Service, NO_PARAMS),
 ];
 
-/// A parameter, or one value of it, that requires a higher plan than the operations that accept it.
+/// A parameter, or one value of it, that requires a higher plan than the routes that take it.
 #[derive(Debug)]
 pub struct GatedParameter {
     pub name: &'static str,
@@ -293,71 +264,57 @@ pub struct GatedParameter {
     pub value: Option<&'static str>,
     pub plan: Plan,
     pub feature: Feature,
-    pub operations: &'static [&'static str],
 }
 
 pub const GATED_PARAMETERS: &[GatedParameter] = &[
-    GatedParameter {
-        name: "as_of",
-        value: None,
-        plan: Plan::Gold,
-        feature: Feature::History,
-        operations: &[
-            "list_selic",
-            "get_selic",
-            "list_cdi",
-            "get_cdi",
-            "list_ipca",
-            "get_ipca",
-            "list_observations",
-            "get_observation",
-            "list_fx",
-            "get_fx",
-            "list_companies",
-            "get_company",
-            "list_filings",
-            "list_company_filings",
-            "get_filing",
-        ],
-    },
+    GatedParameter { name: "as_of", value: None, plan: Plan::Gold, feature: Feature::History },
     // Applies to an `Accept` header that prefers CSV, too.
-    GatedParameter {
-        name: "format",
-        value: Some("csv"),
-        plan: Plan::Platinum,
-        feature: Feature::Csv,
-        operations: &[
-            "list_selic",
-            "list_cdi",
-            "list_ipca",
-            "list_series",
-            "list_observations",
-            "list_revisions",
-            "compare_series",
-            "list_fx",
-            "list_latest_fx",
-            "list_bulletins",
-            "list_business_days",
-            "list_companies",
-            "search_companies",
-            "list_company_filings",
-            "list_filings",
-            "search_filings",
-            "list_recent_filings",
-            "list_filing_versions",
-            "get_usage",
-        ],
-    },
+    GatedParameter { name: "format", value: Some("csv"), plan: Plan::Platinum, feature: Feature::Csv },
 ];
 
+impl GatedParameter {
+    /// The routes that take it.
+    pub fn routes(&self) -> impl Iterator<Item = &'static Route> {
+        let name = self.name;
+        ROUTES.iter().filter(move |route| route.takes_param(name))
+    }
+}
+
+impl Feature {
+    /// The lowest plan that includes it: that of its routes, or of its gated parameter if it has no route.
+    pub fn required_plan(self) -> Plan {
+        if self == Self::Support {
+            return Plan::Platinum;
+        }
+
+        let route_plans = ROUTES.iter().filter(|route| route.feature == self).map(|route| route.plan);
+        let parameter_plans =
+            GATED_PARAMETERS.iter().filter(|parameter| parameter.feature == self).map(|parameter| parameter.plan);
+        route_plans.chain(parameter_plans).next().unwrap_or(Plan::Free)
+    }
+}
+
 impl Route {
+    /// Whether this is an operation of the API, and not a page.
+    pub fn is_api(&self) -> bool {
+        self.path.starts_with("/api/")
+    }
+
+    pub fn param_names(&self) -> impl Iterator<Item = &'static str> {
+        self.params.iter().flat_map(|group| group.iter().copied())
+    }
+
+    pub fn takes_param(&self, name: &str) -> bool {
+        self.param_names().any(|param_name| param_name == name)
+    }
+
     /// The plan that a request with these parameters and values requires: the highest of all.
     pub fn required_plan<'q>(&self, parameters: impl Iterator<Item = (&'q str, Option<&'q str>)>) -> Plan {
         let parameter_plan = |(name, value): (&str, Option<&str>)| {
             let applies = |gated: &&GatedParameter| {
                 gated.name == name
                     && gated.value.is_none_or(|gated_value| value == Some(gated_value))
-                    && gated.operations.contains(&self.operation)
+                    && self.takes_param(gated.name)
             };
             GATED_PARAMETERS.iter().filter(applies).map(|gated| gated.plan).max()
         };
@@ -373,63 +330,11 @@ pub fn route_by_operation(operation: &str) -> &'static Route {
         .unwrap_or_else(|| panic!("no line of the route table is called {operation}"))
 }
 
-/// Describes what a plan includes, one sentence per feature.
-pub fn describe_features(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
-    let limits = &config.limits;
-    let mut sentences = vec![describe_rate_limit(limits.for_plan(plan), limits.window_seconds, lang)];
-
-    if plan == Plan::Free {
-        let text = LocalizedText::new(
-            "No API key needed: counted per address; with a free key, per key",
-            "Não é preciso chave: contado por endereço; com uma chave gratuita, por chave",
-        );
-        sentences.push(text.in_lang(lang).to_owned());
-    }
-
-    let included = Feature::available(config).filter(|feature| feature.required_plan() <= plan);
-    sentences.extend(included.map(|feature| feature.description().in_lang(lang).to_owned()));
-    sentences
-}
-
-/// Describes what a plan does not include, each with the plan that does.
-pub fn describe_restrictions(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
-    Feature::available(config)
-        .filter(|feature| feature.required_plan() > plan)
-        .map(|feature| {
-            let missing = feature.missing_description().in_lang(lang);
-            let required_plan = feature.required_plan().name();
-            match lang {
-                Lang::En => format!("{missing} (from {required_plan} on)"),
-                Lang::Pt => format!("{missing} (a partir do {required_plan})"),
-            }
-        })
-        .collect()
-}
-
-fn describe_rate_limit(limit: u32, window_seconds: u32, lang: Lang) -> String {
-    match (lang, window_seconds) {
-        (Lang::En, 60) => format!("{limit} requests in any minute"),
-        (Lang::Pt, 60) => format!("{limit} requisições em qualquer minuto"),
-        (Lang::En, _) => format!("{limit} requests in any {window_seconds} seconds"),
-        (Lang::Pt, _) => format!("{limit} requisições em quaisquer {window_seconds} segundos"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use chrono::Months;
 
-    #[test]
-    fn priority_support_is_listed_only_when_offered() {
-        let with_support = PlanConfig { priority_support: true, ..PlanConfig::default() };
-        let last_feature = |config: &PlanConfig| describe_features(Plan::Platinum, config, Lang::En).pop().unwrap();
-        assert_eq!(last_feature(&with_support), "Priority support");
-        assert!(last_feature(&PlanConfig::default()).starts_with("Webhooks"));
-        assert_eq!(
-            describe_restrictions(Plan::Gold, &with_support, Lang::En).pop().unwrap(),
-            "No priority support (from Platinum on)"
-        );
-    }
+    use super::*;
 
     #[test]
     fn all_routes_of_a_feature_require_the_same_plan() {
@@ -451,8 +356,20 @@ mod tests {
         assert_eq!(selic.required_plan([csv, json, as_of].into_iter()), Plan::Platinum);
         assert_eq!(route_by_operation("get_overview").required_plan([as_of, csv].into_iter()), Plan::Free);
 
-        for parameter in GATED_PARAMETERS {
-            assert!(parameter.operations.iter().all(|operation| route_by_operation(operation).operation == *operation));
+        assert!(GATED_PARAMETERS.iter().all(|parameter| parameter.routes().count() > 10));
+    }
+
+    #[test]
+    fn a_deprecated_route_has_at_least_twelve_months_until_its_sunset() {
+        let has_enough_notice = |deprecation: Deprecation| deprecation.sunset >= deprecation.since + Months::new(12);
+        for route in ROUTES {
+            assert!(route.deprecation.is_none_or(has_enough_notice), "{}", route.operation);
+        }
+
+        let since: NaiveDate = "2026-01-31".parse().unwrap();
+        for (sunset, is_enough) in [("2027-01-30", false), ("2027-01-31", true)] {
+            let sunset: NaiveDate = sunset.parse().unwrap();
+            assert_eq!(has_enough_notice(Deprecation { since, sunset }), is_enough, "{sunset}");
         }
     }
 
@@ -464,24 +381,5 @@ mod tests {
                 assert!(route.path != other.path || route.method != other.method, "{}", route.path);
             }
         }
-    }
-
-    #[test]
-    fn platinum_has_no_restrictions_and_free_only_reaches_market_data() {
-        assert_eq!(describe_restrictions(Plan::Platinum, &PlanConfig::default(), Lang::En), Vec::<String>::new());
-        assert_eq!(
-            describe_restrictions(Plan::Free, &PlanConfig::default(), Lang::En),
-            [
-                "No companies (from Bronze on)",
-                "No search (from Bronze on)",
-                "No filings (from Gold on)",
-                "No historical data (from Gold on)",
-                "No bulk export (from Gold on)",
-                "No CSV of lists (from Platinum on)",
-                "No events (from Platinum on)",
-                "No webhooks (from Platinum on)"
-            ]
-        );
-        assert_eq!(describe_features(Plan::Free, &PlanConfig::default(), Lang::En).len(), 4);
     }
 }

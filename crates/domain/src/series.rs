@@ -7,6 +7,7 @@ use crate::calendar::Calendar;
 use crate::dates::{DateRange, MAX_DATE, month_end, month_start};
 use crate::decimal::compound_rates;
 use crate::lang::LocalizedText;
+use crate::unit::Unit;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Frequency {
@@ -78,7 +79,7 @@ pub struct Series {
     /// The code in the central bank's time-series system (SGS); `None` if we compute the series.
     pub sgs_code: Option<u32>,
     pub name: LocalizedText,
-    pub unit: LocalizedText,
+    pub unit: Unit,
     pub basis: LocalizedText,
     /// What it is easily mistaken for.
     pub is_not: LocalizedText,
@@ -88,10 +89,22 @@ pub struct Series {
     pub decimals: u32,
     /// The lowest and the highest plausible value, hyperinflation included. Anything outside is an error.
     pub plausible_range: (i64, i64),
+    pub accumulation: Accumulation,
     /// The series of daily rates from which we compute the days that this series lacks.
     pub gap_fill_series: Option<&'static str>,
     /// How we compute the series, if it is not published.
     pub formula: Option<Formula>,
+}
+
+/// What is multiplied when a series is accumulated over a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accumulation {
+    /// Its own values: each is the rate of one day or month.
+    OwnValues,
+    /// The daily rates that its annual rates are made from, by the id of their series.
+    DailyTwin(&'static str),
+    /// Nothing: each value already covers several months, or is no rate. `instead` is the series to accumulate.
+    Refused { instead: &'static str },
 }
 
 /// How a series is computed from others.
@@ -131,7 +144,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         id: "selic",
         sgs_code: Some(432),
         name: LocalizedText::new("Selic target set by Copom", "Meta Selic definida pelo Copom"),
-        unit: LocalizedText::new("% p.a.", "% a.a."),
+        unit: Unit::PercentPerYear,
         basis: LocalizedText::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
         is_not: LocalizedText::new(
             "not what a day of trading came to, which is `selic-effective`; not the rate of a public bond",
@@ -141,6 +154,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         starts_on: day(1999, 3, 5),
         decimals: 2,
         plausible_range: (0, 100),
+        accumulation: Accumulation::DailyTwin("selic-daily"),
         gap_fill_series: None,
         formula: None,
     },
@@ -148,7 +162,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         id: "cdi",
         sgs_code: Some(4389),
         name: LocalizedText::new("CDI, annualised", "CDI, anualizado"),
-        unit: LocalizedText::new("% p.a.", "% a.a."),
+        unit: Unit::PercentPerYear,
         basis: LocalizedText::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
         is_not: LocalizedText::new(
             "not the rate of a CDB, which is a percentage of it",
@@ -158,6 +172,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         starts_on: day(1986, 3, 6),
         decimals: 2,
         plausible_range: (0, 1_000_000),
+        accumulation: Accumulation::DailyTwin("cdi-daily"),
         gap_fill_series: Some("cdi-daily"),
         formula: None,
     },
@@ -165,7 +180,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         id: "ipca",
         sgs_code: Some(433),
         name: LocalizedText::new("IPCA, monthly change", "IPCA, variação mensal"),
-        unit: LocalizedText::new("% per month", "% ao mês"),
+        unit: Unit::PercentPerMonth,
         basis: LocalizedText::new("change on the previous month", "variação sobre o mês anterior"),
         is_not: LocalizedText::new(
             "not the index itself, and not the change in twelve months, which is `ipca-12m`",
@@ -175,6 +190,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         starts_on: day(1980, 1, 1),
         decimals: 2,
         plausible_range: (-5, 100),
+        accumulation: Accumulation::OwnValues,
         gap_fill_series: None,
         formula: None,
     },
@@ -182,13 +198,14 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         id: "selic-effective",
         sgs_code: Some(1178),
         name: LocalizedText::new("Selic as traded, annualised", "Selic efetiva, anualizada"),
-        unit: LocalizedText::new("% p.a.", "% a.a."),
+        unit: Unit::PercentPerYear,
         basis: LocalizedText::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
         is_not: LocalizedText::new("not Copom's target, which is `selic`", "não é a meta do Copom, que é `selic`"),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1986, 6, 4),
         decimals: 2,
         plausible_range: (0, 1_000_000),
+        accumulation: Accumulation::DailyTwin("selic-daily"),
         gap_fill_series: None,
         formula: None,
     },
@@ -196,7 +213,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         id: "selic-daily",
         sgs_code: Some(11),
         name: LocalizedText::new("Selic as traded, per day", "Selic efetiva, ao dia"),
-        unit: LocalizedText::new("% per day", "% ao dia"),
+        unit: Unit::PercentPerDay,
         basis: LocalizedText::new("rate of one business day", "taxa de um dia útil"),
         is_not: LocalizedText::new(
             "not an annual rate: one business day's, to be compounded",
@@ -206,6 +223,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         starts_on: day(1986, 6, 4),
         decimals: 6,
         plausible_range: (0, 5),
+        accumulation: Accumulation::OwnValues,
         gap_fill_series: None,
         formula: None,
     },
@@ -213,7 +231,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         id: "cdi-daily",
         sgs_code: Some(12),
         name: LocalizedText::new("CDI, per day", "CDI, ao dia"),
-        unit: LocalizedText::new("% per day", "% ao dia"),
+        unit: Unit::PercentPerDay,
         basis: LocalizedText::new("rate of one business day", "taxa de um dia útil"),
         is_not: LocalizedText::new(
             "not an annual rate: one business day's, to be compounded",
@@ -223,6 +241,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         starts_on: day(1986, 3, 6),
         decimals: 6,
         plausible_range: (0, 5),
+        accumulation: Accumulation::OwnValues,
         gap_fill_series: None,
         formula: None,
     },
@@ -230,7 +249,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         id: "ipca-12m",
         sgs_code: Some(13522),
         name: LocalizedText::new("IPCA, change in twelve months", "IPCA, variação em doze meses"),
-        unit: LocalizedText::new("% in 12 months", "% em 12 meses"),
+        unit: Unit::PercentInTwelveMonths,
         basis: LocalizedText::new(
             "change on the same month a year before",
             "variação sobre o mesmo mês do ano anterior",
@@ -243,6 +262,7 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         starts_on: day(1980, 12, 1),
         decimals: 2,
         plausible_range: (-10, 100_000),
+        accumulation: Accumulation::Refused { instead: "ipca" },
         gap_fill_series: None,
         formula: None,
     },
@@ -254,7 +274,7 @@ pub static DERIVED_SERIES: [Series; 2] = [
         id: "ipca-ytd",
         sgs_code: None,
         name: LocalizedText::new("IPCA, change since the year began", "IPCA, variação acumulada no ano"),
-        unit: LocalizedText::new("% in the year", "% no ano"),
+        unit: Unit::PercentSinceJanuary,
         basis: LocalizedText::new("change on December of the year before", "variação sobre dezembro do ano anterior"),
         is_not: LocalizedText::new(
             "not the change in twelve months, which is `ipca-12m`",
@@ -264,6 +284,7 @@ pub static DERIVED_SERIES: [Series; 2] = [
         starts_on: day(1980, 1, 1),
         decimals: 2,
         plausible_range: (-10, 100_000),
+        accumulation: Accumulation::Refused { instead: "ipca" },
         gap_fill_series: None,
         formula: Some(Formula {
             description: LocalizedText::new(
@@ -281,7 +302,7 @@ pub static DERIVED_SERIES: [Series; 2] = [
             "Selic target less the inflation of twelve months",
             "Meta Selic descontada a inflação de doze meses",
         ),
-        unit: LocalizedText::new("% p.a.", "% a.a."),
+        unit: Unit::PercentPerYear,
         basis: LocalizedText::new(
             "target at the end of the month, on the IPCA of the twelve months until then",
             "meta no fim do mês, sobre o IPCA dos doze meses até ele",
@@ -294,6 +315,7 @@ pub static DERIVED_SERIES: [Series; 2] = [
         starts_on: day(1999, 3, 1),
         decimals: 2,
         plausible_range: (-100, 100),
+        accumulation: Accumulation::Refused { instead: "selic-daily" },
         gap_fill_series: None,
         formula: Some(Formula {
             description: LocalizedText::new(
@@ -312,13 +334,14 @@ pub static CROSS_CHECK_SERIES: [Series; 2] = [
         id: "check-usd-sell",
         sgs_code: Some(1),
         name: LocalizedText::new("Dollar, PTAX sell, for comparison", "Dólar, PTAX venda, para comparação"),
-        unit: LocalizedText::new("BRL per USD", "BRL por USD"),
+        unit: Unit::BrlPerUsd,
         basis: LocalizedText::new("closing bulletin", "boletim de fechamento"),
         is_not: LocalizedText::new("not served", "não é servida"),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1984, 11, 28),
         decimals: 4,
         plausible_range: (0, 1_000_000),
+        accumulation: Accumulation::Refused { instead: "usd-brl" },
         gap_fill_series: None,
         formula: None,
     },
@@ -326,13 +349,14 @@ pub static CROSS_CHECK_SERIES: [Series; 2] = [
         id: "check-usd-buy",
         sgs_code: Some(10813),
         name: LocalizedText::new("Dollar, PTAX buy, for comparison", "Dólar, PTAX compra, para comparação"),
-        unit: LocalizedText::new("BRL per USD", "BRL por USD"),
+        unit: Unit::BrlPerUsd,
         basis: LocalizedText::new("closing bulletin", "boletim de fechamento"),
         is_not: LocalizedText::new("not served", "não é servida"),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1984, 11, 28),
         decimals: 4,
         plausible_range: (0, 1_000_000),
+        accumulation: Accumulation::Refused { instead: "usd-brl" },
         gap_fill_series: None,
         formula: None,
     },
@@ -394,6 +418,10 @@ mod tests {
         for series in served_series() {
             assert_eq!(series.sgs_code.is_none(), series.formula.is_some(), "{}", series.id);
             assert!(series.source_series().iter().all(|input| input.sgs_code.is_some()), "{}", series.id);
+            if let Accumulation::DailyTwin(id) | Accumulation::Refused { instead: id } = series.accumulation {
+                let accumulated = find_series(id).expect("a series");
+                assert_eq!(accumulated.accumulation, Accumulation::OwnValues, "{}", series.id);
+            }
         }
     }
 

@@ -64,7 +64,7 @@ pub enum RouteGroup {
     Plans,
     Keys,
     Status,
-    /// Paths that do not exist.
+    /// Paths that do not exist, and the index at `/api/v1` itself.
     Other,
 }
 
@@ -107,7 +107,12 @@ impl RouteGroup {
 
     /// `None` outside of `/api/v1`, where nothing is counted.
     pub fn from_path(path: &str) -> Option<Self> {
-        let segment = path.strip_prefix("/api/v1/")?.split('/').next()?;
+        let rest = path.strip_prefix("/api/v1")?;
+        if rest.is_empty() {
+            return Some(Self::Other);
+        }
+
+        let segment = rest.strip_prefix('/')?.split('/').next()?;
         Some(Self::from_id(segment).unwrap_or(Self::Other))
     }
 }
@@ -135,8 +140,10 @@ mod tests {
     fn every_api_route_has_a_usage_group() {
         for route in ROUTES {
             let group = RouteGroup::from_path(route.path);
-            assert_eq!(group.is_some(), route.path.starts_with("/api/v1/"), "{}", route.path);
-            assert_ne!(group, Some(RouteGroup::Other), "{} needs a group", route.path);
+            assert_eq!(group.is_some(), route.is_api(), "{}", route.path);
+            let is_index = route.path == "/api/v1";
+            assert_eq!(group == Some(RouteGroup::Other), is_index, "{} needs a group", route.path);
         }
+        assert_eq!(RouteGroup::from_path("/api/v10/market"), None);
     }
 }

@@ -266,6 +266,11 @@ pub fn compress_for_archive(bytes: &[u8]) -> RawBody {
     RawBody { sha256: Sha256::digest(bytes).into(), size: bytes.len(), compressed }
 }
 
+/// The bytes of an archived body.
+pub fn decompress_from_archive(body: &RawBody) -> std::io::Result<Vec<u8>> {
+    zstd::bulk::decompress(&body.compressed, body.size)
+}
+
 /// An error with its causes. Without the address, which the caller adds.
 fn describe_error(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() { "does not answer in time".to_owned() } else { "cannot be read".to_owned() };
@@ -287,6 +292,6 @@ mod tests {
         let bytes = b"CD_CVM;DENOM_SOCIAL\r\n".repeat(100);
         let archived = compress_for_archive(&bytes);
         assert!(archived.compressed.len() < bytes.len() / 10);
-        assert_eq!(zstd::bulk::decompress(&archived.compressed, archived.size).unwrap(), bytes);
+        assert_eq!(decompress_from_archive(&archived).unwrap(), bytes);
     }
 }

@@ -150,6 +150,10 @@ impl Ingestor {
         let _lock = self.store.lock_source(source.id(), true).await?;
 
         let today = sao_paulo_date(self.clock.now());
+        if source == DataSource::Fx {
+            ptax::backfill_parities(&self.store, today).await?;
+        }
+
         let parts = source.parts(today, since);
         reporter.on_source_started(source, parts.len());
 

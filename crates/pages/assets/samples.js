@@ -10,7 +10,14 @@ var vintemSamples = (() => {
   const METHODS = ["get", "put", "post", "patch", "delete"];
   const PLACEHOLDER_KEY = "vtm_your_key_here";
   // Optional by themselves, but the operation takes exactly one of several, which OpenAPI cannot say.
-  const ONE_OF_SEVERAL = { resolve_company: "ticker" };
+  const ONE_OF_SEVERAL = {
+    resolve_company: "ticker",
+    accumulate_selic: "year",
+    accumulate_cdi: "year",
+    accumulate_ipca: "year",
+    accumulate_fx: "year",
+    accumulate_series: "year",
+  };
   // What Power Query is not to handle itself. 429 and 503 it tries again after `Retry-After`, which is right.
   const REFUSALS = "400, 401, 403, 404, 500";
 

@@ -102,11 +102,9 @@
       const asked = new URLSearchParams();
       for (const field of form.querySelectorAll("input")) {
         if (field.value.trim()) {
-          asked.set(field.name, field.type === "date" ? field.value : plain(field.value));
+          const isDate = field.name === "from" || field.name === "to";
+          asked.set(field.name, isDate ? field.value : plain(field.value));
         }
-      }
-      if (form.dataset.pair) {
-        asked.set("pair", form.dataset.pair);
       }
       const path = `${form.dataset.path}?${asked}`;
       shown.textContent = `GET ${path}`;
@@ -127,8 +125,10 @@
 
   const describe = (form, said) => {
     const local = (digits) => (lang === "pt-BR" ? digits.replace(".", ",") : digits);
-    const days = said.body.business_days === undefined ? "" : ` · ${said.body.business_days} ${form.dataset.days}`;
-    return `R$ ${local(exact(said.text, "result"))} · ${form.dataset.factor} ${local(exact(said.text, "factor"))}${days}`;
+    const { months, days, message } = said.body;
+    const counted = months === undefined ? `${days} ${form.dataset.days}` : `${months} ${form.dataset.months}`;
+    const result = `R$ ${local(exact(said.text, "result"))} · ${form.dataset.factor} ${local(exact(said.text, "factor"))}`;
+    return [result, counted].join(" · ") + (message ? `. ${message}` : "");
   };
 
   start().catch(() => {});

@@ -1,4 +1,5 @@
-//! `/companies/{id}`: the registration of a company and the titles of its newest filings. The API has the rest.
+//! `/companies/{id}`: the registration of a company and the titles of its newest filings. The API has the rest. The id is
+//! a code, a CNPJ or a ticker; the page's canonical link has the code.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -51,8 +52,11 @@ pub(crate) async fn show_company(
         return problem_response(Problem::DatasetNotLoaded { dataset: Dataset::Companies.id() });
     };
     // A path that is not UTF-8 is no company's ID.
-    let Some(row) = id.ok().and_then(|Path(id)| companies.resolve(&id)) else {
-        return problem_response(Problem::NoSuchCompany);
+    let Ok(Path(id)) = id else { return problem_response(Problem::NoSuchCompany) };
+    let row = match companies.find_by_id_or_ticker(&id)[..] {
+        [row] => row,
+        [] => return problem_response(Problem::NoSuchCompany),
+        _ => return problem_response(Problem::AmbiguousTicker),
     };
     let company = companies.get(row);
 

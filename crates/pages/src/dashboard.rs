@@ -5,9 +5,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use vintem_domain::event::EventKind;
+use vintem_domain::feature::Feature;
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::plan::Plan;
-use vintem_domain::route::Feature;
 
 use crate::context::SharedSettings;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};

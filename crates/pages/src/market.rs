@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use vintem_domain::dates::sao_paulo_date;
-use vintem_domain::lang::{Lang, LocalizedText};
+use vintem_domain::lang::Lang;
 use vintem_domain::series::{self, DatedValue, Frequency, Series};
 use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Decimal, Quote};
 use vintem_snapshot::{LiveSnapshot, PairRates, SeriesValues, Snapshot};
@@ -31,14 +31,14 @@ impl SeriesOrRate {
     pub(crate) fn id(self) -> String {
         match self {
             Self::Series(series) => series.id.to_owned(),
-            Self::ExchangeRate(currency) => format!("{}-brl", currency.code().to_ascii_lowercase()),
+            Self::ExchangeRate(currency) => currency.series_id().to_owned(),
         }
     }
 
     pub(crate) fn name(self, lang: Lang) -> &'static str {
         match self {
             Self::Series(series) => series.name.in_lang(lang),
-            Self::ExchangeRate(currency) => currency_name(currency).in_lang(lang),
+            Self::ExchangeRate(currency) => currency.series_name().in_lang(lang),
         }
     }
 
@@ -85,21 +85,6 @@ impl SeriesOrRate {
     /// Whether newer data is overdue.
     pub(crate) fn is_stale(self, live: &LiveSnapshot, snapshot: &Snapshot, now: DateTime<Utc>) -> bool {
         self.datasets().into_iter().any(|dataset| live.is_stale(snapshot, dataset, now))
-    }
-}
-
-const fn currency_name(currency: Currency) -> LocalizedText {
-    match currency {
-        Currency::Aud => LocalizedText::new("Australian dollar, PTAX sell", "Dólar australiano, PTAX venda"),
-        Currency::Cad => LocalizedText::new("Canadian dollar, PTAX sell", "Dólar canadense, PTAX venda"),
-        Currency::Chf => LocalizedText::new("Swiss franc, PTAX sell", "Franco suíço, PTAX venda"),
-        Currency::Dkk => LocalizedText::new("Danish krone, PTAX sell", "Coroa dinamarquesa, PTAX venda"),
-        Currency::Eur => LocalizedText::new("Euro, PTAX sell", "Euro, PTAX venda"),
-        Currency::Gbp => LocalizedText::new("Pound sterling, PTAX sell", "Libra esterlina, PTAX venda"),
-        Currency::Jpy => LocalizedText::new("Japanese yen, PTAX sell", "Iene japonês, PTAX venda"),
-        Currency::Nok => LocalizedText::new("Norwegian krone, PTAX sell", "Coroa norueguesa, PTAX venda"),
-        Currency::Sek => LocalizedText::new("Swedish krona, PTAX sell", "Coroa sueca, PTAX venda"),
-        Currency::Usd => LocalizedText::new("US dollar, PTAX sell", "Dólar americano, PTAX venda"),
     }
 }
 

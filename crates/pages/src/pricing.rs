@@ -4,9 +4,10 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use vintem_domain::feature::Feature;
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::plan::{Plan, PlanConfig};
-use vintem_domain::route::{self, Feature};
+use vintem_domain::plan_description::{describe_features, describe_restrictions};
 
 use crate::context::SharedSettings;
 use crate::formatting::format_integer;
@@ -82,7 +83,7 @@ pub(crate) async fn show_pricing(State(settings): State<SharedSettings>, request
 fn build_plan_card(plan: Plan, offer: &PlanConfig, contact: Option<&str>, lang: Lang) -> PlanCard {
     let requests = offer.limits.for_plan(plan);
     let limit = format_integer(requests as usize, lang);
-    let mut features = route::describe_features(plan, offer, lang);
+    let mut features = describe_features(plan, offer, lang);
     if let Some(first) = features.first_mut() {
         // The JSON of the plan list has the same sentence, with numbers without digit grouping.
         *first = first.replacen(&requests.to_string(), &limit, 1);
@@ -94,7 +95,7 @@ fn build_plan_card(plan: Plan, offer: &PlanConfig, contact: Option<&str>, lang: 
         price: plan.monthly_price_usd(),
         limit,
         features,
-        restrictions: route::describe_restrictions(plan, offer, lang),
+        restrictions: describe_restrictions(plan, offer, lang),
         highlighted: plan == HIGHLIGHTED_PLAN,
         upgrade_links: contact.map(|contact| upgrade_links(contact, plan)),
     }

@@ -8,7 +8,7 @@ use chrono::{Months, NaiveDate};
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::fx::BRL_START_DATE;
 use vintem_domain::lang::{Lang, LocalizedText};
-use vintem_domain::series::Frequency;
+use vintem_domain::series::{Accumulation, Frequency, Series, find_series};
 use vintem_domain::{DateRange, Problem};
 
 use crate::chart::{SvgCurve, draw_curve};
@@ -64,10 +64,11 @@ struct SeriesTableRow {
 
 /// The inputs of the accumulation form.
 struct AccumulationForm {
-    path: &'static str,
-    pair: String,
-    from: NaiveDate,
-    to: NaiveDate,
+    path: String,
+    /// Whether both ends are months, which count as a whole.
+    is_monthly: bool,
+    from: String,
+    to: String,
     has_percent: bool,
 }
 
@@ -268,30 +269,53 @@ fn series_details(
     details
 }
 
-/// Defaults to the year up to the newest value. `None` if the API cannot accumulate the series.
+/// Defaults to the year up to the newest value; for monthly series, to the newest twelve months. `None` if the API cannot accumulate the series.
 fn accumulation_form(subject: SeriesOrRate, newest: NaiveDate) -> Option<AccumulationForm> {
-    let (path, pair, has_percent) = match subject {
-        SeriesOrRate::ExchangeRate(currency) => {
-            ("/api/v1/market/fx/accumulated", format!("{}-BRL", currency.code()), false)
-        }
-        SeriesOrRate::Series(series) => {
-            let path = match series.id {
-                "selic" | "selic-effective" | "selic-daily" => "/api/v1/market/selic/accumulated",
-                "cdi" | "cdi-daily" => "/api/v1/market/cdi/accumulated",
-                "ipca" | "ipca-12m" | "ipca-ytd" => "/api/v1/market/ipca/accumulated",
-                _ => return None,
-            };
-            (path, String::new(), true)
-        }
+    let (id, has_percent) = match subject {
+        SeriesOrRate::ExchangeRate(currency) => (currency.series_id(), false),
+        SeriesOrRate::Series(series) => match series.accumulation {
+            Accumulation::OwnValues | Accumulation::DailyTwin(_) => (series.id, true),
+            Accumulation::Refused { instead } => {
+                let is_alike = |other: &&Series| other.frequency == series.frequency;
+                (find_series(instead).filter(is_alike)?.id, true)
+            }
+        },
     };
-
-    let from = newest.checked_sub_months(Months::new(12))?;
-    Some(AccumulationForm { path, pair, from, to: newest, has_percent })
+    let is_monthly = subject.frequency() == Frequency::Monthly;
+    let (from, to) = if is_monthly {
+        let first_month = newest.checked_sub_months(Months::new(11))?;
+        (first_month.format("%Y-%m").to_string(), newest.format("%Y-%m").to_string())
+    } else {
+        (newest.checked_sub_months(Months::new(12))?.to_string(), newest.to_string())
+    };
+    Some(AccumulationForm {
+        path: format!("/api/v1/market/series/{id}/accumulated"),
+        is_monthly,
+        from,
+        to,
+        has_percent,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_form_of_a_monthly_series_covers_the_newest_twelve_months() {
+        let form = |id: &str, newest: &str| {
+            let form = accumulation_form(SeriesOrRate::from_id(id).unwrap(), parse_date(newest))?;
+            Some((form.path, form.is_monthly, form.from, form.to))
+        };
+        let path = |id: &str| format!("/api/v1/market/series/{id}/accumulated");
+        let expected =
+            |id: &str, is_monthly, from: &str, to: &str| Some((path(id), is_monthly, from.to_owned(), to.to_owned()));
+        assert_eq!(form("ipca", "2026-10-01"), expected("ipca", true, "2025-11", "2026-10"));
+        assert_eq!(form("ipca-12m", "2026-10-01"), expected("ipca", true, "2025-11", "2026-10"));
+        assert_eq!(form("cdi", "2026-11-12"), expected("cdi", false, "2025-11-12", "2026-11-12"));
+        assert_eq!(form("usd-brl", "2026-11-12"), expected("usd-brl", false, "2025-11-12", "2026-11-12"));
+        assert_eq!(form("real-selic", "2026-10-01"), None);
+    }
 
     fn parse_date(text: &str) -> NaiveDate {
         text.parse().unwrap()

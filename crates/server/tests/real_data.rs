@@ -17,7 +17,7 @@ use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_ingest::ingestor::Ingestor;
 use vintem_ingest::parsers::{company_registry, ptax};
 use vintem_ingest::source::DataSource;
-use vintem_store::load::{Filing, NewFetch};
+use vintem_store::load::{BulletinKind, Filing, NewBulletin, NewFetch};
 use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 
 type TestResult = anyhow::Result<()>;
@@ -140,6 +140,7 @@ async fn whole_years_accumulate_to_the_published_figures() -> TestResult {
         let next = year + 1;
         let path = format!("cdi/accumulated?from={year}-01-01&to={next}-01-01&percent={percent}");
         let body = accumulated(path).await?;
+        assert_eq!(accumulated(format!("cdi/accumulated?year={year}&percent={percent}")).await?, body);
         println!("cdi_{year}_at_{percent}: {}", as_text(&body["factor"]));
         assert_eq!(as_text(&body["factor"]), expected, "{body}");
         assert_eq!(body["missing_total"], 0);
@@ -148,6 +149,9 @@ async fn whole_years_accumulate_to_the_published_figures() -> TestResult {
     for (year, expected) in [(2023, "4.62"), (2024, "4.83"), (2025, "4.26")] {
         let next = year + 1;
         let body = accumulated(format!("ipca/accumulated?from={year}-01-01&to={next}-01-01")).await?;
+        for query in [format!("year={year}"), format!("from={year}-01-01&to={year}-12-31")] {
+            assert_eq!(accumulated(format!("ipca/accumulated?{query}")).await?, body, "{query}");
+        }
         let change: Decimal = as_text(&body["change_percent"]).parse()?;
         println!("ipca_{year}: {change}");
         assert_eq!(change.round_dp(2).to_string(), expected, "{body}");
@@ -248,6 +252,63 @@ async fn every_closing_rate_of_the_samples_is_served_as_it_was_published() -> Te
     println!("differences: {}", differences.len());
     assert!(!expected.is_empty() && differences.is_empty(), "{differences:#?}");
     assert_eq!(replica.build_exports()?.failed_datasets, Vec::<String>::new(), "every rate fits into its column");
+
+    Ok(())
+}
+
+/// The samples have no dollar on the days of these crosses, and no yen at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cross_of_the_samples_is_the_published_parity_or_else_comes_from_the_rates_in_reais() -> TestResult {
+    let directory = real_data_directory()?;
+    let samples = std::fs::read_to_string(directory.join("ptax/ptax_samples.json"))?;
+    let samples: std::collections::BTreeMap<String, &RawValue> = serde_json::from_str(&samples)?;
+    let dollar = |published_at: &str, buy: &str, sell: &str| -> anyhow::Result<NewBulletin> {
+        let published_at: chrono::NaiveDateTime = published_at.parse()?;
+        Ok(NewBulletin {
+            currency: Currency::Usd,
+            date: published_at.date(),
+            kind: BulletinKind::Closing,
+            published_at,
+            quote_currency: "BRL".to_owned(),
+            buy: buy.parse()?,
+            sell: sell.parse()?,
+            parity: None,
+        })
+    };
+    let mut rows = vec![
+        dollar("2022-01-03T13:11:50.357", "5.6303", "5.6309")?,
+        dollar("2026-06-05T13:03:38.306", "5.1000", "5.1006")?,
+    ];
+    for (name, currency) in [
+        ("CotacaoMoedaPeriodo_AUD_2022-01-01_2022-01-05", Currency::Aud),
+        ("CotacaoMoedaPeriodo_EUR_2026-06-05_tail", Currency::Eur),
+    ] {
+        let body = samples.get(name).ok_or_else(|| anyhow::anyhow!("there is no sample {name}"))?;
+        rows.extend(ptax::parse_bulletins(currency, body.get().as_bytes(), fixed_now().date_naive())?.rows);
+    }
+
+    let database = TestDatabase::create_empty().await?;
+    let fetch = NewFetch::without_response("sample:crosses".to_owned(), fixed_now(), [1; 32]);
+    let mut load = database.open_store()?.begin_load(Dataset::Fx, DataOrigin::Real, &fetch).await?;
+    load.append_bulletins(&rows).await?;
+    load.commit().await?;
+
+    let replica = start_replica(&database).await?;
+    let cross = async |pair: &str, date: &str| -> anyhow::Result<(String, String)> {
+        let path = format!("/api/v1/market/fx?pair={pair}&from={date}&to={date}&numbers=string");
+        let list: Value = replica.get(&path).await?.json().await?;
+        Ok((as_text(&list["data"][0]["buy"]), as_text(&list["data"][0]["sell"])))
+    };
+    assert_eq!(cross("AUDUSD", "2022-01-03").await?, ("0.7186".to_owned(), "0.7188".to_owned()));
+    assert_eq!(cross("USDAUD", "2022-01-03").await?, ("1.39120757".to_owned(), "1.39159477".to_owned()));
+
+    // This bulletin was quoted without its parity.
+    let (buy, sell) = cross("EURUSD", "2026-06-05").await?;
+    let ratio = |numerator: &str, denominator: &str| -> anyhow::Result<Decimal> {
+        Ok((numerator.parse::<Decimal>()? / denominator.parse::<Decimal>()?).round_dp(8))
+    };
+    assert_eq!(buy.parse::<Decimal>()?, ratio("5.9088", "5.1006")?);
+    assert_eq!(sell.parse::<Decimal>()?, ratio("5.9100", "5.1000")?);
 
     Ok(())
 }

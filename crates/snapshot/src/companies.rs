@@ -1,4 +1,4 @@
-//! Companies, sorted by name and found by code, CNPJ, filter or words.
+//! Companies, sorted by name and found by code, CNPJ, ticker, filter or words.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::company_names::{build_indexed_names, build_name_tokens};
 use crate::error::Result;
 use crate::results::{RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
 use crate::search_index::{
-    FacetIdCounts, FacetLookup, IndexEntry, SearchIndex, SearchScope, build_index, name_match_confidence, search,
+    FacetIdCounts, FacetLookup, IndexEntry, SearchIndex, SearchScope, build_index, find_matching_rows,
+    name_match_confidence, search,
 };
 use crate::search_query::SearchQuery;
 use crate::tokenizer::tokenize;
@@ -53,13 +54,26 @@ impl CompanyIdentifierKind {
     }
 }
 
-/// Filters by equality, ignoring case and accents.
+/// Filters by equality, ignoring case and accents, unless it says otherwise.
 #[derive(Debug, Clone, Default)]
 pub struct CompanyFilter {
     pub status: Option<String>,
     pub sector: Option<String>,
+    /// The state of the head office.
+    pub state: Option<String>,
+    /// The beginning of a ticker.
+    pub ticker_prefix: Option<String>,
+    /// What [`Companies::search`] must find.
+    pub text: Option<String>,
     /// Only rows known since this second or later.
     pub known_since: Option<u32>,
+}
+
+impl CompanyFilter {
+    /// Whether it has conditions that are checked row by row.
+    fn needs_scan(&self) -> bool {
+        self.state.is_some() || self.ticker_prefix.is_some() || self.text.is_some() || self.known_since.is_some()
+    }
 }
 
 #[derive(Debug)]
@@ -201,11 +215,7 @@ impl Companies {
                     matches.first().map(|row| (*row, 1.0 / matches.len() as f32))
                 }
             },
-            CompanyIdentifierKind::Ticker => {
-                let has_ticker =
-                    |company: &Company| company.tickers.iter().any(|ticker| ticker.eq_ignore_ascii_case(text));
-                certain(self.rows.iter().position(has_ticker).map(|row| row as u32))
-            }
+            CompanyIdentifierKind::Ticker => certain(self.find_by_ticker(text).first().copied()),
             CompanyIdentifierKind::Name => {
                 let hits = search(&[self.search_scope(&[], false)], &SearchQuery::parse(text), build_name_tokens, 1)?;
                 hits.best
@@ -216,20 +226,60 @@ impl Companies {
     }
 
     /// A page of the rows that match a filter, and their total number.
-    pub fn list(&self, filter: &CompanyFilter, offset: usize, limit: usize) -> RowPage {
+    pub fn list(&self, filter: &CompanyFilter, offset: usize, limit: usize) -> Result<RowPage> {
         let status = filter.status.as_deref().map(normalize_text);
         let sector = filter.sector.as_deref().map(normalize_text);
         let rows = self.by_filter.get(&(status, sector)).map_or(&[][..], Vec::as_slice);
-        let page =
-            |rows: &[u32]| RowPage { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() };
-
-        match filter.known_since {
-            None => page(rows),
-            Some(second) => {
-                let is_known = |row: &u32| self.provenance(*row).known_at_seconds >= second;
-                page(&rows.iter().copied().filter(is_known).collect::<Vec<_>>())
-            }
+        if !filter.needs_scan() {
+            return Ok(RowPage { total: rows.len(), rows: rows.iter().skip(offset).take(limit).copied().collect() });
         }
+
+        let state = filter.state.as_deref().map(normalize_text);
+        let found = filter.text.as_deref().map(|text| self.find_matching_rows(text)).transpose()?;
+
+        let matches = |row: &&u32| {
+            let company = self.get(**row);
+            filter.known_since.is_none_or(|second| self.provenance(**row).known_at_seconds >= second)
+                && state.as_ref().is_none_or(|state| normalize_text(&company.state) == *state)
+                && filter.ticker_prefix.as_ref().is_none_or(|prefix| has_ticker_prefix(company, prefix))
+                && found.as_ref().is_none_or(|found| found.contains(*row))
+        };
+        let rows: Vec<u32> = rows.iter().filter(matches).copied().collect();
+        Ok(RowPage { total: rows.len(), rows: rows.into_iter().skip(offset).take(limit).collect() })
+    }
+
+    /// All companies, by name.
+    pub fn all_rows(&self) -> RowPage {
+        RowPage { total: self.len(), rows: (0..self.len() as u32).collect() }
+    }
+
+    /// The companies that have a ticker, by name. Several registrations of one CNPJ share its tickers and count as one
+    /// company: the most relevant registration.
+    pub fn find_by_ticker(&self, ticker: &str) -> Vec<u32> {
+        let has_ticker = |company: &Company| company.tickers.iter().any(|own| own.eq_ignore_ascii_case(ticker));
+        let holders = (0u32..).zip(&self.rows).filter(|(_, company)| has_ticker(company));
+        let main_registration = |row: u32, company: &Company| {
+            let registrations = company.cnpj.and_then(|cnpj| self.by_cnpj.get(&cnpj));
+            registrations.and_then(|rows| rows.first().copied()).unwrap_or(row)
+        };
+
+        let mut rows: Vec<u32> = holders.map(|(row, company)| main_registration(row, company)).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// The company with this code or CNPJ; if there is none, the companies with this ticker.
+    pub fn find_by_id_or_ticker(&self, identifier: &str) -> Vec<u32> {
+        self.resolve(identifier).map_or_else(|| self.find_by_ticker(identifier), |row| vec![row])
+    }
+
+    /// The rows that a search for a text finds.
+    fn find_matching_rows(&self, text: &str) -> Result<HashSet<u32>> {
+        let mut rows: HashSet<u32> = self.find_by_identifier(text.trim()).into_iter().collect();
+        let scopes = [self.search_scope(&[], false)];
+        rows.extend(find_matching_rows(&scopes, &SearchQuery::parse(text), build_name_tokens)?.into_iter().flatten());
+        Ok(rows)
     }
 
     /// Number of companies by status and by sector.
@@ -249,10 +299,7 @@ impl Companies {
     /// Exact identifiers first, then by relevance.
     pub fn search(&self, query: &str, options: SearchOptions) -> Result<SearchResults> {
         let SearchOptions { offset, limit, .. } = options;
-        let mut identified = self.find_by_code_or_cnpj(query.trim());
-        identified.extend(self.find_by_cnpj_fragment(query.trim()));
-        let mut seen = HashSet::new();
-        identified.retain(|row| seen.insert(*row));
+        let identified = self.find_by_identifier(query.trim());
 
         let mut rows: Vec<u32> = identified.iter().skip(offset).take(limit).copied().collect();
         let offset = offset.saturating_sub(identified.len());
@@ -287,6 +334,15 @@ impl Companies {
             row_weights: &self.rank_weights,
             facet_lookup,
         }
+    }
+
+    /// Companies with this code, CNPJ, or part of a CNPJ, the best match first.
+    fn find_by_identifier(&self, text: &str) -> Vec<u32> {
+        let mut rows = self.find_by_code_or_cnpj(text);
+        rows.extend(self.find_by_cnpj_fragment(text));
+        let mut seen = HashSet::new();
+        rows.retain(|row| seen.insert(*row));
+        rows
     }
 
     fn find_by_code_or_cnpj(&self, identifier: &str) -> Vec<u32> {
@@ -337,6 +393,12 @@ impl FoldedInterner {
     }
 }
 
+fn has_ticker_prefix(company: &Company, prefix: &str) -> bool {
+    let starts_with =
+        |ticker: &String| ticker.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    company.tickers.iter().any(starts_with)
+}
+
 fn increment_facet_counts(counts: &mut FacetIdCounts, facet_ids: [u32; 2]) {
     for (counts, id) in counts.iter_mut().zip(facet_ids) {
         *counts.entry(id).or_default() += 1;
@@ -368,4 +430,52 @@ fn rank_weight(company: &Company) -> f32 {
         + weight_if(is_active && is_traded, TRADED_RANK_WEIGHT)
         + weight_if(company.is_registered, REGISTERED_RANK_WEIGHT)
         + years * REGISTRATION_YEAR_RANK_WEIGHT
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::NaiveDate;
+
+    use super::*;
+
+    fn company(id: CompanyId, cnpj: &str, tickers: &[&str]) -> (Company, RowProvenance) {
+        let company = Company {
+            id,
+            name: format!("COMPANHIA {id}"),
+            cnpj: Cnpj::parse(cnpj),
+            tickers: tickers.iter().map(|ticker| (*ticker).to_owned()).collect(),
+            is_registered: true,
+            ..Company::default()
+        };
+        (company, RowProvenance { known_at_seconds: 0, fetch_id: 1 })
+    }
+
+    #[test]
+    fn a_path_names_a_company_by_code_cnpj_or_ticker_in_this_order() {
+        let mut canceled = company(101, "33000167000101", &["ABCD3"]);
+        canceled.0.cancelled_on = NaiveDate::from_ymd_opt(2020, 1, 2);
+        let registered = vec![
+            canceled,
+            company(102, "33000167000101", &["ABCD3"]),
+            company(103, "12ABC34501DE35", &["TWIN3", "102"]),
+            company(104, "00000000E08G12", &["TWIN3"]),
+        ];
+        let companies = Companies::build(registered, Vec::new()).unwrap();
+
+        let table: [(&str, &[CompanyId]); 8] = [
+            ("101", &[101]),
+            ("000102", &[102]),
+            ("102", &[102]),
+            ("33.000.167/0001-01", &[102]),
+            ("abcd3", &[102]),
+            ("TWIN3", &[103, 104]),
+            ("TWIN", &[]),
+            ("", &[]),
+        ];
+        for (identifier, ids) in table {
+            let rows = companies.find_by_id_or_ticker(identifier);
+            let found: Vec<CompanyId> = rows.into_iter().map(|row| companies.get(row).id).collect();
+            assert_eq!(found, ids, "{identifier}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod filings;
 mod freshness;
 mod live_snapshot;
 mod market;
+mod parities;
 mod point_in_time;
 mod results;
 mod search_index;

@@ -6,9 +6,11 @@ use std::sync::OnceLock;
 use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::point_in_time::Certainty;
 use vintem_domain::series::DatedValue;
-use vintem_domain::{Currency, CurrencyPair, DateRange, Decimal, Quote};
+use vintem_domain::{Currency, CurrencyPair, DateRange, Decimal, PublishedRates, Quote};
 use vintem_store::load::{BulletinKind, Observation};
 use vintem_store::reader::{BulletinRow, RowProvenance};
+
+use crate::parities::{ParityId, ParityTable, ParityTableBuilder};
 
 /// One series, oldest first.
 #[derive(Debug, Default)]
@@ -88,7 +90,13 @@ impl SeriesValues {
 }
 
 /// The closing rate of a day, and since when we know it.
-pub(crate) type ClosingRate = (NaiveDate, Quote, RowProvenance);
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClosingRate {
+    pub(crate) date: NaiveDate,
+    pub(crate) quote: Quote,
+    pub(crate) parity: ParityId,
+    pub(crate) provenance: RowProvenance,
+}
 
 /// For two currencies: pairs of indexes of the days on which both were quoted.
 type CommonDayIndices = Vec<(u32, u32)>;
@@ -102,11 +110,13 @@ pub struct FxBulletin {
     pub kind: BulletinKind,
     pub quote: Quote,
     pub provenance: RowProvenance,
+    /// See [`FxRates::parity`].
+    parity: ParityId,
     quote_currency: [u8; 3],
 }
 
-impl From<BulletinRow<'_>> for FxBulletin {
-    fn from(row: BulletinRow<'_>) -> Self {
+impl FxBulletin {
+    pub(crate) fn from_row(row: &BulletinRow<'_>, parities: &mut ParityTableBuilder) -> Self {
         let quote_currency = row.quote_currency.as_bytes().try_into().unwrap_or(*b"???");
         Self {
             date: row.date,
@@ -114,12 +124,11 @@ impl From<BulletinRow<'_>> for FxBulletin {
             kind: row.kind,
             quote: row.quote,
             provenance: row.provenance,
+            parity: parities.insert(row.parity),
             quote_currency,
         }
     }
-}
 
-impl FxBulletin {
     /// Before the introduction of the real: the currency of that day.
     pub fn quote_currency(&self) -> &str {
         std::str::from_utf8(&self.quote_currency).unwrap_or_default()
@@ -135,6 +144,8 @@ impl FxBulletin {
 pub struct FxRates {
     bulletins: [Vec<FxBulletin>; Currency::ALL.len()],
     closing_rates: [Vec<ClosingRate>; Currency::ALL.len()],
+    /// The parities that bulletins and closing rates name.
+    parities: ParityTable,
     /// For each cross the days on which both sides were quoted, computed on first use.
     cross_days: [[OnceLock<CommonDayIndices>; Currency::ALL.len()]; Currency::ALL.len()],
     /// In a point-in-time view: the days of each currency whose availability is only estimated, sorted.
@@ -142,26 +153,35 @@ pub struct FxRates {
 }
 
 impl FxRates {
-    /// Takes the bulletins of each currency in order of publication.
-    pub(crate) fn new(bulletins: [Vec<FxBulletin>; Currency::ALL.len()]) -> Self {
+    /// Takes the bulletins of each currency in order of publication, and the parities that they name.
+    pub(crate) fn new(bulletins: [Vec<FxBulletin>; Currency::ALL.len()], parities: ParityTable) -> Self {
         let closing = |bulletins: &Vec<FxBulletin>| {
             let mut rates: Vec<ClosingRate> = Vec::new();
             for bulletin in bulletins.iter().filter(|bulletin| bulletin.is_brl_closing_rate()) {
                 // A day may have two closing rates with different times: the later one counts.
-                rates.pop_if(|(date, ..)| *date == bulletin.date);
-                rates.push((bulletin.date, bulletin.quote, bulletin.provenance));
+                rates.pop_if(|rate| rate.date == bulletin.date);
+                rates.push(ClosingRate {
+                    date: bulletin.date,
+                    quote: bulletin.quote,
+                    parity: bulletin.parity,
+                    provenance: bulletin.provenance,
+                });
             }
             rates
         };
-        Self { closing_rates: bulletins.each_ref().map(closing), bulletins, ..Self::default() }
+        Self { closing_rates: bulletins.each_ref().map(closing), bulletins, parities, ..Self::default() }
     }
 
-    /// Takes closing rates only, oldest first, each with the certainty of its availability.
-    pub(crate) fn from_closing_rates(closing_rates: Vec<(Currency, Vec<(ClosingRate, Certainty)>)>) -> Self {
-        let mut rates = Self::default();
+    /// Takes closing rates only, oldest first, each with the certainty of its availability, and the parities that they
+    /// name.
+    pub(crate) fn from_closing_rates(
+        closing_rates: Vec<(Currency, Vec<(ClosingRate, Certainty)>)>,
+        parities: ParityTable,
+    ) -> Self {
+        let mut rates = Self { parities, ..Self::default() };
         for (currency, closing_rates) in closing_rates {
             let estimated = closing_rates.iter().filter(|(_, certainty)| *certainty == Certainty::Estimated);
-            rates.estimated_days[currency as usize] = estimated.map(|((date, ..), _)| *date).collect();
+            rates.estimated_days[currency as usize] = estimated.map(|(rate, _)| rate.date).collect();
             rates.closing_rates[currency as usize] = closing_rates.into_iter().map(|(rate, _)| rate).collect();
         }
         rates
@@ -182,6 +202,11 @@ impl FxRates {
         bulletins[..end].last().map(|bulletin| bulletin.date)
     }
 
+    /// The rate against the dollar that a bulletin states, if any.
+    pub fn parity(&self, bulletin: &FxBulletin) -> Option<Quote> {
+        self.parities.get(bulletin.parity)
+    }
+
     /// Number of published closing rates in all currencies.
     pub fn len(&self) -> usize {
         self.closing_rates.iter().map(Vec::len).sum()
@@ -192,7 +217,7 @@ impl FxRates {
     }
 
     pub fn newest_date(&self) -> Option<NaiveDate> {
-        self.closing_rates.iter().filter_map(|rates| rates.last()).map(|(day, ..)| *day).max()
+        self.closing_rates.iter().filter_map(|rates| rates.last()).map(|rate| rate.date).max()
     }
 
     pub fn pair_rates(&self, pair: CurrencyPair) -> PairRates<'_> {
@@ -211,6 +236,10 @@ impl FxRates {
 
     fn closing_rates(&self, currency: Currency) -> &[ClosingRate] {
         &self.closing_rates[currency as usize]
+    }
+
+    fn published_rates(&self, rate: &ClosingRate) -> PublishedRates {
+        PublishedRates { quote: rate.quote, parity: self.parities.get(rate.parity) }
     }
 }
 
@@ -240,18 +269,24 @@ impl PairRates<'_> {
 
     /// `None` only if a published rate is zero, which has no inverse.
     pub fn get(&self, index: usize) -> Option<(NaiveDate, Quote)> {
-        let (first, second) = match self.common_days {
-            None => (self.first_leg[index].1, None),
-            Some(days) => (self.first_leg[days[index].0 as usize].1, Some(self.second_leg[days[index].1 as usize].1)),
-        };
-        Some((self.date(index), self.pair.derive_quote(first, second)?))
+        let (first, second) = self.legs(index);
+        let first_rates = self.rates.published_rates(first);
+        let second_rates = second.map(|second| self.rates.published_rates(second));
+        Some((first.date, self.pair.derive_quote(first_rates, second_rates)?))
     }
 
-    /// Since when we know a rate, and which fetch brought it; for a cross those of both legs.
+    /// Since when we know a rate, and which fetch brought it; for a cross those of the bulletins it is computed from.
     pub fn provenances(&self, index: usize) -> Vec<RowProvenance> {
-        match self.common_days {
-            None => vec![self.first_leg[index].2],
-            Some(days) => vec![self.first_leg[days[index].0 as usize].2, self.second_leg[days[index].1 as usize].2],
+        let (first, second) = self.legs(index);
+        let Some(second) = second else { return vec![first.provenance] };
+
+        // A parity is a rate against the dollar, so the dollar's own bulletin is not needed.
+        let uses_parities =
+            self.pair.uses_parities(self.rates.published_rates(first), self.rates.published_rates(second));
+        match self.pair.legs() {
+            (Currency::Usd, _) if uses_parities => vec![second.provenance],
+            (_, Some(Currency::Usd)) if uses_parities => vec![first.provenance],
+            _ => vec![first.provenance, second.provenance],
         }
     }
 
@@ -266,9 +301,17 @@ impl PairRates<'_> {
     }
 
     fn date(&self, index: usize) -> NaiveDate {
+        self.legs(index).0.date
+    }
+
+    /// The closing rates that a rate is computed from.
+    fn legs(&self, index: usize) -> (&ClosingRate, Option<&ClosingRate>) {
         match self.common_days {
-            None => self.first_leg[index].0,
-            Some(days) => self.first_leg[days[index].0 as usize].0,
+            None => (&self.first_leg[index], None),
+            Some(days) => {
+                let (first, second) = days[index];
+                (&self.first_leg[first as usize], Some(&self.second_leg[second as usize]))
+            }
         }
     }
 }
@@ -276,11 +319,11 @@ impl PairRates<'_> {
 fn find_common_days(first: &[ClosingRate], second: &[ClosingRate]) -> CommonDayIndices {
     let mut days = Vec::new();
     let mut second_index = 0;
-    for (first_index, (day, ..)) in first.iter().enumerate() {
-        while second_index < second.len() && second[second_index].0 < *day {
+    for (first_index, rate) in first.iter().enumerate() {
+        while second_index < second.len() && second[second_index].date < rate.date {
             second_index += 1;
         }
-        if second_index < second.len() && second[second_index].0 == *day {
+        if second_index < second.len() && second[second_index].date == rate.date {
             days.push((first_index as u32, second_index as u32));
         }
     }
@@ -328,6 +371,7 @@ mod tests {
             kind: BulletinKind::Closing,
             quote,
             provenance: RowProvenance::default(),
+            parity: ParityId::default(),
             quote_currency: *b"BRL",
         }
     }
@@ -357,7 +401,7 @@ mod tests {
             closing_bulletin(day(4), 14, quote(3)),
         ];
 
-        let fx = FxRates::new(bulletins);
+        let fx = FxRates::new(bulletins, ParityTable::default());
         assert_eq!(fx.bulletins(Currency::Usd, day(4)).len(), 2);
         assert_eq!(fx.last_bulletin_date(Currency::Eur, day(3)), Some(day(2)));
 
@@ -365,5 +409,38 @@ mod tests {
         assert_eq!(cross.len(), 1);
         let (date, rate) = cross.get(0).unwrap();
         assert_eq!((date, rate.buy.to_string()), (day(4), "2.00000000".to_owned()));
+    }
+
+    #[test]
+    fn a_cross_uses_the_parity_of_the_day_and_names_the_bulletins_it_comes_from() {
+        let mut parities = ParityTableBuilder::default();
+        let mut bulletin = |number: u32, rate: Quote, parity: Option<Quote>, fetch_id: u32| FxBulletin {
+            parity: parities.insert(parity),
+            provenance: RowProvenance { known_at_seconds: 0, fetch_id },
+            ..closing_bulletin(day(number), 13, rate)
+        };
+        let parity = Quote { buy: Decimal::new(11000, 4), sell: Decimal::new(11002, 4) };
+        let mut bulletins: [Vec<FxBulletin>; 10] = Default::default();
+        bulletins[Currency::Eur as usize] =
+            vec![bulletin(1, quote(6), Some(parity), 1), bulletin(2, quote(6), None, 2)];
+        bulletins[Currency::Usd as usize] = vec![bulletin(1, quote(5), None, 3), bulletin(2, quote(5), None, 4)];
+
+        let fx = FxRates::new(bulletins, parities.finish());
+        assert_eq!(fx.parity(&fx.bulletins(Currency::Eur, day(1))[0]), Some(parity));
+
+        let fetch_ids = |rates: &PairRates<'_>, index: usize| -> Vec<u32> {
+            rates.provenances(index).iter().map(|provenance| provenance.fetch_id).collect()
+        };
+        let cross = fx.pair_rates(CurrencyPair::Cross(Currency::Eur, Currency::Usd));
+        assert_eq!(cross.get(0).unwrap().1.sell.to_string(), "1.1002");
+        assert_eq!(fetch_ids(&cross, 0), [1]);
+
+        // Without a parity: 6 reais over 6 reais.
+        assert_eq!(cross.get(1).unwrap().1.buy.to_string(), "1.00000000");
+        assert_eq!(fetch_ids(&cross, 1), [2, 4]);
+
+        let inverse_cross = fx.pair_rates(CurrencyPair::Cross(Currency::Usd, Currency::Eur));
+        assert_eq!(inverse_cross.get(0).unwrap().1.buy.to_string(), "0.90892565");
+        assert_eq!(fetch_ids(&inverse_cross, 0), [1]);
     }
 }

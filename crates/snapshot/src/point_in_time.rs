@@ -7,7 +7,7 @@ use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::dates::sao_paulo_day_end;
 use vintem_domain::point_in_time::{Certainty, version_known_on};
 use vintem_domain::series::{self, Frequency};
-use vintem_domain::{Company, CurrencyPair, Decimal, Quote, Series};
+use vintem_domain::{Company, CurrencyPair, Decimal, PublishedRates, Series};
 use vintem_store::Store;
 use vintem_store::history::{ValueVersion, VersionHistory};
 use vintem_store::load::Observation;
@@ -19,6 +19,7 @@ use crate::datasets::series::{annualize_missing_days, apply_formula};
 use crate::error::Result;
 use crate::filings::{FilingLayerBuilder, Filings};
 use crate::market::{ClosingRate, FxRates, SeriesValues};
+use crate::parities::ParityTableBuilder;
 
 /// A series as it could be known on a day.
 pub async fn series_as_of(store: &Store, series: &'static Series, day: NaiveDate) -> Result<SeriesValues> {
@@ -48,12 +49,13 @@ pub async fn series_as_of(store: &Store, series: &'static Series, day: NaiveDate
     Ok(SeriesValues::new(rows, Vec::new()).with_estimated_days(estimated))
 }
 
-type ClosingRateVersion = ValueVersion<(NaiveDateTime, Quote)>;
+type ClosingRateVersion = ValueVersion<(NaiveDateTime, PublishedRates)>;
 
 /// The closing rates that a pair is computed from, as they could be known on a day.
 pub async fn fx_as_of(store: &Store, pair: CurrencyPair, day: NaiveDate) -> Result<FxRates> {
     let (first, second) = pair.legs();
     let mut closing_rates = Vec::new();
+    let mut parities = ParityTableBuilder::default();
     for currency in std::iter::once(first).chain(second) {
         let versions = store.closing_rate_versions(currency).await?;
         let same_bulletin = |one: &ClosingRateVersion, other: &ClosingRateVersion| {
@@ -64,12 +66,20 @@ pub async fn fx_as_of(store: &Store, pair: CurrencyPair, day: NaiveDate) -> Resu
         // A bulletin is published on its own day.
         for (row, certainty) in versions_known_on(&versions, same_bulletin, |date| date, day) {
             // A day may have several closing rates: the last one counts.
-            known.pop_if(|((date, ..), _)| *date == row.date);
-            known.push(((row.date, row.value.1, row.provenance), certainty));
+            known.pop_if(|(rate, _)| rate.date == row.date);
+
+            let (_, published) = row.value;
+            let rate = ClosingRate {
+                date: row.date,
+                quote: published.quote,
+                parity: parities.insert(published.parity),
+                provenance: row.provenance,
+            };
+            known.push((rate, certainty));
         }
         closing_rates.push((currency, known));
     }
-    Ok(FxRates::from_closing_rates(closing_rates))
+    Ok(FxRates::from_closing_rates(closing_rates, parities.finish()))
 }
 
 /// The companies as they could be known on a day: as the registry was then. If we know a company only from a later

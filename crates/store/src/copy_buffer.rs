@@ -26,6 +26,13 @@ impl CopyBuffer {
         self.write_field(&value.to_string())
     }
 
+    pub fn optional_decimal(&mut self, value: Option<Decimal>) -> &mut Self {
+        match value {
+            Some(value) => self.decimal(value),
+            None => self.write_field("\\N"),
+        }
+    }
+
     pub fn date(&mut self, value: NaiveDate) -> &mut Self {
         self.write_field(&value.to_string())
     }

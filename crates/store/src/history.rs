@@ -4,7 +4,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
-use vintem_domain::{Company, Currency, DateRange, Decimal, Quote, Series};
+use vintem_domain::{Company, Currency, DateRange, Decimal, PublishedRates, Series};
 
 use crate::tables::bulletin::{BULLETIN_TABLE, BulletinRow};
 use crate::tables::company::load_companies;
@@ -71,7 +71,10 @@ impl Store {
 
     /// The closing rates in reais, each with its time of publication. A day can have several, each with its own
     /// versions.
-    pub async fn closing_rate_versions(&self, currency: Currency) -> Result<VersionHistory<(NaiveDateTime, Quote)>> {
+    pub async fn closing_rate_versions(
+        &self,
+        currency: Currency,
+    ) -> Result<VersionHistory<(NaiveDateTime, PublishedRates)>> {
         with_timeout(self.timeouts.bulk_query, async {
             let statement = format!(
                 "select {columns}
@@ -83,8 +86,9 @@ impl Store {
             let rows = sqlx::query(AssertSqlSafe(statement)).bind(currency.code()).fetch_all(&self.pool).await?;
 
             let to_version = |row: &PgRow| {
-                let BulletinRow { date, published_at, quote, provenance, .. } = BulletinRow::read(row)?;
-                Ok(ValueVersion { date, value: (published_at, quote), known_at: row.try_get("known_at")?, provenance })
+                let BulletinRow { date, published_at, quote, parity, provenance, .. } = BulletinRow::read(row)?;
+                let value = (published_at, PublishedRates { quote, parity });
+                Ok(ValueVersion { date, value, known_at: row.try_get("known_at")?, provenance })
             };
             let rows = rows.iter().map(to_version).collect::<Result<_>>()?;
             Ok(VersionHistory::new(rows, self.load_backfilled_at("fx").await?))
@@ -100,23 +104,50 @@ impl Store {
         offset: usize,
         limit: usize,
     ) -> Result<(usize, Vec<Revision>)> {
+        const VERSIONS: &str = "select ref_date, value, known_at,
+                lag(value) over (partition by ref_date order by known_at) as old_value
+            from observation
+            where series = $1 and ref_date between $2 and $3";
+        self.load_revisions(VERSIONS, series.id, range, offset, limit).await
+    }
+
+    /// Like [`Self::revisions`], for the closing sell rate of a currency in reais.
+    pub async fn closing_rate_revisions(
+        &self,
+        currency: Currency,
+        range: DateRange,
+        offset: usize,
+        limit: usize,
+    ) -> Result<(usize, Vec<Revision>)> {
+        const VERSIONS: &str = "select ref_date, sell as value, known_at,
+                lag(sell) over (partition by ref_date, published_at order by known_at) as old_value
+            from fx_bulletin
+            where currency = $1 and ref_date between $2 and $3 and bulletin = 'closing' and quote_currency = 'BRL'";
+        self.load_revisions(VERSIONS, currency.code(), range, offset, limit).await
+    }
+
+    /// `versions` selects every version of the values of `subject`, each with the value that it replaced.
+    async fn load_revisions(
+        &self,
+        versions: &'static str,
+        subject: &str,
+        range: DateRange,
+        offset: usize,
+        limit: usize,
+    ) -> Result<(usize, Vec<Revision>)> {
         with_timeout(self.timeouts.bulk_query, async {
-            let rows = sqlx::query(
+            let statement = format!(
                 "select ref_date, old_value::text as old_value, value::text as value, known_at
-                 from (
-                     select ref_date, value, known_at,
-                            lag(value) over (partition by ref_date order by known_at) as old_value
-                     from observation
-                     where series = $1 and ref_date between $2 and $3
-                 ) versions
-                 where old_value is not null
-                 order by known_at desc, ref_date desc",
-            )
-            .bind(series.id)
-            .bind(range.from)
-            .bind(range.to)
-            .fetch_all(&self.pool)
-            .await?;
+                 from ({versions}) versions
+                 where old_value is distinct from value and old_value is not null
+                 order by known_at desc, ref_date desc"
+            );
+            let rows = sqlx::query(AssertSqlSafe(statement))
+                .bind(subject)
+                .bind(range.from)
+                .bind(range.to)
+                .fetch_all(&self.pool)
+                .await?;
 
             let total = rows.len();
             let to_revision = |row: &PgRow| {

@@ -104,8 +104,10 @@ impl OpenApiSpec {
     pub fn validate_response(&self, observed: &ObservedResponse) -> Vec<String> {
         let Ok(found) = self.path_router.at(&observed.path) else {
             // Requests with two contradicting keys are rejected before routing, hence 400.
-            let is_undocumented_allowed =
-                !observed.path.starts_with("/api/") || matches!(observed.status, 400 | 401 | 404 | 429 | 503);
+            let is_slash_redirect = observed.status == 308 && observed.path.ends_with('/');
+            let is_undocumented_allowed = !observed.path.starts_with("/api/")
+                || is_slash_redirect
+                || matches!(observed.status, 400 | 401 | 404 | 429 | 503);
             return if is_undocumented_allowed { vec![] } else { vec![format!("{} is in no file", observed.path)] };
         };
 

@@ -170,7 +170,8 @@ impl TestReplica {
         let replica = start_replica(&settings, &redis_prefix, clock.clone()).await?;
         wait_until("the replica is ready", Duration::from_secs(30), || async { replica.is_ready() }).await;
 
-        let http = crate::http_client_builder().build()?;
+        // A redirect is a response like any other; following it would hide it.
+        let http = crate::http_client_builder().redirect(reqwest::redirect::Policy::none()).build()?;
         let openapi_spec = OpenApiSpec::load_project_spec()?;
         Ok(Self {
             replica,

@@ -35,6 +35,8 @@ pub struct FilingBody<'s> {
     protocol: &'s str,
     url: &'s str,
     source: &'static str,
+    /// The day of `date`.
+    filed_on: NaiveDate,
     #[serde(skip_serializing_if = "Option::is_none")]
     highlight: Option<HighlightBody<'s>>,
     #[serde(flatten)]
@@ -59,6 +61,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
             protocol: filing.protocol,
             url: filing.url,
             source: filing.cvm_dataset.source_name(),
+            filed_on: filing.delivered_on,
             highlight: None,
             trace: TraceBody::default(),
         }
@@ -68,7 +71,7 @@ impl<'s> From<FilingView<'s>> for FilingBody<'s> {
 /// A column of a table, and how its cell is written.
 type FilingField = (Column, fn(&FilingBody<'_>, &mut dyn CellWriter));
 
-const FILING_FIELDS: [FilingField; 14] = [
+const FILING_FIELDS: [FilingField; 15] = [
     (Column::text("id"), |row, cells| cells.write_text(row.id)),
     (Column::text("company_id"), |row, cells| cells.write_code(row.company_id)),
     (Column::text("company_name"), |row, cells| cells.write_text(row.company_name)),
@@ -83,6 +86,7 @@ const FILING_FIELDS: [FilingField; 14] = [
     (Column::text("protocol"), |row, cells| cells.write_text(row.protocol)),
     (Column::text("url"), |row, cells| cells.write_text(row.url)),
     (Column::text("source"), |row, cells| cells.write_text(row.source)),
+    (Column::date("filed_on"), |row, cells| cells.write_date(Some(row.filed_on))),
 ];
 
 impl FilingBody<'_> {

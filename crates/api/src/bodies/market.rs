@@ -1,14 +1,16 @@
 //! Rates as JSON and as table rows. Their source is a series or a currency pair, behind one trait ([`RateSource`]).
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{CellWriter, Column, OutputTable};
 use vintem_domain::dates::month_end;
-use vintem_domain::series::{self, Frequency};
+use vintem_domain::fx::BRL_START_DATE;
+use vintem_domain::series::{self, DatedValue, Frequency};
 use vintem_domain::{CurrencyPair, Dataset, DateRange, Lang, LocalizedText, Problem, Series};
-use vintem_snapshot::{PairRates, SeriesValues, Snapshot};
+use vintem_snapshot::{FxRates, PairRates, SeriesValues, Snapshot};
 use vintem_store::reader::RowProvenance;
 
 use super::provenance::{TraceBody, provenance_bodies};
@@ -22,6 +24,8 @@ const SGS_SOURCE_NAME: &str = "BCB SGS";
 
 /// Decimals of exchange rates: derived rates have eight, published ones no more.
 pub const FX_DECIMALS: u32 = 8;
+
+pub const FX_FREQUENCY: Frequency = Frequency::BusinessDaily;
 
 #[derive(Serialize)]
 pub struct RateBody {
@@ -38,12 +42,29 @@ pub struct RateBody {
 pub struct FxRateBody {
     pub date: NaiveDate,
     pub pair: String,
-    buy: JsonNumber,
+    pub buy: JsonNumber,
     pub sell: JsonNumber,
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
     #[serde(flatten)]
-    trace: TraceBody,
+    pub trace: TraceBody,
+}
+
+/// Which series an answer is about.
+#[derive(Serialize)]
+pub struct SeriesHeaderBody {
+    /// The id in the catalog. Inverses and crosses have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series_id: Option<&'static str>,
+    unit_code: Cow<'static, str>,
+    series: SeriesBody,
+}
+
+impl SeriesHeaderBody {
+    pub fn of<S: RateSource>(source: &S, lang: Lang) -> Self {
+        let series = source.describe(lang);
+        Self { series_id: source.series_id(), unit_code: series.unit_code.clone(), series }
+    }
 }
 
 /// The value of a day, with its description.
@@ -52,7 +73,8 @@ pub struct CurrentRateBody<Row> {
     #[serde(flatten)]
     pub row: Row,
     pub unit: String,
-    pub series: SeriesBody,
+    #[serde(flatten)]
+    pub series: SeriesHeaderBody,
     pub stale: bool,
 }
 
@@ -128,6 +150,8 @@ pub trait RateSource {
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody;
+    /// The id in the catalog. Inverses and crosses have none.
+    fn series_id(&self) -> Option<&'static str>;
     /// The most decimals that a value can have.
     fn max_decimals(&self) -> u32;
     /// The indexes of the rows within these days.
@@ -135,7 +159,12 @@ pub trait RateSource {
     fn row(&self, at: usize, options: RowOptions<'_>) -> Option<Self::Row>;
     /// The fetches that a row comes from, with the time since when we know it.
     fn row_provenances(&self, at: usize) -> Vec<RowProvenance>;
-    fn row_date(&self, at: usize) -> Option<NaiveDate>;
+    /// The date and the value of a row; for exchange rates, the sell rate.
+    fn value(&self, at: usize) -> Option<DatedValue>;
+
+    fn row_date(&self, at: usize) -> Option<NaiveDate> {
+        self.value(at).map(|(date, _)| date)
+    }
 
     /// The index of the latest row on or before a day.
     fn latest_row_until(&self, until: NaiveDate) -> Option<usize> {
@@ -144,6 +173,11 @@ pub trait RateSource {
 
     fn is_updated_since(&self, at: usize, unix_seconds: u32) -> bool {
         self.row_provenances(at).iter().any(|provenance| provenance.known_at_seconds >= unix_seconds)
+    }
+
+    /// Explains why a range has no rows, if it can't have any.
+    fn empty_range_message(&self, _: DateRange) -> Option<LocalizedText> {
+        None
     }
 
     /// Whether a newer row is overdue.
@@ -205,6 +239,10 @@ impl RateSource for SeriesSource<'_> {
         series_body(self.series, lang)
     }
 
+    fn series_id(&self) -> Option<&'static str> {
+        Some(self.series.id)
+    }
+
     fn max_decimals(&self) -> u32 {
         self.series.decimals
     }
@@ -233,10 +271,17 @@ impl RateSource for SeriesSource<'_> {
         vec![self.values.provenance(at)]
     }
 
-    fn row_date(&self, at: usize) -> Option<NaiveDate> {
-        Some(self.values.get(at).0)
+    fn value(&self, at: usize) -> Option<DatedValue> {
+        Some(self.values.get(at))
     }
 }
+
+const BEFORE_THE_REAL: LocalizedText = LocalizedText::new(
+    "Rates in BRL begin on 1994-07-01, the first day of the real. Earlier bulletins, in the currency of their day, are \
+     at /api/v1/market/fx/bulletins.",
+    "As cotações em BRL começam em 1994-07-01, o primeiro dia do real. Os boletins anteriores, na moeda da época, \
+     estão em /api/v1/market/fx/bulletins.",
+);
 
 pub struct FxSource<'s> {
     pub pair: CurrencyPair,
@@ -247,6 +292,35 @@ pub fn fx_source(snapshot: &Snapshot, pair: CurrencyPair) -> Result<FxSource<'_>
     Ok(FxSource { pair, rates: require_loaded(snapshot.fx(), Dataset::Fx)?.pair_rates(pair) })
 }
 
+impl<'s> FxSource<'s> {
+    /// The same pair, from historical rates if they were loaded.
+    pub fn with_historical_rates(self, historical: Option<&'s FxRates>) -> Self {
+        match historical {
+            Some(rates) => Self { pair: self.pair, rates: rates.pair_rates(self.pair) },
+            None => self,
+        }
+    }
+}
+
+/// Describes a pair, as answers with its rates do.
+pub(super) fn pair_body(pair: CurrencyPair, lang: Lang) -> SeriesBody {
+    let (base, quote) = pair.codes();
+    let per = LocalizedText::new("per", "por").in_lang(lang);
+
+    SeriesBody {
+        id: Dataset::Fx.id(),
+        source: Dataset::Fx.source_name(),
+        unit: format!("{quote} {per} {base}"),
+        unit_code: pair.unit_code().into(),
+        name: Dataset::Fx.name().in_lang(lang),
+        basis: LocalizedText::new("closing bulletin", "boletim de fechamento").in_lang(lang),
+        frequency: FX_FREQUENCY.id(),
+        derived: pair.is_derived().then_some(true),
+        formula: None,
+        code: pair.to_string(),
+    }
+}
+
 impl RateSource for FxSource<'_> {
     type Row = FxRateBody;
 
@@ -255,29 +329,23 @@ impl RateSource for FxSource<'_> {
     }
 
     fn frequency(&self) -> Frequency {
-        Frequency::BusinessDaily
+        FX_FREQUENCY
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody {
-        let pair = self.pair.to_string();
-        let (base, quote) = pair.split_at(3);
-        let per = LocalizedText::new("per", "por").in_lang(lang);
+        pair_body(self.pair, lang)
+    }
 
-        SeriesBody {
-            id: Dataset::Fx.id(),
-            source: Dataset::Fx.source_name(),
-            unit: format!("{} {per} {base}", &quote[1..]),
-            name: Dataset::Fx.name().in_lang(lang),
-            basis: LocalizedText::new("closing bulletin", "boletim de fechamento").in_lang(lang),
-            frequency: self.frequency().id(),
-            derived: self.pair.is_derived().then_some(true),
-            formula: None,
-            code: pair,
-        }
+    fn series_id(&self) -> Option<&'static str> {
+        self.pair.series_id()
     }
 
     fn max_decimals(&self) -> u32 {
         FX_DECIMALS
+    }
+
+    fn empty_range_message(&self, days: DateRange) -> Option<LocalizedText> {
+        (days.to < BRL_START_DATE).then_some(BEFORE_THE_REAL)
     }
 
     fn row_range(&self, days: DateRange) -> Range<usize> {
@@ -306,32 +374,45 @@ impl RateSource for FxSource<'_> {
         })
     }
 
-    fn row_date(&self, at: usize) -> Option<NaiveDate> {
-        self.rates.get(at).map(|(date, _)| date)
+    fn value(&self, at: usize) -> Option<DatedValue> {
+        self.rates.get(at).map(|(date, quote)| (date, quote.sell))
     }
 }
 
-/// Rows of one series. The unit and the series code repeat on every row, because a CSV file has no other place for
-/// them.
+/// Rows of one series. The series and its unit repeat on every row, because a CSV file has no other place for them.
 pub fn rate_table<Row: RateRowBody>(
     series: SeriesBody,
+    series_id: Option<&'static str>,
     decimals: u32,
     rows: Vec<Row>,
     trace_columns: Vec<Column>,
 ) -> OutputTable {
-    let columns = [Row::columns(decimals), vec![Column::text("unit"), Column::text("series")], trace_columns].concat();
+    let series_columns = vec![Column::text("unit"), Column::text("series")];
+    let id_columns = vec![Column::text("series_id"), Column::text("unit_code")];
+    let columns = [Row::columns(decimals), series_columns, trace_columns, id_columns].concat();
     OutputTable::from_rows(series.id, columns, rows, move |row, cells| {
         row.write_cells(cells);
         cells.write_text(&series.unit);
         cells.write_text(&series.code);
         row.trace().write_cells(cells);
+        cells.write_text(series_id.unwrap_or(""));
+        cells.write_text(&series.unit_code);
     })
+}
+
+pub fn current_rate_body<S: RateSource>(
+    source: &S,
+    row: S::Row,
+    lang: Lang,
+    today: NaiveDate,
+) -> CurrentRateBody<S::Row> {
+    let series = SeriesHeaderBody::of(source, lang);
+    CurrentRateBody { row, unit: series.series.unit.clone(), series, stale: source.is_stale(today) }
 }
 
 /// The value of exactly this day, in the shape of a current value.
 pub fn rate_on_day<S: RateSource>(source: &S, day: NaiveDate, today: NaiveDate) -> Option<impl Serialize + use<S>> {
     let options = RowOptions { as_text: false, provenance: None, with_certainty: false };
     let row = source.row(source.row_range(DateRange { from: day, to: day }).next()?, options)?;
-    let series = source.describe(Lang::En);
-    Some(CurrentRateBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
+    Some(current_rate_body(source, row, Lang::En, today))
 }

@@ -1,17 +1,33 @@
 //! JSON bodies and table rows of the resources: what a filing, a company or a rate looks like wherever it is sent, in
 //! answers, events and export files.
 
+pub mod catalog_source;
 pub mod company;
 pub mod filing;
+pub mod fx_series;
 pub mod market;
 pub mod provenance;
 pub mod search;
 pub mod series;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use vintem_domain::{Dataset, Problem};
+use serde::Serialize;
+use vintem_domain::{Dataset, LocalizedText, Problem};
 
 use crate::api_error::ApiError;
+
+/// A name in both languages, beside the one in the caller's language.
+#[derive(Serialize)]
+pub struct NamesBody {
+    pub en: &'static str,
+    pub pt: &'static str,
+}
+
+impl From<LocalizedText> for NamesBody {
+    fn from(name: LocalizedText) -> Self {
+        Self { en: name.en, pt: name.pt }
+    }
+}
 
 pub fn format_instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)

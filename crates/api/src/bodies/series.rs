@@ -1,5 +1,7 @@
 //! The description of a series, which every answer with its values carries.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use vintem_deliver::table::{CellWriter, Column};
 use vintem_domain::{Dataset, Lang, Series};
@@ -12,6 +14,8 @@ pub struct SeriesBody {
     pub code: String,
     pub name: &'static str,
     pub unit: String,
+    /// The same in every language.
+    pub unit_code: Cow<'static, str>,
     pub basis: &'static str,
     pub frequency: &'static str,
     /// Only present on series that we compute.
@@ -23,7 +27,7 @@ pub struct SeriesBody {
 
 impl SeriesBody {
     /// In the order of [`Self::write_cells`].
-    pub const COLUMNS: [Column; 9] = [
+    pub const COLUMNS: [Column; 10] = [
         Column::text("id"),
         Column::text("source"),
         Column::text("code"),
@@ -33,6 +37,7 @@ impl SeriesBody {
         Column::text("frequency"),
         Column::boolean("derived"),
         Column::text("formula"),
+        Column::text("unit_code"),
     ];
 
     pub fn write_cells(&self, cells: &mut dyn CellWriter) {
@@ -45,6 +50,7 @@ impl SeriesBody {
         cells.write_text(self.frequency);
         cells.write_boolean(self.derived.unwrap_or(false));
         cells.write_text(self.formula.unwrap_or(""));
+        cells.write_text(&self.unit_code);
     }
 }
 
@@ -60,6 +66,7 @@ pub fn series_body(series: &'static Series, lang: Lang) -> SeriesBody {
         code: series.sgs_code.map_or_else(|| series.id.to_owned(), |code| code.to_string()),
         name: series.name.in_lang(lang),
         unit: series.unit.in_lang(lang).to_owned(),
+        unit_code: series.unit.code().into(),
         basis: series.basis.in_lang(lang),
         frequency: series.frequency.id(),
         derived: series.formula.is_some().then_some(true),

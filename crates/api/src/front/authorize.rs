@@ -1,13 +1,14 @@
 //! Step 3: whether the caller may have what the request asks for.
 
 use axum::extract::Request;
+use vintem_domain::key::ApiKey;
 use vintem_domain::route::{MAX_URL_BYTES, Route};
 use vintem_domain::{Plan, Problem};
 
 use super::identify::CallerIdentity;
-use super::routing::PathRoutes;
+use super::routing::{PathRoutes, SlashRedirect};
 use crate::csv::{CSV_FORMAT_PARAM, prefers_csv};
-use crate::params::QueryParams;
+use crate::params::{QueryParams, is_ignored_param};
 
 /// Checks an admitted request before its handler runs. The order of the checks decides which problem is reported.
 pub fn check_access(
@@ -16,6 +17,7 @@ pub fn check_access(
     request: &Request,
     path_routes: PathRoutes<'_>,
     route: Option<&Route>,
+    redirect: Option<&SlashRedirect>,
 ) -> Result<(), Problem> {
     if let Some(key_problem) = &identity.key_problem {
         return Err(key_problem.clone());
@@ -23,20 +25,129 @@ pub fn check_access(
     if is_preflight {
         return Ok(());
     }
+    if let Some(redirect) = redirect {
+        return check_redirect(redirect, request);
+    }
 
     let Some(route) = route else {
         return Err(if path_routes.is_empty() { Problem::NoSuchPath } else { Problem::MethodNotAllowed });
     };
-    let required = required_plan(route, request);
-    if identity.plan < required {
-        let has_key = identity.key.is_some();
-        return Err(Problem::UpgradeRequired { current: identity.plan, required, has_key });
+    check_plan(identity, route.plan)?;
+    if route.is_api() {
+        refuse_unknown_params(route, request.uri().query().unwrap_or(""))?;
     }
+    check_plan(identity, required_plan(route, request))?;
+    check_url_length(request)
+}
 
+/// The route behind a redirect checks plan and parameters itself. Here only a key in the URL is refused, because the
+/// response would repeat it.
+fn check_redirect(redirect: &SlashRedirect, request: &Request) -> Result<(), Problem> {
+    if redirect.route.is_api() {
+        refuse_keys(redirect.route, &QueryParams::parse(request.uri().query().unwrap_or("")))?;
+    }
+    check_url_length(request)
+}
+
+fn check_url_length(request: &Request) -> Result<(), Problem> {
     if request.uri().path_and_query().is_some_and(|url| url.as_str().len() > MAX_URL_BYTES) {
         return Err(Problem::UrlTooLong);
     }
     Ok(())
+}
+
+fn check_plan(identity: &CallerIdentity, required: Plan) -> Result<(), Problem> {
+    if identity.plan < required {
+        let has_key = identity.key.is_some();
+        return Err(Problem::UpgradeRequired { current: identity.plan, required, has_key });
+    }
+    Ok(())
+}
+
+/// Names that people use for a key in a URL.
+const KEY_PARAM_NAMES: [&str; 8] =
+    ["api_key", "apikey", "api-key", "x-api-key", "key", "token", "access_token", "authorization"];
+/// A longer name is cut in the message.
+const MAX_SHOWN_NAME_CHARS: usize = 64;
+/// A name is suggested if it differs in no more than a third of its letters.
+const LETTERS_PER_TYPO: usize = 3;
+
+/// A misspelled filter must not answer with other data than was meant, so unknown names are an error.
+fn refuse_unknown_params(route: &Route, query_string: &str) -> Result<(), Problem> {
+    let query = QueryParams::parse(query_string);
+    // Checked for all of them first: no key may be mistaken for a name and shown.
+    refuse_keys(route, &query)?;
+
+    let first_unknown = unknown_params(route, &query).next();
+    match first_unknown {
+        None => Ok(()),
+        Some((name, _)) => Err(Problem::UnknownParameter {
+            name: shown_name(name),
+            suggestion: closest_name(name, route.param_names()),
+            accepted: route.param_names().collect(),
+        }),
+    }
+}
+
+/// Refuses API keys in the URL, where logs and browser histories keep them.
+fn refuse_keys(route: &Route, query: &QueryParams) -> Result<(), Problem> {
+    for (name, value) in unknown_params(route, query) {
+        if ApiKey::is_key_like(name.trim()) {
+            return Err(Problem::KeyInQuery { name: None });
+        }
+        let is_key = KEY_PARAM_NAMES.contains(&name.to_ascii_lowercase().as_str())
+            || value.is_some_and(|value| ApiKey::is_key_like(value.trim()));
+        if is_key {
+            return Err(Problem::KeyInQuery { name: Some(shown_name(name)) });
+        }
+    }
+    Ok(())
+}
+
+/// The parameters that the route neither takes nor ignores.
+fn unknown_params<'q>(route: &'q Route, query: &'q QueryParams) -> impl Iterator<Item = (&'q str, Option<&'q str>)> {
+    query.pairs().filter(move |(name, _)| !route.takes_param(name) && !is_ignored_param(name))
+}
+
+fn shown_name(name: &str) -> String {
+    name.chars().take(MAX_SHOWN_NAME_CHARS).collect()
+}
+
+/// Other words that people try, folded, and our name for each.
+const SYNONYMS: [(&str, &str); 16] = [
+    ("date", "on"),
+    ("day", "on"),
+    ("date", "as_of"),
+    ("start", "from"),
+    ("startdate", "from"),
+    ("since", "from"),
+    ("end", "to"),
+    ("enddate", "to"),
+    ("until", "to"),
+    ("page", "offset"),
+    ("perpage", "limit"),
+    ("pagesize", "limit"),
+    ("sort", "order"),
+    ("currency", "pair"),
+    ("query", "q"),
+    ("uf", "state"),
+];
+
+/// The most similar of the accepted names, blind to case, `-` and `_`, if one is similar enough to be a typo.
+fn closest_name(name: &str, accepted: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let fold = |name: &str| name.to_lowercase().replace(['-', '_', '[', ']'], "");
+    let name = fold(&shown_name(name));
+    let accepted: Vec<&'static str> = accepted.collect();
+    let synonym = SYNONYMS.iter().find(|(other, own)| *other == name && accepted.contains(own));
+    if let Some((_, own)) = synonym {
+        return Some(own);
+    }
+
+    let by_distance = accepted.iter().map(|accepted| (strsim::osa_distance(&name, &fold(accepted)), *accepted));
+    by_distance
+        .min()
+        .filter(|(distance, _)| *distance < name.len() && *distance <= name.len().div_ceil(LETTERS_PER_TYPO))
+        .map(|(_, name)| name)
 }
 
 /// The plan that the route requires with the requested options.
@@ -49,4 +160,60 @@ fn required_plan(route: &Route, request: &Request) -> Plan {
     let query = QueryParams::parse(query);
     let is_csv_by_accept = prefers_csv && !query.pairs().any(|(name, _)| name == CSV_FORMAT_PARAM.0);
     route.required_plan(query.pairs().chain(is_csv_by_accept.then_some(CSV_FORMAT_PARAM)))
+}
+
+#[cfg(test)]
+mod tests {
+    use vintem_domain::route::route_by_operation;
+
+    use super::*;
+
+    fn refusal(operation: &str, query: &str) -> Option<Problem> {
+        refuse_unknown_params(route_by_operation(operation), query).err()
+    }
+
+    #[test]
+    fn the_closest_name_is_suggested_and_a_distant_one_is_not() {
+        for (unknown, suggestion) in [
+            ("lmit", Some("limit")),
+            ("Limit", Some("limit")),
+            ("limit[]", Some("limit")),
+            ("catgory", Some("category")),
+            ("companyId", Some("company_id")),
+            ("as-of", Some("as_of")),
+            ("colour", None),
+            ("x", None),
+        ] {
+            let problem = refusal("list_filings", &format!("limit=3&{unknown}=1")).expect("a refusal");
+            let Problem::UnknownParameter { name, suggestion: suggested, accepted } = problem else {
+                panic!("{unknown}: {problem:?}")
+            };
+            assert_eq!((name.as_str(), suggested), (unknown, suggestion));
+            assert!(accepted.contains(&"company_id"));
+        }
+    }
+
+    #[test]
+    fn cache_busters_and_link_trackers_are_ignored() {
+        assert_eq!(refusal("list_filings", "_=1&utm_source=x&utm_campaign=y&limit=2&&"), None);
+        assert!(refusal("list_filings", "__=1").is_some());
+    }
+
+    #[test]
+    fn a_key_in_the_url_is_refused_and_never_repeated() {
+        let key = ApiKey::generate(|| 7);
+        let key = key.reveal();
+        for query in [
+            format!("api_key={key}"),
+            format!("colour=blue&{key}"),
+            format!("{key}=1"),
+            format!("colour={key}"),
+            format!("{}=1", &key[..40]),
+        ] {
+            let problem = refusal("list_selic", &query).expect("a refusal");
+            assert!(matches!(problem, Problem::KeyInQuery { .. }), "{problem:?}");
+            assert!(!format!("{problem:?}{}", problem.message(vintem_domain::Lang::En)).contains(&key[..12]));
+        }
+        assert!(matches!(refusal("list_selic", "token=abc"), Some(Problem::KeyInQuery { .. })));
+    }
 }

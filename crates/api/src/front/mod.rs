@@ -1,16 +1,17 @@
 //! The outermost layer of the API. A request passes these steps, each in a file of its own:
 //!
 //! 1. `shed.rs`: reject it at once if the process is overloaded.
-//! 2. `routing.rs`: find its route.
+//! 2. `routing.rs`: find its route, or the one that it is redirected to.
 //! 3. `identify.rs`: find the caller by the key.
 //! 4. `admit.rs`: limit and count it.
 //! 5. `authorize.rs`: check key, path, method, plan and URL.
 //! 6. Answer it from `response_cache.rs` or by the route's handler.
-//! 7. `respond.rs` and `headers.rs`: render a problem, and write the headers that every response has.
+//! 7. `respond.rs`, `headers.rs` and `deprecation.rs`: render a problem, and write the headers that every response has.
 //! 8. Record the outcome: usage, metrics, log.
 
 mod admit;
 mod authorize;
+mod deprecation;
 mod headers;
 mod identify;
 mod request_id;
@@ -48,9 +49,9 @@ use headers::{HeaderWriter, write_server_timing};
 use identify::{CallerIdentity, accepted_language, identify_caller};
 use request_id::RequestId;
 pub use respond::ProblemPageRenderer;
-use respond::{BrowserRequest, ProblemResponder, is_preflight, preflight_response};
+use respond::{BrowserRequest, ProblemResponder, is_preflight, preflight_response, redirect_response};
 use response_cache::CacheValidity;
-use routing::{PathRoutes, RouteEntry, RouteTable};
+use routing::{PathRoutes, RouteEntry, RouteTable, SlashRedirect};
 use shed::shed_request;
 
 /// Never shed: health checks must always get an answer.
@@ -78,6 +79,8 @@ struct RequestContext<'f> {
     is_preflight: bool,
     path_routes: PathRoutes<'f>,
     route_entry: Option<&'f RouteEntry>,
+    /// Set if the path has no route only because of the slash at its end.
+    redirect: Option<SlashRedirect>,
     browser: Option<BrowserRequest>,
 }
 
@@ -124,7 +127,8 @@ impl FrontLayer {
         let admission = self.admit(request.headers(), request.uri().path(), &context).await;
 
         let access = if admission.decision.admitted {
-            check_access(&admission.identity, context.is_preflight, &request, context.path_routes, route)
+            let redirect = context.redirect.as_ref();
+            check_access(&admission.identity, context.is_preflight, &request, context.path_routes, route, redirect)
         } else {
             Err(rate_limit_problem(&admission.decision, admission.is_page))
         };
@@ -138,6 +142,11 @@ impl FrontLayer {
         let started = Instant::now();
         let headers = request.headers();
         let path_routes = self.routes.find(request.uri().path());
+        let redirect = if path_routes.is_empty() {
+            self.routes.find_slash_redirect(request.method(), request.uri())
+        } else {
+            None
+        };
         RequestContext {
             started,
             client: client_address(peer, headers, &self.app.settings.trusted_proxies),
@@ -146,6 +155,7 @@ impl FrontLayer {
             is_preflight: is_preflight(request),
             path_routes,
             route_entry: path_routes.for_method(request.method()),
+            redirect,
             browser: BrowserRequest::from_request(request),
         }
     }
@@ -190,10 +200,11 @@ impl FrontLayer {
 
         let validity = cache_slot.and_then(|_| CacheValidity::current(&app.live_snapshot, app.clock.now()));
         let mut handler_time = None;
-        let mut response = match access {
-            Err(problem) => ApiError(problem).into_response(),
-            Ok(()) if context.is_preflight => preflight_response(),
-            Ok(()) => {
+        let mut response = match (access, &context.redirect) {
+            (Err(problem), _) => ApiError(problem).into_response(),
+            (Ok(()), _) if context.is_preflight => preflight_response(),
+            (Ok(()), Some(redirect)) => redirect_response(&redirect.location),
+            (Ok(()), None) => {
                 let (response, time) = self.run_handler(request, context, admission).await;
                 handler_time = Some(time);
                 response
@@ -205,6 +216,9 @@ impl FrontLayer {
         }
         let headers = response.headers_mut();
         self.header_writer.write_common(headers, plan, &quota, &admission.request_id, app.is_synthetic());
+        if let Some(deprecation) = context.route_entry.and_then(|entry| entry.deprecation.as_ref()) {
+            deprecation.write(headers);
+        }
         if let Some(handler_time) = handler_time.filter(|_| admission.is_page) {
             write_server_timing(headers, handler_time, context.started.elapsed());
         }

@@ -1,4 +1,4 @@
-//! Responses that no handler makes: problems and preflights.
+//! Responses that no handler makes: problems, preflights and redirects.
 
 use std::sync::Arc;
 
@@ -69,5 +69,14 @@ pub fn preflight_response() -> Response {
         HeaderValue::from_static("X-API-Key, Authorization, Content-Type, If-None-Match"),
     );
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// 308 keeps the method and the body.
+pub fn redirect_response(location: &HeaderValue) -> Response {
+    let mut response = StatusCode::PERMANENT_REDIRECT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, location.clone());
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=60"));
     response
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
-use http::{HeaderValue, header};
 use serde::Serialize;
 use vintem_domain::{Dataset, LocalizedText, Problem};
 use vintem_snapshot::{
@@ -21,7 +21,7 @@ use crate::bodies::search::facets_body;
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::params::{MAX_CSV_COMPANIES, MAX_PAGE_ROWS, QueryParams, invalid_param};
-use crate::responses::{EtagResponder, ListPage, page_response};
+use crate::responses::{EtagResponder, ListPage, page_response, with_content_location};
 
 /// The fields by which companies are counted.
 const COMPANY_FACETS: [&str; 2] = ["status", "sector"];
@@ -50,6 +50,9 @@ async fn list_companies(caller: Caller, State(app): AppState, query: QueryParams
     let filter = CompanyFilter {
         status: query.filter_text("status")?,
         sector: query.filter_text("sector")?,
+        state: query.filter_text("state")?,
+        ticker_prefix: query.filter_text("ticker")?,
+        text: query.optional_search_text()?,
         known_since: query.updated_since()?,
     };
     let trace_options = TraceOptions::from_query(&query, app.today())?;
@@ -58,7 +61,19 @@ async fn list_companies(caller: Caller, State(app): AppState, query: QueryParams
     let current = require_loaded(snapshot.companies(), Dataset::Companies)?;
     let historical = load_companies_as_of(&app, &snapshot, &trace_options).await?;
     let companies = historical.as_deref().unwrap_or(current);
-    let row_page = companies.list(&filter, pagination.offset, pagination.limit);
+    let row_page = if filter.text.is_none() {
+        companies.list(&filter, pagination.offset, pagination.limit)?
+    } else {
+        // Words are looked up in the search index, which takes longer.
+        let search_snapshot = snapshot.clone();
+        let search_historical = historical.clone();
+        let list = move || {
+            let current = require_loaded(search_snapshot.companies(), Dataset::Companies)?;
+            let companies = search_historical.as_deref().unwrap_or(current);
+            Ok(companies.list(&filter, pagination.offset, pagination.limit)?)
+        };
+        app.load.search_pool.run(list).await?
+    };
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, row_page.total);
     let list_page = ListPage { query: &query, format, pagination, total: row_page.total, facets: None };
@@ -118,12 +133,13 @@ fn parse_company_identifier(query: &QueryParams) -> Result<(CompanyIdentifierKin
     }
 
     let must = LocalizedText::new(
-        "be given, or one of `code`, `ticker` and `name`, and no two of them",
-        "ser informado, ou um de `code`, `ticker` e `name`, e nunca dois deles",
+        "be the only identifier, and not blank: give one of `cnpj`, `code`, `ticker` and `name`",
+        "ser o único identificador, e não vazio: informe um de `cnpj`, `code`, `ticker` e `name`",
     );
     match identifiers.pop() {
         Some((kind, text)) if identifiers.is_empty() && !text.trim().is_empty() => Ok((kind, text)),
-        _ => invalid_param("cnpj", must),
+        Some((kind, _)) => invalid_param(kind.id(), must),
+        None => invalid_param("cnpj", must),
     }
 }
 
@@ -163,7 +179,7 @@ async fn get_company(
     caller: Caller,
     State(app): AppState,
     query: QueryParams,
-    id: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let trace_options = TraceOptions::from_query(&query, app.today())?;
     let snapshot = app.current_snapshot()?;
@@ -171,15 +187,21 @@ async fn get_company(
     let historical = load_companies_as_of(&app, &snapshot, &trace_options).await?;
     let companies = historical.as_deref().unwrap_or(current);
 
-    // The path is rejected if it is not valid UTF-8; no company has such an ID.
-    let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
-    let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
+    let row = find_company_in_path(companies, id)?;
 
     let canonical_path = format!("/api/v1/companies/{}", companies.get(row).id);
     let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
-    let mut response = responder.respond_json(|| traced_company_body(&trace_options, &snapshot, companies, row));
-    if let Ok(canonical_path) = HeaderValue::from_str(&canonical_path) {
-        response.headers_mut().insert(header::CONTENT_LOCATION, canonical_path);
+    let response = responder.respond_json(|| traced_company_body(&trace_options, &snapshot, companies, row));
+    Ok(with_content_location(response, &canonical_path))
+}
+
+/// The company that a path names by its code, CNPJ or ticker.
+pub fn find_company_in_path(companies: &Companies, id: Result<Path<String>, PathRejection>) -> Result<u32, Problem> {
+    // The path is rejected if it is not valid UTF-8; no company has such an ID.
+    let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
+    match companies.find_by_id_or_ticker(&id)[..] {
+        [row] => Ok(row),
+        [] => Err(Problem::NoSuchCompany),
+        _ => Err(Problem::AmbiguousTicker),
     }
-    Ok(response)
 }

@@ -19,12 +19,13 @@ use crate::api_error::ApiError;
 use crate::app::{App, AppState, Handlers};
 use crate::bodies::format_instant;
 use crate::caller::Caller;
-use crate::responses::{EtagResponder, SkipCompression, cache_control, matches_if_none_match};
+use crate::responses::{EtagResponder, SkipCompression, WholeList, cache_control, matches_if_none_match};
 
 #[derive(Serialize)]
 struct ExportsBody<'m> {
     data: Vec<ExportBody<'m>>,
-    total: usize,
+    #[serde(flatten)]
+    position: WholeList,
 }
 
 #[derive(Serialize)]
@@ -93,7 +94,8 @@ fn exports_body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m>
         }
     };
 
-    ExportsBody { data: manifest.datasets.iter().map(export_body).collect(), total: manifest.datasets.len() }
+    let data: Vec<_> = manifest.datasets.iter().map(export_body).collect();
+    ExportsBody { position: WholeList::of(data.len()), data }
 }
 
 /// Reads from disk on a blocking thread. `None` if no export directory is configured.

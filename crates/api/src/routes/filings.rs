@@ -8,9 +8,10 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_domain::{Dataset, DateRange, Problem};
+use vintem_domain::{CompanyId, Dataset, DateRange, LocalizedText, Problem};
 use vintem_snapshot::{FilingFilter, Filings, RowPage, SearchOptions, SearchResults, Snapshot, filings_as_of};
 
+use super::companies::find_company_in_path;
 use crate::api_error::ApiError;
 use crate::app::{App, AppState, Handlers};
 use crate::bodies::filing::{FilingBody, filing_bodies, filings_table, traced_filing_body};
@@ -19,18 +20,19 @@ use crate::bodies::require_loaded;
 use crate::bodies::search::facets_body;
 use crate::caller::Caller;
 use crate::csv::ListFormat;
-use crate::params::{MAX_CSV_FILINGS, MAX_PAGE_ROWS, Pagination, QueryParams};
-use crate::responses::{EtagResponder, ListPage, page_response};
+use crate::params::{MAX_CSV_FILINGS, MAX_PAGE_ROWS, Pagination, QueryParams, invalid_param};
+use crate::responses::{EtagResponder, ListPage, page_response, with_content_location};
 
 #[derive(Serialize)]
 struct RecentFilingsBody<'s> {
     data: Vec<FilingBody<'s>>,
+    total: usize,
+    limit: usize,
+    offset: usize,
 }
 
 /// The fields by which filings are counted.
 const FILING_FACETS: [&str; 2] = ["category", "year"];
-
-pub const RECENT_FILINGS_COUNT: usize = 20;
 
 pub fn handlers() -> Handlers {
     vec![
@@ -45,8 +47,9 @@ pub fn handlers() -> Handlers {
 }
 
 async fn list_filings(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let params = FilingListParams::from_query(&caller, &query, app.today())?;
+    let mut params = FilingListParams::from_query(&caller, &query, app.today())?;
     let snapshot = app.current_snapshot()?;
+    params.filter.company = find_company_of_filter(&snapshot, &query)?;
     filing_list_response(&caller, &app, snapshot, params).await
 }
 
@@ -60,22 +63,29 @@ async fn list_company_filings(
     let snapshot = app.current_snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
 
-    let Path(id) = id.map_err(|_| Problem::NoSuchCompany)?;
-    let row = companies.resolve(&id).ok_or(Problem::NoSuchCompany)?;
-    params.filter.company = Some(companies.get(row).id);
+    let row = find_company_in_path(companies, id)?;
+    let company_id = companies.get(row).id;
+    params.filter.company = Some(company_id);
 
-    filing_list_response(&caller, &app, snapshot, params).await
+    let response = filing_list_response(&caller, &app, snapshot, params).await?;
+    Ok(with_content_location(response, &format!("/api/v1/companies/{company_id}/filings")))
 }
 
 async fn list_recent_filings(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     let format = ListFormat::from_query(&caller, &query)?;
+    let limit = query.limit(MAX_PAGE_ROWS)?;
     let snapshot = app.current_snapshot()?;
     let filings = require_loaded(snapshot.filings(), Dataset::Filings)?;
     let days = DateRange::ALL.capped_at(app.today());
-    let row_page = filings.list(&FilingFilter::for_days(days), 0, RECENT_FILINGS_COUNT);
+    let row_page = filings.list(&FilingFilter::for_days(days), 0, limit);
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Filings], row_page.total);
-    let body = |row_page: RowPage| RecentFilingsBody { data: filing_bodies(filings, &row_page) };
+    let body = |row_page: RowPage| RecentFilingsBody {
+        data: filing_bodies(filings, &row_page),
+        total: row_page.total,
+        limit,
+        offset: 0,
+    };
     let table = |row_page| filings_table(&snapshot, filings, row_page, TraceOptions::disabled(app.today()));
     Ok(responder.respond_list(format, row_page, body, table))
 }
@@ -181,6 +191,8 @@ struct FilingListParams<'q> {
     format: ListFormat,
     pagination: Pagination,
     filter: FilingFilter,
+    /// Words that the filings must contain.
+    text: Option<String>,
     trace_options: TraceOptions,
 }
 
@@ -190,11 +202,63 @@ impl<'q> FilingListParams<'q> {
         let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_FILINGS))?;
         let filter = FilingFilter {
             category: query.filter_text("category")?,
+            doc_type: query.filter_text("type")?,
             known_since: query.updated_since()?,
-            ..FilingFilter::for_days(query.date_range()?)
+            ..FilingFilter::for_days(query.date_range_or_year()?)
         };
-        Ok(Self { query, format, pagination, filter, trace_options: TraceOptions::from_query(query, today)? })
+        let text = query.optional_search_text()?;
+        let trace_options = TraceOptions::from_query(query, today)?;
+        Ok(Self { query, format, pagination, filter, text, trace_options })
     }
+}
+
+/// The company that `company_id` or `ticker` names. An unknown one is refused: an empty list would look like a company
+/// without filings.
+fn find_company_of_filter(snapshot: &Snapshot, query: &QueryParams) -> Result<Option<CompanyId>, ApiError> {
+    let id = query.filter_text("company_id")?;
+    let ticker = query.filter_text("ticker")?;
+    if id.is_none() && ticker.is_none() {
+        return Ok(None);
+    }
+
+    let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
+    let row = match (id, ticker) {
+        (Some(_), Some(_)) => {
+            let must = LocalizedText::new(
+                "not be given together with `company_id`",
+                "não ser informado junto com `company_id`",
+            );
+            return Ok(invalid_param("ticker", must)?);
+        }
+        (Some(id), None) => companies.resolve(&id).map_or_else(
+            || {
+                let must = LocalizedText::new(
+                    "be the CVM code or CNPJ of a company; find it with /api/v1/companies",
+                    "ser o código CVM ou o CNPJ de uma companhia; procure em /api/v1/companies",
+                );
+                invalid_param("company_id", must)
+            },
+            Ok,
+        )?,
+        (None, ticker) => match companies.find_by_ticker(ticker.as_deref().unwrap_or_default().trim())[..] {
+            [row] => row,
+            [] => {
+                let must = LocalizedText::new(
+                    "be the whole ticker of a company; find it with /api/v1/companies?ticker=",
+                    "ser o ticker completo de uma companhia; procure em /api/v1/companies?ticker=",
+                );
+                return Ok(invalid_param("ticker", must)?);
+            }
+            _ => {
+                let must = LocalizedText::new(
+                    "name one company; several have this ticker, so use `company_id`",
+                    "indicar uma só companhia; várias têm este ticker, então use `company_id`",
+                );
+                return Ok(invalid_param("ticker", must)?);
+            }
+        },
+    };
+    Ok(Some(companies.get(row).id))
 }
 
 /// The filings as known on the day of `as_of`, if requested. They come from the store, because only it has every
@@ -215,7 +279,7 @@ async fn filing_list_response(
     snapshot: Arc<Snapshot>,
     params: FilingListParams<'_>,
 ) -> Result<Response, ApiError> {
-    let FilingListParams { query, format, pagination, mut filter, trace_options } = params;
+    let FilingListParams { query, format, pagination, mut filter, text, trace_options } = params;
     let is_long = pagination.limit > MAX_PAGE_ROWS;
     let permit = is_long.then(|| app.load.long_tables.acquire(caller.key)).transpose()?;
 
@@ -224,14 +288,18 @@ async fn filing_list_response(
     let historical = load_filings_as_of(app, &snapshot, &trace_options).await?;
     let filings = historical.as_ref().unwrap_or(current);
 
-    // Filtering by `known_since` scans every filing, and a long list collects many rows: both take milliseconds, so
-    // they run in the search pool.
-    let row_page = match filter.known_since {
-        None if !is_long => filings.list(&filter, pagination.offset, pagination.limit),
-        _ => {
-            let filings = filings.clone();
-            app.load.search_pool.run(move || Ok(filings.list(&filter, pagination.offset, pagination.limit))).await?
-        }
+    // Scanning filings, looking up words and collecting the rows of a long list take milliseconds, so these run in the
+    // search pool.
+    let Pagination { limit, offset } = pagination;
+    let row_page = if filter.needs_scan() || text.is_some() || is_long {
+        let filings = filings.clone();
+        let list = move || match text {
+            Some(text) => Ok(filings.list_containing(&text, &filter, offset, limit)?),
+            None => Ok(filings.list(&filter, offset, limit)),
+        };
+        app.load.search_pool.run(list).await?
+    } else {
+        filings.list(&filter, offset, limit)
     };
 
     let datasets = [Dataset::Filings, Dataset::Companies];

@@ -8,8 +8,8 @@ use chrono::{NaiveDate, TimeDelta};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vintem_domain::feature::Feature;
 use vintem_domain::key::is_valid_label;
-use vintem_domain::route::Feature;
 use vintem_domain::{KeyId, LocalizedText, Problem};
 use vintem_store::keys::{NewSecret, OwnerChangeResult};
 

@@ -6,6 +6,7 @@ mod events;
 mod export;
 pub mod filings;
 mod health;
+mod index;
 pub mod keys;
 pub mod market;
 pub mod plans;
@@ -25,6 +26,7 @@ pub fn handlers() -> Handlers {
         export::handlers(),
         filings::handlers(),
         health::handlers(),
+        index::handlers(),
         keys::handlers(),
         market::handlers(),
         plans::handlers(),

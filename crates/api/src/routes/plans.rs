@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vintem_domain::email::is_valid_email;
-use vintem_domain::route::{describe_features, describe_restrictions};
+use vintem_domain::plan_description::{describe_features, describe_restrictions};
 use vintem_domain::text::hex_encode;
 use vintem_domain::{AddressBucket, KeyActor, LocalizedText, Plan, Problem};
 use vintem_meter::DailyCap;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -75,16 +75,13 @@ async fn main() -> anyhow::Result<()> {
 async fn run_outbox_trials(trials: u32) -> anyhow::Result<()> {
     let database = TestDatabase::create_empty().await?;
     let mut connection = database.connect().await?;
+    let load_time = measure_load_time(&database, &mut connection).await?;
     let mut killed = 0;
     let mut loads = 0;
     for trial in 1..=trials {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["load", &database.url()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        // The process takes some milliseconds to start; then it loads one value after another, about 50 ms each.
-        tokio::time::sleep(Duration::from_micros(rand::random_range(30_000..250_000))).await;
+        let mut child = spawn_loader(&database)?;
+        // The process takes some milliseconds to start; then it loads one value after another.
+        tokio::time::sleep(load_time.mul_f64(rand::random_range(0.5..5.0))).await;
         killed += u32::from(child.try_wait()?.is_none());
         child.kill()?;
         child.wait()?;
@@ -105,6 +102,28 @@ async fn run_outbox_trials(trials: u32) -> anyhow::Result<()> {
     ensure!(killed == trials, "some had ended by themselves");
     ensure!(loads > trials as usize / 2, "too few loads were met");
     Ok(())
+}
+
+fn spawn_loader(database: &TestDatabase) -> anyhow::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    Ok(command.args(["load", &database.url()]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+}
+
+/// How long a load takes on this machine, with its share of the start of the process.
+async fn measure_load_time(database: &TestDatabase, connection: &mut PgConnection) -> anyhow::Result<Duration> {
+    const MEASURED_LOADS: u32 = 5;
+    let started = Instant::now();
+    let mut child = spawn_loader(database)?;
+    while fetch_unique_dates(connection, SELECT_VALUE_DATES).await?.len() < MEASURED_LOADS as usize {
+        ensure!(started.elapsed() < Duration::from_secs(60), "nothing is loaded");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let load_time = started.elapsed() / MEASURED_LOADS;
+
+    child.kill()?;
+    child.wait()?;
+    wait_for_other_connections(connection).await?;
+    Ok(load_time)
 }
 
 const SELECT_VALUE_DATES: &str = "select ref_date from observation where series = 'selic-daily'";

@@ -1,17 +1,49 @@
-//! Business days of banks and of the exchange: computed by rule, with overrides for days that broke the rules.
+//! Business days and holidays of banks and of the exchange: computed by rule, with overrides for days that broke the
+//! rules.
+
+mod holiday_names;
+mod overrides;
 
 use std::sync::LazyLock;
 
 use bdays::HolidayCalendar;
 use bdays::calendars::WeekendsOnly;
 use bdays::calendars::brazil::{BRSettlement, BrazilExchange};
-use chrono::{Days, NaiveDate};
+use chrono::{Datelike, Days, NaiveDate};
 
-use crate::dates::{DateRange, MAX_DATE, MIN_DATE, parse_date};
+use crate::dates::{DateRange, MAX_DATE, MIN_DATE};
+use crate::lang::LocalizedText;
+use holiday_names::holiday_name;
+use overrides::parse_overrides;
 
 /// Days on which banks were closed or open against the rules, found by comparing the rules with the days that have a
-/// Selic. They apply to banks only; we don't know what the exchange did on these days.
-const OVERRIDES_CSV: &str = include_str!("overrides.csv");
+/// Selic.
+const SETTLEMENT_OVERRIDES_CSV: &str = include_str!("settlement_overrides.csv");
+
+/// Days on which the exchange was closed against the rules. Each line names at least two sources that agree:
+///
+/// - `R-bizdays Brazil/B3`: github.com/wilsonfreitas/R-bizdays, `inst/extdata/Brazil_B3.json`, lists the days on which
+///   the exchange was closed from 1990 to 2025.
+/// - `Ibovespa has no value`: the daily history of the index from April 1993 to October 2018, as in
+///   github.com/Krids/AnalyzingStocksWithMachineLearning, `data/^BVSP.csv`, has none for this day.
+/// - `exchange_calendars BVMF`: github.com/gerrymanoim/exchange_calendars, `exchange_calendar_bvmf.py`, closes on
+///   2014-06-12, and on November 20 since 2004.
+/// - `pandas_market_calendars BMF`: github.com/rsheftel/pandas_market_calendars, `calendars/bmf.py`, closes on November
+///   20 since 2004.
+/// - `python-holidays BVMF`: github.com/vacanza/holidays, `financial/brasil_bolsa_balcao.py`, closes on Maundy Thursday
+///   until 1999.
+/// - `BCB SGS 11 has no value`: banks were closed, too.
+const EXCHANGE_OVERRIDES_CSV: &str = include_str!("exchange_overrides.csv");
+
+/// The first year in which the exchange closed on July 9, a holiday of the state of São Paulo since law 9.497 of March
+/// 1997. The `bdays` rules close on it in every year before, too.
+///
+/// R-bizdays and pandas_market_calendars (see above) both begin in 1997, and the Ibovespa has values on that day in 1993
+/// and 1996 and none in 1997. Only exchange_calendars begins in 1998.
+const FIRST_CLOSED_JULY_9: i32 = 1997;
+
+/// The name of a holiday that has no name of its own. Tests make sure that there is none.
+const UNNAMED_HOLIDAY: LocalizedText = LocalizedText::new("Holiday", "Feriado");
 
 /// Whose business days count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +52,13 @@ pub enum Calendar {
     Settlement,
     /// The exchange, B3.
     Exchange,
+}
+
+/// A day on which a calendar is closed for another reason than the weekend. It may fall on a weekend all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holiday {
+    pub date: NaiveDate,
+    pub name: LocalizedText,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +104,19 @@ impl Calendar {
         self.business_day_table().is_business_day(day)
     }
 
+    /// The holiday on this day, also if it is a weekend.
+    pub fn holiday(self, day: NaiveDate) -> Option<Holiday> {
+        self.holidays(DateRange { from: day, to: day }).first().copied()
+    }
+
+    /// The holidays in a range, in order, also those on weekends.
+    pub fn holidays(self, range: DateRange) -> &'static [Holiday] {
+        let holidays = &self.business_day_table().holidays;
+        let start = holidays.partition_point(|holiday| holiday.date < range.from);
+        let end = holidays.partition_point(|holiday| holiday.date <= range.to);
+        holidays.get(start..end).unwrap_or_default()
+    }
+
     /// Counts the business days from `from`, included, to `to`, excluded.
     pub fn count_business_days(self, from: NaiveDate, to: NaiveDate) -> u32 {
         let table = self.business_day_table();
@@ -90,8 +142,9 @@ impl Calendar {
 
     fn business_day_table(self) -> &'static BusinessDayTable {
         static SETTLEMENT: LazyLock<BusinessDayTable> =
-            LazyLock::new(|| BusinessDayTable::new(&BRSettlement, OVERRIDES_CSV));
-        static EXCHANGE: LazyLock<BusinessDayTable> = LazyLock::new(|| BusinessDayTable::new(&BrazilExchange, ""));
+            LazyLock::new(|| BusinessDayTable::new(&BRSettlement, SETTLEMENT_OVERRIDES_CSV));
+        static EXCHANGE: LazyLock<BusinessDayTable> =
+            LazyLock::new(|| BusinessDayTable::new(&ExchangeRules, EXCHANGE_OVERRIDES_CSV));
         match self {
             Self::Settlement => &SETTLEMENT,
             Self::Exchange => &EXCHANGE,
@@ -99,23 +152,40 @@ impl Calendar {
     }
 }
 
-/// All business days from [`MIN_DATE`] to [`MAX_DATE`].
+/// The rules of the exchange, without the years in which July 9 was no holiday yet.
+struct ExchangeRules;
+
+impl HolidayCalendar<NaiveDate> for ExchangeRules {
+    fn is_holiday(&self, day: NaiveDate) -> bool {
+        let is_early_july_9 = (day.month(), day.day()) == (7, 9) && day.year() < FIRST_CLOSED_JULY_9;
+        !is_early_july_9 && BrazilExchange.is_holiday(day)
+    }
+}
+
+/// All business days and holidays from [`MIN_DATE`] to [`MAX_DATE`].
 struct BusinessDayTable {
     days: Vec<NaiveDate>,
+    holidays: Vec<Holiday>,
     /// The number of business days before each calendar day from [`MIN_DATE`], with one more entry than there are days.
     business_days_before: Vec<u32>,
 }
 
 impl BusinessDayTable {
-    fn new(rules: &impl HolidayCalendar<NaiveDate>, overrides: &str) -> Self {
-        let overrides: Vec<(NaiveDate, bool)> = overrides.lines().skip(1).map(parse_override).collect();
-        let mut table = Self { days: Vec::new(), business_days_before: vec![0] };
+    /// A business day is a weekday that is no holiday, so the two lists cannot contradict each other.
+    fn new(rules: &impl HolidayCalendar<NaiveDate>, overrides_csv: &'static str) -> Self {
+        let overrides = parse_overrides(overrides_csv);
+        let mut table = Self { days: Vec::new(), holidays: Vec::new(), business_days_before: vec![0] };
 
         let mut day = MIN_DATE;
         while day <= MAX_DATE {
-            let overridden = overrides.iter().find(|(date, _)| *date == day).map(|(_, is_open)| *is_open);
-            if overridden.unwrap_or_else(|| rules.is_bday(day)) {
-                table.days.push(day);
+            let name = match overrides.iter().find(|entry| entry.date == day) {
+                Some(entry) => entry.holiday,
+                None => rules.is_holiday(day).then(|| holiday_name(day).unwrap_or(UNNAMED_HOLIDAY)),
+            };
+            match name {
+                Some(name) => table.holidays.push(Holiday { date: day, name }),
+                None if WeekendsOnly.is_bday(day) => table.days.push(day),
+                None => {}
             }
             table.business_days_before.push(table.days.len() as u32);
             day = day + Days::new(1);
@@ -133,15 +203,10 @@ impl BusinessDayTable {
     }
 }
 
-fn parse_override(line: &str) -> (NaiveDate, bool) {
-    let mut columns = line.split(',');
-    let date = columns.next().and_then(parse_date).expect("each line begins with a day");
-    (date, columns.next() == Some("open"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dates::parse_date;
 
     fn day(text: &str) -> NaiveDate {
         parse_date(text).unwrap()
@@ -149,14 +214,84 @@ mod tests {
 
     #[test]
     fn every_override_contradicts_the_rules_and_says_why() {
-        let lines: Vec<&str> = OVERRIDES_CSV.lines().skip(1).collect();
-        assert_eq!(lines.len(), 39);
-        for line in lines {
-            let (date, is_open) = parse_override(line);
-            assert_eq!(BRSettlement.is_bday(date), !is_open, "{line}");
-            assert_eq!(Calendar::Settlement.is_business_day(date), is_open, "{line}");
+        check_overrides(Calendar::Settlement, &BRSettlement, SETTLEMENT_OVERRIDES_CSV, 39);
+        check_overrides(Calendar::Exchange, &ExchangeRules, EXCHANGE_OVERRIDES_CSV, 20);
+    }
+
+    fn check_overrides(
+        calendar: Calendar,
+        rules: &impl HolidayCalendar<NaiveDate>,
+        overrides_csv: &'static str,
+        count: usize,
+    ) {
+        let lines: Vec<&str> = overrides_csv.lines().skip(1).collect();
+        assert_eq!(lines.len(), count);
+
+        for (line, entry) in lines.into_iter().zip(parse_overrides(overrides_csv)) {
+            let is_open = entry.holiday.is_none();
+            assert_eq!(rules.is_bday(entry.date), !is_open, "{line}");
+            assert_eq!(calendar.is_business_day(entry.date), is_open, "{line}");
+
             let columns: Vec<&str> = line.split(',').collect();
-            assert!(columns.len() == 4 && columns.iter().all(|column| !column.is_empty()), "{line}");
+            let (reasons, names) = columns.split_at(4);
+            assert_eq!(reasons[1], if is_open { "open" } else { "closed" }, "{line}");
+            assert!(reasons.iter().all(|column| !column.is_empty()), "{line}");
+            assert!(names.iter().all(|name| name.is_empty() == is_open), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_closed_weekday_is_a_named_holiday_and_every_holiday_is_closed() {
+        for calendar in Calendar::ALL {
+            let mut day = MIN_DATE;
+            while day <= MAX_DATE {
+                let holiday = calendar.holiday(day);
+                let is_weekday = WeekendsOnly.is_bday(day);
+                assert_eq!(calendar.is_business_day(day), is_weekday && holiday.is_none(), "{calendar:?} {day}");
+
+                if let Some(holiday) = holiday {
+                    assert_eq!(holiday.date, day);
+                    assert_ne!(holiday.name, UNNAMED_HOLIDAY, "{calendar:?} {day}");
+                    assert!(!holiday.name.en.is_empty() && !holiday.name.pt.is_empty(), "{calendar:?} {day}");
+                }
+                day = day + Days::new(1);
+            }
+
+            let listed = (1900..=2199).map(|year| calendar.holidays(DateRange::for_year(year)).len()).sum::<usize>();
+            assert_eq!(listed, calendar.holidays(DateRange::ALL).len());
+        }
+    }
+
+    #[test]
+    fn the_holidays_of_a_year_are_in_order_and_include_weekends() {
+        let dates = |calendar: Calendar| {
+            let holidays = calendar.holidays(DateRange::for_year(2027));
+            holidays.iter().map(|holiday| holiday.date.format("%m-%d").to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            dates(Calendar::Settlement),
+            "01-01 02-08 02-09 03-26 04-21 05-01 05-27 09-07 10-12 11-02 11-15 11-20 12-25"
+        );
+        assert_eq!(
+            dates(Calendar::Exchange),
+            "01-01 02-08 02-09 03-26 04-21 05-01 05-27 09-07 10-12 11-02 11-15 11-20 12-24 12-25 12-31"
+        );
+    }
+
+    #[test]
+    fn the_exchange_observes_holidays_of_sao_paulo_in_some_years_only() {
+        for (date, kind) in [
+            ("1987-07-09", DayKind::BusinessDay),
+            ("1996-07-09", DayKind::BusinessDay),
+            ("1997-07-09", DayKind::Holiday),
+            ("2020-07-09", DayKind::BusinessDay),
+            ("2021-07-09", DayKind::Holiday),
+            ("2022-01-25", DayKind::BusinessDay),
+            ("2003-11-20", DayKind::BusinessDay),
+            ("2006-11-20", DayKind::Holiday),
+            ("2014-06-12", DayKind::Holiday),
+        ] {
+            assert_eq!(Calendar::Exchange.day_kind(day(date)), kind, "{date}");
         }
     }
 

@@ -8,7 +8,7 @@ use chrono::{Datelike, Days, Months, NaiveDate};
 use rust_decimal::Decimal;
 use vintem_domain::fx::BRL_START_DATE;
 use vintem_domain::series::Frequency;
-use vintem_domain::{Calendar, Currency, Series, series};
+use vintem_domain::{Calendar, Currency, ParityBasis, Quote, Series, series};
 use vintem_store::load::{BulletinKind, NewBulletin, Observation};
 
 use super::rng::DemoRng;
@@ -285,10 +285,31 @@ pub fn generate_bulletins(until: NaiveDate) -> Vec<NewBulletin> {
                 quote_currency: "BRL".to_owned(),
                 buy: Decimal::new(buy, decimals),
                 sell: Decimal::new(sell, decimals),
+                parity: Some(generate_parity(currency, cross)),
             });
         }
     }
     rows
+}
+
+/// The parity that goes with a currency's value in billionths of a dollar: four decimals, two ticks wide. A tick is the
+/// last decimal, or a hundredth for the yen.
+fn generate_parity(currency: Currency, dollar_billionths: i64) -> Quote {
+    let tick = if currency == Currency::Jpy { 100 } else { 1 };
+    let to_ticks = |ten_thousandths: i64| ten_thousandths / tick * tick;
+    let (buy, sell) = match currency.parity_basis() {
+        _ if currency == Currency::Usd => (10_000, 10_000),
+        ParityBasis::DollarsPerUnit => {
+            let buy = to_ticks(dollar_billionths / 100_000);
+            (buy, buy + 2 * tick)
+        }
+        // The bank buys the currency at the parity that gives the most units for a dollar.
+        ParityBasis::UnitsPerDollar => {
+            let sell = to_ticks(10_000_000_000_000 / dollar_billionths);
+            (sell - 2 * tick, sell)
+        }
+    };
+    Quote { buy: Decimal::new(buy, 4), sell: Decimal::new(sell, 4) }
 }
 
 /// The long-run value of each currency, in billionths of a dollar.
@@ -436,5 +457,28 @@ mod tests {
         }
         let euros = rows.iter().find(|row| row.currency == Currency::Eur).unwrap();
         assert_eq!(euros.date, EURO_FIRST_DATE);
+    }
+
+    #[test]
+    fn parities_agree_with_the_rates_in_reais() {
+        let rows = generate_bulletins(UNTIL);
+        let mut dollar = Decimal::ONE;
+        // The dollar is the last currency of a day, so each day is read from its end.
+        for row in rows.iter().rev() {
+            let parity = row.parity.unwrap();
+            if row.currency == Currency::Usd {
+                dollar = row.buy;
+                assert_eq!((parity.buy.to_string(), parity.sell.to_string()), ("1.0000".into(), "1.0000".into()));
+                continue;
+            }
+
+            assert!(parity.buy < parity.sell && parity.buy > Decimal::ZERO, "{row:?}");
+            let in_reais = match row.currency.parity_basis() {
+                ParityBasis::DollarsPerUnit => dollar * parity.buy,
+                ParityBasis::UnitsPerDollar => dollar / parity.sell,
+            };
+            let difference = (in_reais / row.buy - Decimal::ONE).abs();
+            assert!(difference < Decimal::new(1, 2), "{row:?}, {in_reais}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! day. A row also does not state its quote currency, which is the Brazilian currency of that day.
 
 use chrono::{NaiveDate, NaiveDateTime};
-use vintem_domain::{Currency, Decimal};
+use vintem_domain::{Currency, Decimal, Quote};
 use vintem_store::load::{BulletinKind, NewBulletin};
 
 use super::dates::parse_timestamp;
@@ -122,6 +122,7 @@ fn parse_bulletin(
 
     let buy = parse_rate(&fields, "cotacaoCompra")?;
     let sell = parse_rate(&fields, "cotacaoVenda")?;
+    let parity = parse_parity(&fields)?;
 
     let additional: Vec<String> = fields.keys().filter(|key| !KNOWN_KEYS.contains(key)).map(quote_truncated).collect();
     // The first row is enough for an alert: the others have the same keys.
@@ -130,7 +131,7 @@ fn parse_bulletin(
     }
 
     let quote_currency = brazilian_currency_on(date).to_owned();
-    Ok(NewBulletin { currency, date, kind, published_at, quote_currency, buy, sell })
+    Ok(NewBulletin { currency, date, kind, published_at, quote_currency, buy, sell, parity })
 }
 
 /// Parses a rate from the characters of a JSON number.
@@ -141,6 +142,30 @@ fn parse_rate(fields: &JsonObject<'_>, key: &str) -> Result<Decimal, String> {
         return Err(format!("{key} is {rate}, but nothing is sold for nothing"));
     }
     Ok(rate)
+}
+
+/// The rate against the dollar. Bulletins without one lack the keys, or state zero or null; half a parity is none.
+fn parse_parity(fields: &JsonObject<'_>) -> Result<Option<Quote>, String> {
+    let buy = parse_parity_side(fields, "paridadeCompra")?;
+    let sell = parse_parity_side(fields, "paridadeVenda")?;
+    Ok(buy.zip(sell).map(|(buy, sell)| Quote { buy, sell }))
+}
+
+fn parse_parity_side(fields: &JsonObject<'_>, key: &str) -> Result<Option<Decimal>, String> {
+    if !fields.keys().any(|name| name == key) {
+        return Ok(None);
+    }
+
+    let token = fields.raw_value(key)?;
+    if token == "null" {
+        return Ok(None);
+    }
+
+    let side = parse_exact_decimal(token).map_err(|error| format!("{key} {} {error}", quote_truncated(token)))?;
+    if side < Decimal::ZERO {
+        return Err(format!("{key} is {side}, but nothing is sold for less than nothing"));
+    }
+    Ok(Some(side).filter(|side| !side.is_zero()))
 }
 
 fn quote_date(currency: Currency, published_at: NaiveDateTime) -> NaiveDate {
@@ -160,9 +185,11 @@ fn bulletin_key(bulletin: &NewBulletin) -> (NaiveDate, NaiveDateTime, BulletinKi
 
 /// Equal in value and scale: 5.9 and 5.90 are served differently.
 fn has_same_rates(left: &NewBulletin, right: &NewBulletin) -> bool {
-    let rates_with_scale =
-        |bulletin: &NewBulletin| (bulletin.buy, bulletin.buy.scale(), bulletin.sell, bulletin.sell.scale());
-    rates_with_scale(left) == rates_with_scale(right)
+    let with_scale = |rate: Decimal| (rate, rate.scale());
+    let rates = |bulletin: &NewBulletin| (with_scale(bulletin.buy), with_scale(bulletin.sell));
+    let parity =
+        |bulletin: &NewBulletin| bulletin.parity.map(|parity| (with_scale(parity.buy), with_scale(parity.sell)));
+    rates(left) == rates(right) && parity(left) == parity(right)
 }
 
 fn unexpected_format(found: String) -> FormatError {
@@ -265,7 +292,38 @@ mod tests {
         let whole = json_row(("4.0207", "4.0213"), "2020-01-02 13:11:10.762", "Fechamento PTAX");
         let short = whole.replace(r#""paridadeCompra":1,"paridadeVenda":1,"#, "");
         assert!(short.len() < whole.len());
-        assert_eq!(parse_rows(Currency::Usd, &[short]).rows.len(), 1);
+        assert_eq!(parse_rows(Currency::Usd, &[short]).rows[0].parity, None);
+    }
+
+    #[test]
+    fn parities_keep_their_exact_digits_and_zero_is_none() {
+        let row = json_row(("4.0459", "4.0475"), "2022-01-03 13:11:50.357", "Fechamento");
+        let with_parity = |buy: &str, sell: &str| {
+            let parity = format!(r#""paridadeCompra":{buy},"paridadeVenda":{sell},"#);
+            row.replace(r#""paridadeCompra":1,"paridadeVenda":1,"#, &parity)
+        };
+
+        let parsed = parse_rows(Currency::Aud, &[with_parity("0.7186", "0.7190")]);
+        let parity = parsed.rows[0].parity.unwrap();
+        assert_eq!((parity.buy.to_string(), parity.sell.to_string()), ("0.7186".into(), "0.7190".into()));
+
+        for (buy, sell) in [("0", "0"), ("0.0000", "0.0000"), ("null", "null"), ("0", "0.7188"), ("0.7186", "null")] {
+            let parsed = parse_rows(Currency::Aud, &[with_parity(buy, sell)]);
+            assert_eq!((parsed.rows[0].parity, parsed.bad_rows.len()), (None, 0), "{buy} {sell}");
+        }
+
+        for (buy, sell, reason) in [
+            ("-0.7186", "0.7188", "paridadeCompra is -0.7186"),
+            ("0.7186", "7e-1", "paridadeVenda \"7e-1\" is not a plain"),
+            ("\"0.7186\"", "0.7188", "paridadeCompra \"\\\"0.7186\\\"\" is not"),
+        ] {
+            let parsed = parse_rows(Currency::Aud, &[with_parity(buy, sell)]);
+            assert_eq!((parsed.rows.len(), parsed.bad_rows.len()), (0, 1), "{buy} {sell}");
+            assert!(parsed.bad_rows[0].reason.starts_with(reason), "{}", parsed.bad_rows[0].reason);
+        }
+
+        let parsed = parse_rows(Currency::Aud, &[with_parity("0.7186", "0.7188"), with_parity("0.7186", "0.7189")]);
+        assert_eq!((parsed.rows.len(), parsed.bad_rows.len()), (0, 2), "two parities of one bulletin");
     }
 
     #[test]

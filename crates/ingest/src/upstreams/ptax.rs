@@ -2,11 +2,12 @@
 
 use chrono::{Datelike, Days, NaiveDate};
 use vintem_domain::{Currency, Dataset};
-use vintem_store::load::NewBulletin;
+use vintem_store::load::{IncompleteFetch, NewBulletin};
 use vintem_store::sources::SourcePartState;
+use vintem_store::{Store, StoreError};
 
 use super::{DateWindow, LoadContext, PartError, PartReport, RejectionError, record_success};
-use crate::fetch::{ResponseVerdict, UpstreamResponse};
+use crate::fetch::{ResponseVerdict, UpstreamResponse, decompress_from_archive};
 use crate::parsers::{ParsedRows, ptax};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_bulletins, validate_row_count};
 
@@ -50,6 +51,42 @@ pub async fn load_currency(
     state.rows = context.store.count_bulletins(currency, (FIRST_BULLETIN_DATE, context.today)).await?;
     record_success(state, context.now, &report);
     Ok(report)
+}
+
+/// Fills in the parities of bulletins that were stored without them, from the archived responses, one fetch at a time.
+/// It downloads nothing and reads each fetch once. Returns the number of completed bulletins.
+pub async fn backfill_parities(store: &Store, today: NaiveDate) -> Result<u64, StoreError> {
+    let mut completed = 0;
+    while let Some(fetch) = store.next_incomplete_fetch().await? {
+        let rows = parse_archived_bulletins(&fetch, today);
+        let mut completion = store.begin_completion(&fetch).await?;
+        completed += completion.complete_bulletins(&rows).await?;
+        completion.commit().await?;
+    }
+
+    if completed > 0 {
+        tracing::info!(completed, "read parities from archived bulletins");
+    }
+    Ok(completed)
+}
+
+/// No rows if the body can't be read: its bulletins stay without parities.
+fn parse_archived_bulletins(fetch: &IncompleteFetch, today: NaiveDate) -> Vec<NewBulletin> {
+    let body = match decompress_from_archive(&fetch.body) {
+        Ok(body) => body,
+        Err(error) => {
+            tracing::warn!(currency = fetch.currency.code(), %error, "an archived body is damaged");
+            return Vec::new();
+        }
+    };
+
+    match ptax::parse_bulletins(fetch.currency, &body, today) {
+        Ok(parsed) => parsed.rows,
+        Err(error) => {
+            tracing::warn!(currency = fetch.currency.code(), %error, "an archived body has no bulletins");
+            Vec::new()
+        }
+    }
 }
 
 async fn load_window(

@@ -58,7 +58,7 @@ fn crate_dependencies_point_one_way() -> TestResult {
 #[test]
 fn only_api_routes_are_charged_to_the_quota() {
     for route in ROUTES {
-        assert_eq!(route.rate_limit == RateLimitKind::Quota, route.path.starts_with("/api/v1/"), "{}", route.path);
+        assert_eq!(route.rate_limit == RateLimitKind::Quota, route.is_api(), "{}", route.path);
     }
 }
 

@@ -157,12 +157,25 @@ async fn without_postgres_reads_continue_and_registrations_fail_fast() -> TestRe
         let slowest = slowest?;
 
         let p99 = percentile(requests.iter().map(TimedRequest::latency), 99);
-        let failed: Vec<_> = requests
-            .iter()
-            .filter(|request| request.status != Some(200))
-            .map(|request| (&request.path, request.status))
-            .collect();
-        assert!(failed.is_empty(), "{fault}: {} of {} failed: {:?}", failed.len(), requests.len(), failed.first());
+        let is_shed = |request: &TimedRequest| {
+            let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+            body["error"] == "overloaded"
+        };
+        let (shed, failed): (Vec<_>, Vec<_>) =
+            requests.iter().filter(|request| request.status != Some(200)).partition(|request| is_shed(request));
+        let first_failed = failed.first().map(|request| (&request.path, request.status));
+        assert!(failed.is_empty(), "{fault}: {} of {} failed: {first_failed:?}", failed.len(), requests.len());
+
+        // In CI, beside other tests, the replica may shed requests after a moment without CPU. They succeed when they are
+        // repeated, while PostgreSQL is still away.
+        assert!(shed.is_empty() || !checks_latency, "{fault}: {} of {} were shed", shed.len(), requests.len());
+        for TimedRequest { path, .. } in shed {
+            wait_until("the repeated request succeeds", Duration::from_secs(5), || async {
+                let request = http.get(format!("http://{}{path}", process.address)).header("X-API-Key", key);
+                request.send().await.is_ok_and(|response| response.status() == 200)
+            })
+            .await;
+        }
 
         if fault == "cut_off" {
             proxy.restore();

@@ -295,8 +295,15 @@ impl ChaosHarness {
         let replica = rand::random_range(0..REPLICA_COUNT);
         *self.fault_counts.entry("replica_killed").or_default() += 1;
 
-        // A CPU stall looks like a Redis outage, so the replica may have local counts that a kill would lose.
-        self.wait_until_counts_shared().await;
+        // A CPU stall looks like a Redis outage, so the replica may have local counts that a kill would lose. It is asked
+        // last, because others take a while to answer on a busy machine.
+        loop {
+            self.wait_until_counts_shared().await;
+            let kept = self.replicas[replica].fetch_metric(&self.http, "vintem_usage_kept").await;
+            if matches!(kept, Ok(Some(0.0))) {
+                break;
+            }
+        }
 
         // The load avoids this replica only after the kill: requests in flight by then may or may not be counted.
         self.replicas[replica].kill()?;

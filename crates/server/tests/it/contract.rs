@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use vintem_domain::route::{Feature, GATED_PARAMETERS, ROUTES, Route};
+use vintem_domain::feature::Feature;
+use vintem_domain::route::{GATED_PARAMETERS, ROUTES, Route};
 use vintem_domain::{Plan, VERSION};
 use vintem_testkit::{ObservedResponse, OpenApiSpec, SpecOperation, TestDatabase, TestReplica, TestReplicaOptions};
 
@@ -25,8 +26,14 @@ struct ContractEvidence {
     responses: Vec<ObservedResponse>,
     /// Operation and identity → plan and status of a plain request.
     plain_statuses: BTreeMap<(String, &'static str), (Option<Plan>, u16)>,
-    /// Operation → the parameters that it rejects when given twice, which shows that it knows them.
+    /// Operation → the parameters that it rejects when given twice, and not as unknown.
     known_parameters: BTreeMap<String, BTreeSet<String>>,
+    /// Parameters that an operation accepts without taking any notice.
+    ignored_parameters: Vec<String>,
+    /// Operation → the JSON body of a plain request on the highest plan.
+    plain_bodies: BTreeMap<String, Value>,
+    /// Operations times the parameters of the whole API.
+    parameter_combinations: usize,
     identity_count: usize,
 }
 
@@ -40,7 +47,13 @@ async fn every_operation_matches_openapi_and_openapi_is_complete() -> TestResult
     println!("operations: {}", description.operations()?.len());
     println!("identities: {}", evidence.identity_count);
     println!("answers_validated: {}", evidence.responses.len());
+    let former_fields = find_former_fields(&evidence)?;
+    println!("former_fields: {former_fields}");
+    println!("parameter_combinations: {}", evidence.parameter_combinations);
+    println!("ignored_parameters: {}", evidence.ignored_parameters.len());
     println!("differences: {}", differences.len());
+
+    assert!(evidence.ignored_parameters.is_empty(), "{:#?}", evidence.ignored_parameters);
 
     assert!(differences.is_empty(), "{differences:#?}");
 
@@ -64,6 +77,43 @@ async fn every_operation_matches_openapi_and_openapi_is_complete() -> TestResult
 fn openapi_has_the_version_of_the_binary() -> TestResult {
     assert_eq!(OpenApiSpec::load_project_spec()?.document()["info"]["version"], VERSION);
     Ok(())
+}
+
+/// Counts the fields of the examples in the description of version 0.3.0, all of which must still be in the answers.
+/// Fields of rows are compared if the answer has rows.
+fn find_former_fields(evidence: &ContractEvidence) -> anyhow::Result<usize> {
+    let former: BTreeMap<String, Vec<String>> = serde_json::from_str(include_str!("former_fields.json"))?;
+    let mut missing = Vec::new();
+    let mut found = 0;
+    for (operation, fields) in &former {
+        let body = evidence.plain_bodies.get(operation).unwrap_or(&Value::Null);
+        for field in fields {
+            match has_field(body, field) {
+                Some(true) => found += 1,
+                // Only derived rates have it, and the pair of a plain request is published.
+                Some(false) if operation == "list_fx" && field == "data[].derived" => {}
+                Some(false) => missing.push(format!("{operation}: {field}")),
+                None => {}
+            }
+        }
+    }
+
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(found > 600, "{found}");
+    Ok(found)
+}
+
+/// Whether a value has a field such as `data[].series.id`; `None` if it lies in the rows of an empty list.
+fn has_field(value: &Value, path: &str) -> Option<bool> {
+    let Some((name, rest)) = path.split_once('.').or(Some((path, ""))) else { return Some(true) };
+    let (name, is_list) = name.strip_suffix("[]").map_or((name, false), |name| (name, true));
+    let Some(field) = value.get(name) else { return Some(false) };
+    let inner = match (is_list, field) {
+        (true, Value::Array(rows)) => rows.first()?,
+        (true, _) => return Some(false),
+        (false, field) => field,
+    };
+    if rest.is_empty() { Some(true) } else { has_field(inner, rest) }
 }
 
 /// The differences between the file, the route table and the observed parameters and statuses.
@@ -119,7 +169,8 @@ fn is_in_openapi(route: &Route) -> bool {
 
 /// The parameters of an operation that require a plan of their own.
 fn gated_parameters(operation: &str) -> BTreeMap<String, String> {
-    let of_operation = GATED_PARAMETERS.iter().filter(|option| option.operations.contains(&operation));
+    let of_operation =
+        GATED_PARAMETERS.iter().filter(|option| option.routes().any(|route| route.operation == operation));
     of_operation.map(|option| (option.name.to_owned(), option.plan.id().to_owned())).collect()
 }
 
@@ -127,10 +178,14 @@ fn gated_parameters(operation: &str) -> BTreeMap<String, String> {
 fn documented_statuses(route: &Route) -> BTreeSet<u16> {
     let mut statuses = BTreeSet::from([400, 401, 429, 500]);
     statuses.insert(success_status(route.operation));
+    // An index has no data, so it has no ETag either.
+    let has_etag = ![Feature::Service, Feature::Webhooks].contains(&route.feature)
+        && !["list_events", "get_market_index"].contains(&route.operation);
+    if has_etag {
+        statuses.insert(304);
+    }
     if route.operation == "list_events" {
         statuses.insert(410);
-    } else if ![Feature::Service, Feature::Webhooks].contains(&route.feature) {
-        statuses.insert(304);
     }
 
     if route.plan > Plan::Free || !gated_parameters(route.operation).is_empty() {
@@ -142,7 +197,8 @@ fn documented_statuses(route: &Route) -> BTreeSet<u16> {
     }
 
     // `resolve_company` may find no company; a single market value may be requested for a day before the first one.
-    let is_single_value = route.path.ends_with("/current") || route.operation == "list_latest_fx";
+    let is_single_value =
+        route.path.ends_with("/current") || ["list_latest_fx", "convert_currency"].contains(&route.operation);
     if route.path.contains('{') || route.operation == "resolve_company" || is_single_value {
         statuses.insert(404);
     }
@@ -198,6 +254,7 @@ async fn collect_evidence(description: &OpenApiSpec) -> anyhow::Result<ContractE
         // Required parameters.
         let query = match operation.id.as_str() {
             "resolve_company" => "name=companhia",
+            id if id.starts_with("accumulate_") => "year=2025",
             _ => &operation.required_query,
         };
 
@@ -207,26 +264,21 @@ async fn collect_evidence(description: &OpenApiSpec) -> anyhow::Result<ContractE
                 .send_unchecked(build_request(&replica, operation, &format!("{path}?{query}"), &identity))
                 .await?;
 
+            if identity.plan == Some(Plan::Platinum) && operation.method == "GET" {
+                let body = serde_json::from_slice(&seen.body).unwrap_or_default();
+                evidence.plain_bodies.insert(operation.id.clone(), body);
+            }
             evidence.plain_statuses.insert((operation.id.clone(), identity.name), (identity.plan, seen.status));
             evidence.responses.push(seen);
         }
 
-        // A known parameter is rejected when given twice; an unknown one is ignored.
-        let mut known_parameters = BTreeSet::new();
-        for name in &parameters {
-            let others = query.split('&').filter(|pair| !pair.starts_with(&format!("{name}=")));
-            let path_with_duplicate = format!("{path}?{}&{name}=a&{name}=a", others.collect::<Vec<_>>().join("&"));
-
+        if operation.path.starts_with("/api/") {
             let platinum = with_disposable_key(&replica, operation, &platinum).await?;
-            let seen =
-                replica.send_unchecked(build_request(&replica, operation, &path_with_duplicate, &platinum)).await?;
-            if seen.status == 400 && String::from_utf8_lossy(&seen.body).contains(&format!("`{name}`")) {
-                known_parameters.insert((*name).clone());
+            for name in &parameters {
+                try_parameter(&replica, operation, (&path, query), name, &platinum, &mut evidence).await?;
             }
-            evidence.responses.push(seen);
         }
-
-        evidence.known_parameters.insert(operation.id.clone(), known_parameters);
+        evidence.known_parameters.entry(operation.id.clone()).or_default();
         let platinum = with_disposable_key(&replica, operation, &platinum).await?;
 
         // 304 for a matching ETag, 404 for an unknown id, and HEAD like GET.
@@ -262,6 +314,45 @@ async fn collect_evidence(description: &OpenApiSpec) -> anyhow::Result<ContractE
     Ok(evidence)
 }
 
+/// Sends a parameter to an operation, which must refuse it as unknown, or know it: then it refuses it when given twice,
+/// and a nonsensical value is refused or changes the answer.
+async fn try_parameter(
+    replica: &TestReplica,
+    operation: &SpecOperation,
+    (path, query): (&str, &str),
+    name: &str,
+    identity: &TestIdentity,
+    evidence: &mut ContractEvidence,
+) -> anyhow::Result<()> {
+    let others = query.split('&').filter(|pair| !pair.starts_with(&format!("{name}="))).collect::<Vec<_>>().join("&");
+    let send = async |query: &str| {
+        replica.send_unchecked(build_request(replica, operation, &format!("{path}?{query}"), identity)).await
+    };
+    evidence.parameter_combinations += 1;
+
+    let twice = send(&format!("{others}&{name}=a&{name}=a")).await?;
+    let body: Value = serde_json::from_slice(&twice.body).unwrap_or_default();
+    let message = body["message"].as_str().unwrap_or_default();
+    let is_refused = twice.status == 400 && body["param"] == name && body["docs_url"].is_string();
+    let is_unknown = is_refused && message.starts_with(&format!("Unknown parameter `{name}`"));
+    evidence.responses.push(twice);
+
+    if !is_refused {
+        evidence.ignored_parameters.push(format!("{}: {name} given twice", operation.id));
+    } else if !is_unknown {
+        evidence.known_parameters.entry(operation.id.clone()).or_default().insert(name.to_owned());
+
+        let plain = send(&others).await?;
+        let nonsense = send(&format!("{others}&{name}=zzz")).await?;
+        if nonsense.status != 400 && (nonsense.status, &nonsense.body) == (plain.status, &plain.body) {
+            evidence.ignored_parameters.push(format!("{}: {name}=zzz changes nothing", operation.id));
+        }
+        evidence.responses.push(nonsense);
+    }
+
+    Ok(())
+}
+
 /// The responses of a service without data, and to a caller over its limit.
 async fn collect_limited_and_unloaded(operations: &[SpecOperation]) -> anyhow::Result<Vec<ObservedResponse>> {
     let database = TestDatabase::create_empty().await?;
@@ -276,7 +367,8 @@ async fn collect_limited_and_unloaded(operations: &[SpecOperation]) -> anyhow::R
     let mut responses = Vec::new();
     for _ in 0..4 {
         for operation in operations {
-            let path = format!("{}?q=a", operation.path.replace("{id}", "1").replace("{file}", "selic.csv.gz"));
+            let query = if operation.query_parameters.contains("q") { "?q=a" } else { "" };
+            let path = format!("{}{query}", operation.path.replace("{id}", "1").replace("{file}", "selic.csv.gz"));
             let identity = with_disposable_key(&replica, operation, &identity).await?;
             responses.push(replica.send_unchecked(build_request(&replica, operation, &path, &identity)).await?);
         }
@@ -358,7 +450,7 @@ async fn fetch_known_ids(replica: &TestReplica, key: &str) -> anyhow::Result<[(&
     Ok([
         ("/api/v1/filings", text("id")),
         ("/api/v1/companies", text("company_id")),
-        (series, "ipca-12m".to_owned()),
+        (series, "ipca".to_owned()),
         ("/api/v1/export", "selic.csv.gz".to_owned()),
     ])
 }

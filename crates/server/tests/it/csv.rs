@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_json::Value;
 use vintem_domain::Plan;
-use vintem_domain::route::{GATED_PARAMETERS, route_by_operation};
+use vintem_domain::route::GATED_PARAMETERS;
 use vintem_testkit::{TestDatabase, TestReplica};
 
 use crate::{TestResult, friday};
@@ -13,6 +13,7 @@ fn query_for(operation: &str) -> &'static str {
     match operation {
         "compare_series" => "ids=selic,ipca,cdi-daily",
         "list_business_days" => "from=2026-01-01&to=2026-02-28",
+        "list_holidays" => "year=2027",
         "search_companies" | "search_filings" => "q=companhia",
         "list_companies" | "list_filings" | "list_fx" | "list_selic" => "provenance=true&as_of=2026-11-12",
         "get_usage" => "detail=true",
@@ -40,6 +41,11 @@ fn flatten_rows(operation: &str, body: &Value) -> Vec<Value> {
                     row[format!("{id}_date")] = cell["date"].clone();
                 }
             }
+            "list_holidays" => {
+                row["name_en"] = row["names"]["en"].clone();
+                row["name_pt"] = row["names"]["pt"].clone();
+                row["calendar"] = body["calendar"].clone();
+            }
             "list_series" => {
                 row["name_en"] = row["names"]["en"].clone();
                 row["name_pt"] = row["names"]["pt"].clone();
@@ -55,6 +61,8 @@ fn flatten_rows(operation: &str, body: &Value) -> Vec<Value> {
             _ if body["series"].is_object() => {
                 row["unit"] = body["series"]["unit"].clone();
                 row["series"] = body["series"]["code"].clone();
+                row["series_id"] = body["series_id"].clone();
+                row["unit_code"] = body["unit_code"].clone();
             }
             _ => {}
         }
@@ -100,19 +108,19 @@ async fn every_csv_list_has_the_cells_of_its_json() -> TestResult {
     let company = first["data"][0]["company_id"].as_str().context("a company")?;
 
     let csv = GATED_PARAMETERS.iter().find(|option| option.value == Some("csv")).context("an option")?;
-    for operation in csv.operations {
-        let id = match *operation {
+    for route in csv.routes() {
+        let operation = route.operation;
+        let id = match operation {
             "list_filing_versions" => filing,
             "list_company_filings" => company,
             _ => "ipca",
         };
 
         // As strings, JSON numbers keep their digits.
-        let path = format!(
-            "{}?{}&limit=50&numbers=string",
-            route_by_operation(operation).path.replace("{id}", id),
-            query_for(operation)
-        );
+        let options = [("limit", "limit=50"), ("numbers", "numbers=string")];
+        let options = options.into_iter().filter(|(name, _)| route.takes_param(name)).map(|(_, option)| option);
+        let query: Vec<&str> = std::iter::once(query_for(operation)).chain(options).collect();
+        let path = format!("{}?{}", route.path.replace("{id}", id), query.join("&"));
 
         let body: Value = replica.get_with_key(&path, &key).await?.json().await?;
         let response = replica.get_with_key(&format!("{path}&format=csv"), &key).await?;
@@ -123,11 +131,11 @@ async fn every_csv_list_has_the_cells_of_its_json() -> TestResult {
         let expected = flatten_rows(operation, &body);
 
         // The demo data has no revisions; every other list has rows.
-        assert!(!expected.is_empty() || *operation == "list_revisions", "{operation}: {body}");
+        assert!(!expected.is_empty() || operation == "list_revisions", "{operation}: {body}");
         assert_eq!(rows.len(), expected.len(), "{operation}");
 
         // Fetching the usage twice changes it, so only the number of rows is compared.
-        let is_usage = *operation == "get_usage";
+        let is_usage = operation == "get_usage";
         for (row, expected) in rows.iter().zip(&expected).filter(|_| !is_usage) {
             for (column, seen) in columns.iter().zip(row) {
                 assert_eq!(*seen, expected_cell(column, &expected[column]), "{operation} {column}");
@@ -161,7 +169,7 @@ async fn the_brazilian_locale_uses_semicolons_decimal_commas_and_a_bom() -> Test
 
     // reqwest recognizes the byte order mark and removes it, so the raw bytes are checked below.
     let mut lines = text.trim_start_matches('\u{feff}').split("\r\n");
-    assert_eq!(lines.next(), Some("date;pair;buy;sell;derived;unit;series"));
+    assert_eq!(lines.next(), Some("date;pair;buy;sell;derived;unit;series;series_id;unit_code"));
     for expected in expected {
         let line = lines.next().context("a line")?;
         assert!(line.starts_with(&format!("{expected};")), "{line} is not {expected}");

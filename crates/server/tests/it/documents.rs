@@ -26,7 +26,7 @@ fn documents_list_every_series() -> TestResult {
     ] {
         let row = |series: &Series| {
             let code = series.sgs_code.map_or("–".to_owned(), |code| code.to_string());
-            let texts = [series.unit, series.name, series.is_not].map(|text| text.in_lang(lang));
+            let texts = [series.unit.text(), series.name, series.is_not].map(|text| text.in_lang(lang));
             format!("| `{}` | {code} | {} |\n", series.id, texts.join(" | "))
         };
         let rows: String = served_series().map(row).collect();

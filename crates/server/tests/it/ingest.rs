@@ -31,8 +31,8 @@ const BASIC_SOURCES: [&str; 6] = ["selic", "cdi", "selic-daily", "ipca", "compan
 pub struct IngestHarness {
     pub upstreams: FakeUpstreams,
     clock: Arc<ManualClock>,
-    ingestor: Ingestor,
-    database: TestDatabase,
+    pub ingestor: Ingestor,
+    pub database: TestDatabase,
 }
 
 impl IngestHarness {

@@ -4,27 +4,30 @@ use std::net::SocketAddr;
 
 use http::StatusCode;
 use vintem_domain::Plan;
-use vintem_domain::route::{GATED_PARAMETERS, GatedParameter, HttpMethod, ROUTES, RateLimitKind, route_by_operation};
-use vintem_testkit::{TestDatabase, TestReplica, send_raw_request};
+use vintem_domain::route::{GATED_PARAMETERS, GatedParameter, HttpMethod, ROUTES, RateLimitKind};
+use vintem_testkit::{RawResponse, TestDatabase, TestReplica, send_raw_request};
 
 use crate::{TestResult, friday};
 
-/// A name, how the path is written, and whether the result is still the same path.
-type PathSpelling = (&'static str, fn(&str) -> String, bool);
+/// A name, and how the path is written.
+type PathSpelling = (&'static str, fn(&str) -> String);
+
+/// The spelling that is redirected to the path itself.
+const TRAILING_SLASH: &str = "trailing slash";
 
 const PATH_SPELLINGS: [PathSpelling; 12] = [
-    ("as it is", |path| path.to_owned(), true),
-    ("trailing slash", |path| format!("{path}/"), false),
-    ("doubled slash", |path| path.replacen("/v1/", "/v1//", 1), false),
-    ("leading double slash", |path| format!("/{path}"), false),
-    ("upper case", |path| path.to_uppercase(), false),
-    ("encoded letter", |path| path.replacen("/v1/", "/v%31/", 1), false),
-    ("encoded dot segment", |path| path.replacen("/v1/", "/v1/%2e/", 1), false),
-    ("encoded slash", |path| path.replacen("/v1/", "/v1%2f", 1), false),
-    ("parent by encoded dots", |path| path.replacen("/v1/", "/v1/market/%2e%2e/", 1), false),
-    ("parent by an encoded slash", |path| path.replacen("/v1/", "/v1/market/..%2f", 1), false),
-    ("matrix parameter", |path| format!("{path};a=b"), false),
-    ("backslash", |path| path.replacen("/v1/", "/v1%5c", 1), false),
+    ("as it is", |path| path.to_owned()),
+    (TRAILING_SLASH, |path| format!("{path}/")),
+    ("doubled slash", |path| path.replacen("/v1/", "/v1//", 1)),
+    ("leading double slash", |path| format!("/{path}")),
+    ("upper case", |path| path.to_uppercase()),
+    ("encoded letter", |path| path.replacen("/v1/", "/v%31/", 1)),
+    ("encoded dot segment", |path| path.replacen("/v1/", "/v1/%2e/", 1)),
+    ("encoded slash", |path| path.replacen("/v1/", "/v1%2f", 1)),
+    ("parent by encoded dots", |path| path.replacen("/v1/", "/v1/market/%2e%2e/", 1)),
+    ("parent by an encoded slash", |path| path.replacen("/v1/", "/v1/market/..%2f", 1)),
+    ("matrix parameter", |path| format!("{path};a=b")),
+    ("backslash", |path| path.replacen("/v1/", "/v1%5c", 1)),
 ];
 
 /// Headers that make some servers use another path or method.
@@ -35,9 +38,14 @@ const OVERRIDE_HEADERS: [(&str, &str); 4] = [
     ("X-Forwarded-Prefix", "/api/v1/market"),
 ];
 
-async fn raw_status(address: SocketAddr, method: &str, path: &str, key: Option<&str>) -> anyhow::Result<u16> {
+async fn send_with_overrides(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    key: Option<&str>,
+) -> anyhow::Result<RawResponse> {
     let mut head =
-        format!("{method} {path}?q=a HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n");
+        format!("{method} {path}?_=1 HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n");
     for (name, value) in OVERRIDE_HEADERS {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -45,7 +53,7 @@ async fn raw_status(address: SocketAddr, method: &str, path: &str, key: Option<&
         head.push_str(&format!("X-API-Key: {key}\r\n"));
     }
 
-    Ok(send_raw_request(address, format!("{head}\r\n").as_bytes()).await?.status)
+    send_raw_request(address, format!("{head}\r\n").as_bytes()).await
 }
 
 fn accepts_method(route: HttpMethod, method: &str) -> bool {
@@ -66,7 +74,7 @@ type OptionSpelling = (&'static str, fn(&GatedParameter) -> bool);
 
 const OPTION_SPELLINGS: [OptionSpelling; 11] = [
     ("{name}={value}", |_| true),
-    ("limit=1&{name}={value}", |_| true),
+    ("_=1&{name}={value}", |_| true),
     ("{name}=", |option| option.value.is_none()),
     ("{name}", |option| option.value.is_none()),
     ("{encoded name}={value}", |_| true),
@@ -75,7 +83,7 @@ const OPTION_SPELLINGS: [OptionSpelling; 11] = [
     ("{name}=another&{name}={value}", |_| true),
     ("{upper}={value}", |_| false),
     ("{name}[]={value}", |_| false),
-    ("limit={name}={value}", |_| false),
+    ("_={name}={value}", |_| false),
 ];
 
 /// The path with its parameters filled in.
@@ -103,8 +111,7 @@ async fn no_spelling_of_an_option_bypasses_its_plan() -> TestResult {
     for option in GATED_PARAMETERS {
         let name = option.name;
         let value = option.value.unwrap_or("2026-01-01");
-        for operation in option.operations {
-            let route = route_by_operation(operation);
+        for route in option.routes() {
             for (plan, key) in &identities {
                 for (spelling, is_the_option) in OPTION_SPELLINGS {
                     let query = spelling
@@ -120,7 +127,7 @@ async fn no_spelling_of_an_option_bypasses_its_plan() -> TestResult {
                     let required = if is_the_option(option) { option.plan.max(route.plan) } else { route.plan };
                     cases += 1;
                     if (status == 403) != (*plan < required) {
-                        mismatches.push(format!("{operation}?{query} on {}: {status}", plan.id()));
+                        mismatches.push(format!("{}?{query} on {}: {status}", route.operation, plan.id()));
                     }
                 }
             }
@@ -145,12 +152,12 @@ async fn an_accept_header_for_csv_requires_the_csv_plan() -> TestResult {
         ROUTES.iter().filter(|route| route.method == HttpMethod::Get && route.rate_limit == RateLimitKind::Quota)
     {
         let path = fill_path_parameters(route.path, "ipca");
-        let has_csv = csv.operations.contains(&route.operation);
+        let has_csv = route.takes_param(csv.name);
         for (plan, key) in create_plan_keys(&replica).await? {
             for (query, accept, is_requested) in [
                 ("", "text/csv", true),
                 ("?format=json", "text/csv", false),
-                ("?limit=1", "application/json;q=0.5, text/csv", true),
+                ("?_=1", "application/json;q=0.5, text/csv", true),
                 ("", "text/csv, application/json", false),
                 ("", "*/*", false),
             ] {
@@ -196,7 +203,9 @@ async fn no_spelling_of_a_path_bypasses_its_plan() -> TestResult {
         let path = fill_path_parameters(route.path, "99999999");
         for (plan, key) in &identities {
             for method in ["GET", "HEAD", "POST", "PATCH", "DELETE"] {
-                for (spelling, respell, is_the_path) in PATH_SPELLINGS {
+                for (spelling, respell) in PATH_SPELLINGS {
+                    let spelled_path = respell(&path);
+                    let is_the_path = spelled_path == path;
                     let is_method_accepted =
                         ROUTES.iter().any(|other| other.path == route.path && accepts_method(other.method, method));
 
@@ -214,10 +223,18 @@ async fn no_spelling_of_a_path_bypasses_its_plan() -> TestResult {
                         key => key.clone(),
                     };
 
-                    let status =
-                        raw_status(replica.replica.address, method, &respell(&path), case_key.as_deref()).await?;
+                    let address = replica.replica.address;
+                    let response = send_with_overrides(address, method, &spelled_path, case_key.as_deref()).await?;
+                    let status = response.status;
                     let has_access = *plan >= route.plan;
                     let as_expected = match (is_the_path, is_method_accepted) {
+                        // The redirect gives no data, and the path that it leads to checks the plan.
+                        (false, true) if spelling == TRAILING_SLASH => {
+                            let location = format!("{path}?_=1");
+                            status == 308
+                                && response.body.is_empty()
+                                && response.header("location") == Some(location.as_str())
+                        }
                         (true, true) if has_access => status != 403 && status != 405,
                         (true, true) => status == 403,
                         (true, false) => status == 405,

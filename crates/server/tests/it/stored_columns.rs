@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use chrono::{Duration, NaiveDate};
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
-use vintem_domain::{Cnpj, Company, Currency, CvmDataset, DataOrigin, Dataset, Quote};
+use vintem_domain::{Cnpj, Company, Currency, CvmDataset, DataOrigin, Dataset, PublishedRates, Quote};
 use vintem_store::Store;
 use vintem_store::load::{BulletinKind, Filing, ListedSecurity, LoadTransaction, NewBulletin, NewFetch};
 use vintem_store::reader::FilingRow;
@@ -163,6 +163,7 @@ async fn buy_and_sell_rates_are_read_back_from_their_own_columns() -> TestResult
         quote_currency: "BRL".to_owned(),
         buy: "6.1234".parse()?,
         sell: "6.2345".parse()?,
+        parity: Some(Quote { buy: "1.1234".parse()?, sell: "1.2345".parse()? }),
     };
     let mut load = begin_load(&store, Dataset::Fx, 1).await?;
     load.append_bulletins(std::slice::from_ref(&bulletin)).await?;
@@ -171,17 +172,21 @@ async fn buy_and_sell_rates_are_read_back_from_their_own_columns() -> TestResult
     let mut current = Vec::new();
     let quote = Quote { buy: bulletin.buy, sell: bulletin.sell };
     let mut reader = store.open_reader().await?;
-    let mut collect = |date, published_at, quote_currency: &str, quote| {
-        current.push((date, published_at, quote_currency.to_owned(), quote));
+    let rates = PublishedRates { quote, parity: bulletin.parity };
+    let mut collect = |date, published_at, quote_currency: &str, rates| {
+        current.push((date, published_at, quote_currency.to_owned(), rates));
     };
     reader
-        .for_each_bulletin(Currency::Eur, |row| collect(row.date, row.published_at, row.quote_currency, row.quote))
+        .for_each_bulletin(Currency::Eur, |row| {
+            let rates = PublishedRates { quote: row.quote, parity: row.parity };
+            collect(row.date, row.published_at, row.quote_currency, rates);
+        })
         .await?;
-    assert_eq!(current, [(bulletin.date, bulletin.published_at, "BRL".to_owned(), quote)]);
+    assert_eq!(current, [(bulletin.date, bulletin.published_at, "BRL".to_owned(), rates)]);
 
     let history = store.closing_rate_versions(Currency::Eur).await?;
     let versions: Vec<_> = history.rows.iter().map(|row| (row.date, row.value)).collect();
-    assert_eq!(versions, [(bulletin.date, (bulletin.published_at, quote))]);
+    assert_eq!(versions, [(bulletin.date, (bulletin.published_at, rates))]);
 
     assert_eq!(store.current_closing_rates(Currency::Eur).await?, [(bulletin.date, bulletin.buy, bulletin.sell)]);
 

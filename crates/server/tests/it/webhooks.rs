@@ -141,7 +141,7 @@ async fn only_its_owner_can_create_read_update_and_delete_a_webhook() -> TestRes
     assert_eq!(harness.request_json(Method::GET, &path, None).await?, (200, expected.clone()));
     assert_eq!(
         harness.request_json(Method::GET, WEBHOOKS_PATH, None).await?,
-        (200, json!({"data": [expected], "total": 1}))
+        (200, json!({"data": [expected], "total": 1, "limit": 1, "offset": 0}))
     );
 
     let change = json!({"types": ["series.revised", "fx.published"],
@@ -167,7 +167,7 @@ async fn only_its_owner_can_create_read_update_and_delete_a_webhook() -> TestRes
     assert_eq!(as_other(Method::GET, &format!("{path}/deliveries"), None).await?, 404);
     assert_eq!(as_other(Method::DELETE, &path, None).await?, 404);
     let (_, others_list) = request_json_as(&harness.replica, &other, Method::GET, WEBHOOKS_PATH, None).await?;
-    assert_eq!(others_list, json!({"data": [], "total": 0}));
+    assert_eq!(others_list, json!({"data": [], "total": 0, "limit": 0, "offset": 0}));
 
     assert_eq!(harness.request_json(Method::DELETE, &path, None).await?, (204, Value::Null));
     assert_eq!(harness.request_json(Method::DELETE, &path, None).await?.0, 404);

@@ -8,6 +8,7 @@ use vintem_store::reader::SnapshotReader;
 
 use crate::error::Result;
 use crate::market::{FxBulletin, FxRates};
+use crate::parities::ParityTableBuilder;
 use crate::snapshot::Snapshot;
 use crate::snapshot_dataset::{BuildFuture, SnapshotBuild, SnapshotDataset};
 
@@ -41,9 +42,10 @@ impl SnapshotDataset for FxData {
 
 async fn read_fx_rates(reader: &mut SnapshotReader) -> Result<FxRates> {
     let mut bulletins: [Vec<FxBulletin>; Currency::ALL.len()] = Default::default();
+    let mut parities = ParityTableBuilder::default();
     for currency in Currency::ALL {
         let of_currency = &mut bulletins[currency as usize];
-        reader.for_each_bulletin(currency, |row| of_currency.push(FxBulletin::from(row))).await?;
+        reader.for_each_bulletin(currency, |row| of_currency.push(FxBulletin::from_row(&row, &mut parities))).await?;
     }
-    Ok(FxRates::new(bulletins))
+    Ok(FxRates::new(bulletins, parities.finish()))
 }

@@ -150,6 +150,17 @@ impl FilingLayer {
         self.columns.known_at[row as usize]
     }
 
+    /// The ids of the types of document with this folded name.
+    pub fn find_doc_types(&self, folded: &str) -> Vec<u32> {
+        let doc_types = (0u32..).zip(self.texts.doc_types.texts());
+        doc_types.filter(|(_, doc_type)| normalize_text(doc_type) == folded).map(|(id, _)| id).collect()
+    }
+
+    /// The id of a row's type of document.
+    pub fn doc_type(&self, row: u32) -> u32 {
+        self.columns.doc_types[row as usize]
+    }
+
     pub fn version(&self, row: u32) -> u16 {
         self.columns.versions[row as usize]
     }

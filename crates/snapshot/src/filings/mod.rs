@@ -27,7 +27,7 @@ use vintem_store::reader::{FilingRow, RowProvenance};
 
 use crate::error::Result;
 use crate::results::{RowPage, SearchOptions, SearchResults, ValueCounts, sort_counts_descending};
-use crate::search_index::{FacetLookup, NameTokens, SearchScope, search};
+use crate::search_index::{FacetLookup, NameTokens, SearchScope, find_matching_rows, search};
 use crate::search_query::SearchQuery;
 use layer::{FilingGroup, FilingLayer, FilingSortKey};
 use paging::FilteredLayer;
@@ -38,6 +38,8 @@ pub use layer_builder::FilingLayerBuilder;
 pub struct FilingFilter {
     /// Compared by equality, ignoring case and accents.
     pub category: Option<String>,
+    /// The type of document, compared like the category.
+    pub doc_type: Option<String>,
     pub company: Option<CompanyId>,
     pub days: DateRange,
     /// Only rows known since this second or later.
@@ -47,7 +49,12 @@ pub struct FilingFilter {
 impl FilingFilter {
     /// All filings of these days.
     pub fn for_days(days: DateRange) -> Self {
-        Self { category: None, company: None, days, known_since: None }
+        Self { category: None, doc_type: None, company: None, days, known_since: None }
+    }
+
+    /// Whether it has conditions that are checked row by row, over all rows of its days.
+    pub fn needs_scan(&self) -> bool {
+        self.known_since.is_some() || self.doc_type.is_some()
     }
 }
 
@@ -141,26 +148,51 @@ impl Filings {
     /// A page of the filings that match a filter, newest first, and their total number.
     pub fn list(&self, filter: &FilingFilter, offset: usize, limit: usize) -> RowPage {
         let category = filter.category.as_deref().map(normalize_text);
-        let filtered_layers: Vec<FilteredLayer<'_>> = self
+        let layers = self.layers.iter().filter_map(|view| view.filter_rows(category.as_deref(), filter));
+        if !filter.needs_scan() {
+            return paging::merge_page(&layers.collect::<Vec<_>>(), offset, limit);
+        }
+
+        let scanned = layers.map(|layer| {
+            let conditions = RowConditions::new(layer.layer, filter);
+            let rows = layer.visible_rows().filter(|row| conditions.hold(layer.layer, *row)).collect();
+            (layer, rows)
+        });
+        paging::page_of_rows(scanned.collect(), offset, limit)
+    }
+
+    /// Like [`Self::list`], only for filings that contain the words of `text`, or have it as their id.
+    pub fn list_containing(&self, text: &str, filter: &FilingFilter, offset: usize, limit: usize) -> Result<RowPage> {
+        let scopes: Vec<SearchScope<'_>> = self
             .layers
             .iter()
-            .filter_map(|view| {
-                let group = view.layer.find_group(category.as_deref(), filter.company)?;
-                let days =
-                    view.layer.first_row_on_or_before(filter.days.to)..view.layer.first_row_before(filter.days.from);
-                Some(FilteredLayer::new(
-                    &view.layer,
-                    view.first_row,
-                    view.layer.rows_in_group(group).within(days),
-                    view.hidden.in_group(group),
-                ))
+            .map(|view| SearchScope {
+                index: view.layer.index(),
+                from_row: view.layer.first_row_on_or_before(filter.days.to),
+                hidden_rows: view.hidden.all.clone(),
+                excluded_rows: &[],
+                row_weights: &[],
+                facet_lookup: None,
             })
             .collect();
-
-        match filter.known_since {
-            Some(second) => paging::merge_page_known_since(&filtered_layers, second, offset, limit),
-            None => paging::merge_page(&filtered_layers, offset, limit),
+        let mut found = find_matching_rows(&scopes, &SearchQuery::parse(text), |_| NameTokens::default())?;
+        let identified: Vec<u32> = self.find_by_id(text.trim()).into_iter().collect();
+        for (view, rows) in self.layers.iter().zip(&mut found) {
+            for row in view.rows_in_layer(&identified) {
+                if let Err(position) = rows.binary_search(&row) {
+                    rows.insert(position, row);
+                }
+            }
         }
+
+        let category = filter.category.as_deref().map(normalize_text);
+        let filtered = self.layers.iter().zip(found).filter_map(|(view, mut rows)| {
+            let layer = view.filter_rows(category.as_deref(), filter)?;
+            let conditions = RowConditions::new(layer.layer, filter);
+            rows.retain(|row| layer.contains(*row) && conditions.hold(layer.layer, *row));
+            Some((layer, rows))
+        });
+        Ok(paging::page_of_rows(filtered.collect(), offset, limit))
     }
 
     /// Number of filings delivered until today, by category and by year of delivery.
@@ -274,6 +306,24 @@ impl Filings {
     }
 }
 
+/// The conditions of a filter that are checked row by row, by ids of one layer.
+struct RowConditions {
+    doc_types: Option<Vec<u32>>,
+    known_since: Option<u32>,
+}
+
+impl RowConditions {
+    fn new(layer: &FilingLayer, filter: &FilingFilter) -> Self {
+        let doc_types = filter.doc_type.as_deref().map(|doc_type| layer.find_doc_types(&normalize_text(doc_type)));
+        Self { doc_types, known_since: filter.known_since }
+    }
+
+    fn hold(&self, layer: &FilingLayer, row: u32) -> bool {
+        self.known_since.is_none_or(|second| layer.known_at(row) >= second)
+            && self.doc_types.as_ref().is_none_or(|ids| ids.contains(&layer.doc_type(row)))
+    }
+}
+
 /// Adds up counts over layers. Categories that differ only in case and accents count as one, as in the filter.
 #[derive(Default)]
 struct FacetCounter {
@@ -309,6 +359,14 @@ impl LayerView {
     /// Number of visible rows.
     fn len(&self) -> usize {
         self.layer.len() - self.hidden.all.len()
+    }
+
+    /// The rows in the group and the days of a filter; `None` if the layer has no such group. `category` must be folded.
+    fn filter_rows(&self, category: Option<&str>, filter: &FilingFilter) -> Option<FilteredLayer<'_>> {
+        let group = self.layer.find_group(category, filter.company)?;
+        let days = self.layer.first_row_on_or_before(filter.days.to)..self.layer.first_row_before(filter.days.from);
+        let rows = self.layer.rows_in_group(group).within(days);
+        Some(FilteredLayer::new(&self.layer, self.first_row, rows, self.hidden.in_group(group)))
     }
 
     fn is_latest(&self, row: u32) -> bool {

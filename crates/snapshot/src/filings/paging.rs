@@ -10,7 +10,7 @@ use crate::results::RowPage;
 /// The rows of one layer that match a filter, in list order.
 #[derive(Debug)]
 pub struct FilteredLayer<'s> {
-    layer: &'s FilingLayer,
+    pub layer: &'s FilingLayer,
     /// Number of the layer's first row.
     first_row: u32,
     rows: SortedRows<'s>,
@@ -52,11 +52,15 @@ impl<'s> FilteredLayer<'s> {
         self.rows.get(position + low)
     }
 
-    /// Visible rows known since this second or later, in order.
-    pub fn rows_known_since(&self, second: u32) -> impl Iterator<Item = (FilingSortKey<'s>, u32)> {
-        let rows = (0..self.rows.len()).map(|index| self.rows.get(index));
-        let is_known = move |row: &u32| self.layer.known_at(*row) >= second && self.hidden.binary_search(row).is_err();
-        rows.filter(is_known).map(|row| (self.layer.sort_key(row), self.first_row + row))
+    /// The rows that still exist, in order.
+    pub fn visible_rows(&self) -> impl Iterator<Item = u32> {
+        (0..self.rows.len()).map(|index| self.rows.get(index)).filter(|row| self.hidden.binary_search(row).is_err())
+    }
+
+    /// Whether a row matches the filter and still exists.
+    pub fn contains(&self, row: u32) -> bool {
+        let index = self.rows.count_before(row);
+        index < self.rows.len() && self.rows.get(index) == row && self.hidden.binary_search(&row).is_err()
     }
 
     fn sort_key_at(&self, position: usize) -> FilingSortKey<'s> {
@@ -111,14 +115,17 @@ pub fn merge_page(layers: &[FilteredLayer<'_>], offset: usize, limit: usize) -> 
     RowPage { total, rows }
 }
 
-/// Like `merge_page`, but only for rows known since a second or later. Scans every row.
-pub fn merge_page_known_since(layers: &[FilteredLayer<'_>], second: u32, offset: usize, limit: usize) -> RowPage {
-    let mut known: Vec<(FilingSortKey<'_>, u32)> =
-        layers.iter().flat_map(|layer| layer.rows_known_since(second)).collect();
-    if layers.len() > 1 {
-        known.sort_unstable_by_key(|(key, _)| Reverse(*key));
+/// Like `merge_page`, but for some rows of each layer, in list order.
+pub fn page_of_rows(layers: Vec<(FilteredLayer<'_>, Vec<u32>)>, offset: usize, limit: usize) -> RowPage {
+    let is_merged = layers.len() > 1;
+    let mut keyed: Vec<(FilingSortKey<'_>, u32)> = Vec::new();
+    for (FilteredLayer { layer, first_row, .. }, rows) in layers {
+        keyed.extend(rows.into_iter().map(|row| (layer.sort_key(row), first_row + row)));
     }
-    RowPage { total: known.len(), rows: known.into_iter().skip(offset).take(limit).map(|(_, row)| row).collect() }
+    if is_merged {
+        keyed.sort_unstable_by_key(|(key, _)| Reverse(*key));
+    }
+    RowPage { total: keyed.len(), rows: keyed.into_iter().skip(offset).take(limit).map(|(_, row)| row).collect() }
 }
 
 /// Number of rows of one layer among the first `offset` rows of all layers together.

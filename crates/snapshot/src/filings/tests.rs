@@ -44,6 +44,7 @@ impl ModelFiling {
             company_id: self.company,
             company_name: NAMES[self.name],
             category: CATEGORIES[self.category],
+            doc_type: self.doc_type(),
             subject: SUBJECTS[self.subject],
             delivered_on: day(self.day),
             reference_date: self.reference.map(day),
@@ -51,6 +52,10 @@ impl ModelFiling {
             provenance: RowProvenance { known_at_seconds: self.known_at(), fetch_id: u32::from(self.version) },
             ..FilingRow::default()
         }
+    }
+
+    fn doc_type(&self) -> &'static str {
+        if self.company.is_multiple_of(2) { "Ata" } else { "Edital de Convocação" }
     }
 
     /// Any time that differs between some of the rows.
@@ -169,9 +174,11 @@ fn expected_list<'m>(
     filter: &FilingFilter,
 ) -> Vec<&'m ModelFiling> {
     let category = filter.category.as_deref().map(normalize_text);
+    let doc_type = filter.doc_type.as_deref().map(normalize_text);
     let mut rows: Vec<&ModelFiling> = expected_filings
         .values()
         .filter(|row| category.as_ref().is_none_or(|category| normalize_text(CATEGORIES[row.category]) == *category))
+        .filter(|row| doc_type.as_ref().is_none_or(|doc_type| normalize_text(row.doc_type()) == *doc_type))
         .filter(|row| filter.company.is_none_or(|company| row.company == company))
         .filter(|row| (filter.days.from..=filter.days.to).contains(&day(row.day)))
         .filter(|row| filter.known_since.is_none_or(|second| row.known_at() >= second))
@@ -205,9 +212,12 @@ fn all_filters() -> Vec<FilingFilter> {
         for company in [None, Some(1), Some(2), Some(99)] {
             for (from, to) in [(0, 8), (2, 5), (3, 3), (7, 100)] {
                 let days = DateRange { from: day(from), to: day(to) };
-                for known_since in [None, Some(102), Some(201)] {
+                for (doc_type, known_since) in
+                    [(None, None), (None, Some(102)), (None, Some(201)), (Some("edital de convocacao"), None)]
+                {
                     let category = category.map(str::to_owned);
-                    filters.push(FilingFilter { category, company, days, known_since });
+                    let doc_type = doc_type.map(str::to_owned);
+                    filters.push(FilingFilter { category, doc_type, company, days, known_since });
                 }
             }
         }
@@ -224,6 +234,20 @@ fn assert_matches_model(filings: &Filings, expected_filings: &BTreeMap<String, M
             let found = filings.list(&filter, offset, limit);
             let page: Vec<&str> = expected.iter().skip(offset).take(limit).map(|row| row.id.as_str()).collect();
             assert_eq!((found.total, page_ids(filings, &found)), (expected.len(), page), "{filter:?} {offset} {limit}");
+        }
+    }
+
+    for filter in all_filters() {
+        // Subjects 1 and 2 contain the word, and every filing contains its id.
+        let expected = expected_list(expected_filings, &filter);
+        for (text, is_expected) in [
+            ("reunioes", (|row| [1, 2].contains(&row.subject)) as fn(&ModelFiling) -> bool),
+            ("long-common-beginning-3", |row| row.id == "long-common-beginning-3"),
+        ] {
+            let ids: Vec<&str> = expected.iter().filter(|row| is_expected(row)).map(|row| row.id.as_str()).collect();
+            let found = filings.list_containing(text, &filter, 1, 3).unwrap();
+            let page: Vec<&str> = ids.iter().skip(1).take(3).copied().collect();
+            assert_eq!((found.total, page_ids(filings, &found)), (ids.len(), page), "{text} {filter:?}");
         }
     }
 

@@ -20,4 +20,4 @@ pub use index::SearchIndex;
 pub use names::{IndexedNames, NameTokens};
 pub use scope::{FacetIdCounts, FacetLookup, SearchScope};
 pub use score::name_match_confidence;
-pub use search::search;
+pub use search::{find_matching_rows, search};

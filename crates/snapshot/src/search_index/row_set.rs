@@ -43,6 +43,11 @@ impl RowSet {
         self.0.iter().map(|block| block.count_ones() as usize).sum()
     }
 
+    /// The rows, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.non_empty_blocks().flat_map(|(block_index, bits)| rows_in_block(block_index, bits))
+    }
+
     /// The non-empty blocks, each with its index and the bits of its rows.
     pub fn non_empty_blocks(&self) -> impl Iterator<Item = (usize, u64)> {
         self.0.iter().copied().enumerate().filter(|(_, bits)| *bits != 0)
@@ -68,7 +73,7 @@ mod tests {
     use super::*;
 
     fn collect_rows(set: &RowSet) -> Vec<u32> {
-        set.non_empty_blocks().flat_map(|(block_index, bits)| rows_in_block(block_index, bits)).collect()
+        set.iter().collect()
     }
 
     #[test]

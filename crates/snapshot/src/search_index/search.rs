@@ -46,11 +46,51 @@ pub fn search(
     build_name_tokens: impl Fn(&[String]) -> NameTokens,
     limit: usize,
 ) -> Result<SearchHits> {
+    let fields = build_schema().1;
+    let run = |words: &[QueryWord], name_tokens: &NameTokens| {
+        run_search(scopes, fields, words, &query.phrases, name_tokens, limit)
+    };
+    run_with_corrections(scopes, fields, query, build_name_tokens, run, |hits| hits.total > 0)
+}
+
+/// All rows that [`search`] finds, in the order of their numbers, for each scope.
+pub fn find_matching_rows(
+    scopes: &[SearchScope<'_>],
+    query: &SearchQuery,
+    build_name_tokens: impl Fn(&[String]) -> NameTokens,
+) -> Result<Vec<Vec<u32>>> {
+    let fields = build_schema().1;
+    let run = |words: &[QueryWord], name_tokens: &NameTokens| {
+        let conditions = RowConditions::new(scopes, fields, words, &query.phrases, name_tokens)?;
+        let rows_in_scope = |scope: &SearchScope<'_>| -> Result<Vec<u32>> {
+            let mut rows = Vec::new();
+            for part in &scope.index.parts {
+                if let Some(part_matches) = conditions.find_matches(part, scope)? {
+                    rows.extend(part_matches.rows.iter().map(|row| part.first_row + row));
+                }
+            }
+            Ok(rows)
+        };
+        scopes.iter().map(rows_in_scope).collect::<Result<Vec<_>>>()
+    };
+    let any_found = |rows: &Vec<Vec<u32>>| rows.iter().any(|rows| !rows.is_empty());
+    let rows = run_with_corrections(scopes, fields, query, build_name_tokens, run, any_found)?;
+    Ok(if rows.is_empty() { vec![Vec::new(); scopes.len()] } else { rows })
+}
+
+/// Runs a query as typed and, if nothing is found, again with similarly spelled words. An empty query finds nothing.
+fn run_with_corrections<Hits: Default>(
+    scopes: &[SearchScope<'_>],
+    fields: IndexFields,
+    query: &SearchQuery,
+    build_name_tokens: impl Fn(&[String]) -> NameTokens,
+    run: impl Fn(&[QueryWord], &NameTokens) -> Result<Hits>,
+    is_found: impl Fn(&Hits) -> bool,
+) -> Result<Hits> {
     if query.is_empty() {
-        return Ok(SearchHits::default());
+        return Ok(Hits::default());
     }
 
-    let fields = build_schema().1;
     let mut words: Vec<QueryWord> = query.words.iter().map(|word| QueryWord::new(word)).collect();
     if query.is_last_word_prefix
         && let Some(last) = words.last_mut()
@@ -58,8 +98,8 @@ pub fn search(
         last.alternatives = expand_prefix(scopes, fields, &last.typed)?;
     }
 
-    let hits = run_search(scopes, fields, &words, &query.phrases, &build_name_tokens(&query.words), limit)?;
-    if hits.total > 0 || query.words.is_empty() {
+    let hits = run(&words, &build_name_tokens(&query.words))?;
+    if is_found(&hits) || query.words.is_empty() {
         return Ok(hits);
     }
 
@@ -80,7 +120,7 @@ pub fn search(
     let corrected_tokens = build_name_tokens(&corrected_words);
     name_tokens.significant.extend(corrected_tokens.significant);
     name_tokens.unspaced.extend(corrected_tokens.unspaced);
-    run_search(scopes, fields, &words, &query.phrases, &name_tokens, limit)
+    run(&words, &name_tokens)
 }
 
 fn run_search(

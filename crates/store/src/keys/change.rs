@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use sqlx::{Postgres, Row, Transaction};
-use vintem_domain::route::Feature;
+use vintem_domain::feature::Feature;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
 use super::{KeySecretRow, parse_key_secret_row};

@@ -72,18 +72,20 @@ impl LoadTransaction {
     ) -> Result<MissingRowCounts> {
         self.stage_rows(table, rows).await?;
         let appended = self.append_changed_rows(table).await?;
+        let completed = self.fill_missing_values(table, None).await?;
         let missing = match full_file {
             Some(scope) => self.mark_missing_rows(table, scope).await?,
             None => MissingRowCounts::default(),
         };
 
         self.appended_rows += appended + missing.marked_absent;
+        self.completed_rows += completed;
         sqlx::query("drop table staged").execute(&mut *self.transaction).await?;
         Ok(missing)
     }
 
     /// Copies rows into the temporary table `staged`.
-    async fn stage_rows<T: 'static>(&mut self, table: &DataTable<T>, rows: &[T]) -> Result<()> {
+    pub(super) async fn stage_rows<T: 'static>(&mut self, table: &DataTable<T>, rows: &[T]) -> Result<()> {
         let create = format!("create temporary table staged ({}) on commit drop", table.staging_columns());
         sqlx::query(AssertSqlSafe(create)).execute(&mut *self.transaction).await?;
 
@@ -132,6 +134,19 @@ impl LoadTransaction {
         }
 
         Ok(appended)
+    }
+
+    /// Fills in what stored rows lack and equal staged rows have; only in rows of `fetch_id`, if given. Returns the
+    /// number of rows.
+    pub(super) async fn fill_missing_values<T: 'static>(
+        &mut self,
+        table: &DataTable<T>,
+        fetch_id: Option<i64>,
+    ) -> Result<u64> {
+        let Some(fill) = table.fill_statement() else { return Ok(0) };
+        let statement = format!("{fill} and ($1::bigint is null or {}.fetch_id = $1)", table.name);
+        let filled = sqlx::query(AssertSqlSafe(statement)).bind(fetch_id).execute(&mut *self.transaction).await?;
+        Ok(filled.rows_affected())
     }
 
     /// The insert of changed rows, without its `from`. $1 is when we learned of them, $2 their fetch.
@@ -191,6 +206,6 @@ fn changed_rows_query<T: 'static>(table: &DataTable<T>) -> String {
         columns = table.data_column_names(),
         name = table.name,
         same_key = table.same_key_condition(),
-        is_changed = table.is_changed_condition()
+        is_changed = table.is_changed_condition("current")
     )
 }

@@ -3,8 +3,11 @@
 //! A load is one transaction over one dataset, and a dataset has one load at a time. Rows are staged by COPY; only
 //! those that differ from their current version are appended, together with their events. If anything was appended, the
 //! commit raises the dataset's generation and notifies replicas. A load without changes leaves no trace.
+//!
+//! Values that a stored row lacks are filled in, not appended: they belong to what we already knew (`completion.rs`).
 
 mod append;
+mod completion;
 mod fetch;
 mod missing_rows;
 mod quarantine;
@@ -17,6 +20,7 @@ pub use crate::tables::bulletin::{BulletinKind, NewBulletin};
 pub use crate::tables::filing::Filing;
 pub use crate::tables::observation::Observation;
 pub use crate::tables::security::ListedSecurity;
+pub use completion::IncompleteFetch;
 pub use fetch::{ArchivedResponse, NewFetch, RawBody};
 pub use missing_rows::MissingRowCounts;
 pub use quarantine::QuarantinedRow;
@@ -43,12 +47,27 @@ pub struct LoadTransaction {
     sha256: [u8; 32],
     events_since: Option<NaiveDate>,
     appended_rows: u64,
+    /// Stored rows whose missing values were filled in.
+    completed_rows: u64,
     other_changes: u64,
 }
 
 impl Store {
     /// Begins a load, the only one on its dataset. Fails if the database holds data of the other origin.
     pub async fn begin_load(&self, dataset: Dataset, origin: DataOrigin, fetch: &NewFetch) -> Result<LoadTransaction> {
+        let mut load = self.begin_exclusive(dataset, origin, fetch.fetched_at, fetch.sha256).await?;
+        load.fetch_id = insert_fetch(&mut load.transaction, dataset, fetch).await?;
+        Ok(load)
+    }
+
+    /// The only transaction that writes to a dataset. The caller sets the fetch that its rows come from.
+    async fn begin_exclusive(
+        &self,
+        dataset: Dataset,
+        origin: DataOrigin,
+        known_at: DateTime<Utc>,
+        sha256: [u8; 32],
+    ) -> Result<LoadTransaction> {
         let mut transaction = self.pool.begin().await?;
         disable_timeouts_in_transaction(&mut transaction).await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_load'), hashtext($1))")
@@ -87,17 +106,17 @@ impl Store {
                 .fetch_one(&mut *transaction)
                 .await?;
 
-        let fetch_id = insert_fetch(&mut transaction, dataset, fetch).await?;
         Ok(LoadTransaction {
             transaction,
             dataset,
             origin,
-            known_at: fetch.fetched_at,
+            known_at,
             generation,
-            fetch_id,
-            sha256: fetch.sha256,
+            fetch_id: 0,
+            sha256,
             events_since: None,
             appended_rows: 0,
+            completed_rows: 0,
             other_changes: 0,
         })
     }
@@ -130,15 +149,16 @@ impl LoadTransaction {
         self.events_since = Some(day);
     }
 
-    /// Commits the load. If rows were appended, raises the generation and notifies. Returns the number of appended
-    /// rows.
+    /// Commits the load. If rows were appended or completed, raises the generation and notifies. Returns the number of
+    /// appended rows.
     pub async fn commit(mut self) -> Result<u64> {
-        if self.appended_rows == 0 && self.other_changes == 0 {
+        let changed_rows = self.appended_rows + self.completed_rows;
+        if changed_rows == 0 && self.other_changes == 0 {
             self.transaction.rollback().await?;
             return Ok(0);
         }
 
-        if self.appended_rows > 0 {
+        if changed_rows > 0 {
             sqlx::query(
                 "insert into dataset (id, generation, loaded_at, origin)
                  values ($1, $4, $2, $3)

@@ -6,7 +6,7 @@ use sqlx::postgres::PgRow;
 use vintem_domain::{Currency, Decimal, Quote};
 
 use super::stored_values::{RowProvenance, parse_stored_decimal};
-use super::table::ColumnValue::{Date, Numeric, Text, Timestamp};
+use super::table::ColumnValue::{Date, Numeric, OptionalNumeric, Text, Timestamp};
 use super::table::{DataTable, EventQuery, TableColumn};
 use crate::{Result, StoreError};
 
@@ -20,6 +20,8 @@ pub struct NewBulletin {
     pub quote_currency: String,
     pub buy: Decimal,
     pub sell: Decimal,
+    /// The rate against the dollar, if the bulletin states one.
+    pub parity: Option<Quote>,
 }
 
 /// One bulletin of exchange rates.
@@ -31,6 +33,7 @@ pub struct BulletinRow<'r> {
     pub kind: BulletinKind,
     pub quote_currency: &'r str,
     pub quote: Quote,
+    pub parity: Option<Quote>,
     pub provenance: RowProvenance,
 }
 
@@ -42,6 +45,8 @@ const COLUMNS: &[TableColumn<NewBulletin>] = &[
     TableColumn::value("quote_currency", Text(|bulletin| &bulletin.quote_currency)),
     TableColumn::value("buy", Numeric(|bulletin| bulletin.buy)),
     TableColumn::value("sell", Numeric(|bulletin| bulletin.sell)),
+    TableColumn::fillable("parity_buy", OptionalNumeric(|bulletin| bulletin.parity.map(|parity| parity.buy))),
+    TableColumn::fillable("parity_sell", OptionalNumeric(|bulletin| bulletin.parity.map(|parity| parity.sell))),
 ];
 
 impl<'r> BulletinRow<'r> {
@@ -59,12 +64,21 @@ impl<'r> BulletinRow<'r> {
                 buy: parse_stored_decimal(row.try_get(const { column("buy") })?)?,
                 sell: parse_stored_decimal(row.try_get(const { column("sell") })?)?,
             },
+            parity: read_parity(row)?,
             provenance: RowProvenance::new(
                 row.try_get(const { column("known_at") })?,
                 row.try_get(const { column("fetch_id") })?,
             )?,
         })
     }
+}
+
+fn read_parity(row: &PgRow) -> Result<Option<Quote>> {
+    let buy: Option<&str> = row.try_get(const { column("parity_buy") })?;
+    let sell: Option<&str> = row.try_get(const { column("parity_sell") })?;
+    let (Some(buy), Some(sell)) = (buy, sell) else { return Ok(None) };
+
+    Ok(Some(Quote { buy: parse_stored_decimal(buy)?, sell: parse_stored_decimal(sell)? }))
 }
 
 pub const BULLETIN_TABLE: DataTable<NewBulletin> = DataTable {
@@ -82,7 +96,13 @@ pub const BULLETIN_TABLE: DataTable<NewBulletin> = DataTable {
                                    'new', jsonb_build_object('buy', buy::text, 'sell', sell::text))
                      end
               from changed
-              where bulletin = 'closing' and quote_currency = 'BRL' and (not is_new or ref_date >= $3)
+              where bulletin = 'closing' and quote_currency = 'BRL'
+                and case when is_new
+                         then ref_date >= $3
+                         -- A changed parity is a version, but no news about the rate in reais.
+                         else (buy, scale(buy), sell, scale(sell))
+                              is distinct from (old_buy, scale(old_buy), old_sell, scale(old_sell))
+                    end
               order by ref_date, currency",
     }),
 };

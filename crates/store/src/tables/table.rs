@@ -25,6 +25,8 @@ pub struct DataTable<T: 'static> {
 pub struct TableColumn<T> {
     pub name: &'static str,
     pub is_key: bool,
+    /// Whether a missing value is unknown, not different: a row that has it fills it in, without a new version.
+    pub is_fillable: bool,
     pub value: ColumnValue<T>,
 }
 
@@ -38,6 +40,7 @@ pub enum ColumnValue<T> {
     Bigint(fn(&T) -> i64),
     /// Compared with its scale and read as text, because we serve the text: 15.0 and 15.00 are different values.
     Numeric(fn(&T) -> Decimal),
+    OptionalNumeric(fn(&T) -> Option<Decimal>),
     Date(fn(&T) -> NaiveDate),
     OptionalDate(fn(&T) -> Option<NaiveDate>),
     Timestamp(fn(&T) -> NaiveDateTime),
@@ -59,12 +62,17 @@ const PROVENANCE_COLUMNS: [&str; 2] = ["known_at", "fetch_id"];
 impl<T> TableColumn<T> {
     /// A column of the key, which says what a row is a version of.
     pub const fn key(name: &'static str, value: ColumnValue<T>) -> Self {
-        Self { name, is_key: true, value }
+        Self { name, is_key: true, is_fillable: false, value }
     }
 
     /// A column whose change is a new version.
     pub const fn value(name: &'static str, value: ColumnValue<T>) -> Self {
-        Self { name, is_key: false, value }
+        Self { name, is_key: false, is_fillable: false, value }
+    }
+
+    /// A column that earlier rows lack, although the response they were parsed from has its value.
+    pub const fn fillable(name: &'static str, value: ColumnValue<T>) -> Self {
+        Self { name, is_key: false, is_fillable: true, value }
     }
 
     const fn sql_type(&self) -> &'static str {
@@ -74,7 +82,7 @@ impl<T> TableColumn<T> {
             ColumnValue::Smallint(_) => "smallint",
             ColumnValue::Integer(_) => "integer",
             ColumnValue::Bigint(_) => "bigint",
-            ColumnValue::Numeric(_) => "numeric",
+            ColumnValue::Numeric(_) | ColumnValue::OptionalNumeric(_) => "numeric",
             ColumnValue::Date(_) | ColumnValue::OptionalDate(_) => "date",
             ColumnValue::Timestamp(_) => "timestamp",
         }
@@ -88,24 +96,33 @@ impl<T> TableColumn<T> {
             ColumnValue::Integer(value) => line.integer(value(row)),
             ColumnValue::Bigint(value) => line.integer(value(row)),
             ColumnValue::Numeric(value) => line.decimal(value(row)),
+            ColumnValue::OptionalNumeric(value) => line.optional_decimal(value(row)),
             ColumnValue::Date(value) => line.date(value(row)),
             ColumnValue::OptionalDate(value) => line.optional_date(value(row)),
             ColumnValue::Timestamp(value) => line.date_time(value(row)),
         };
     }
 
-    fn compared_terms(&self, alias: &str) -> String {
+    /// The value as compared with the row `other`.
+    fn compared_terms(&self, alias: &str, other: &str) -> String {
         let name = self.name;
+        let value = if self.is_fillable {
+            // A missing value equals any other.
+            format!("coalesce({alias}.{name}, {other}.{name})")
+        } else {
+            format!("{alias}.{name}")
+        };
+
         match self.value {
-            ColumnValue::Numeric(_) => format!("{alias}.{name}, scale({alias}.{name})"),
-            _ => format!("{alias}.{name}"),
+            ColumnValue::Numeric(_) | ColumnValue::OptionalNumeric(_) => format!("{value}, scale({value})"),
+            _ => value,
         }
     }
 
     fn select_term(&self, alias: &str) -> String {
         let name = self.name;
         match self.value {
-            ColumnValue::Numeric(_) => format!("{alias}.{name}::text as {name}"),
+            ColumnValue::Numeric(_) | ColumnValue::OptionalNumeric(_) => format!("{alias}.{name}::text as {name}"),
             _ => format!("{alias}.{name}"),
         }
     }
@@ -188,14 +205,37 @@ impl<T: 'static> DataTable<T> {
         join(keys.map(|key| format!("{table}.{key} = staged.{key}")), " and ")
     }
 
-    /// True for a staged row that differs from its current version.
-    pub(crate) fn is_changed_condition(&self) -> String {
-        let terms = |alias: &str| {
+    /// True for a staged row that differs from a stored version.
+    pub(crate) fn is_changed_condition(&self, stored: &str) -> String {
+        let terms = |alias: &str, other: &str| {
             let values = self.columns.iter().filter(|column| !column.is_key);
             let absent = self.records_absence.then(|| format!("{alias}.absent"));
-            join(values.map(|column| column.compared_terms(alias)).chain(absent), ", ")
+            join(values.map(|column| column.compared_terms(alias, other)).chain(absent), ", ")
         };
-        format!("({}) is distinct from ({})", terms("current"), terms("staged"))
+        format!("({}) is distinct from ({})", terms(stored, "staged"), terms("staged", stored))
+    }
+
+    /// The update that fills in values which stored rows lack and equal staged rows have. More conditions may follow.
+    /// `None` for a table without fillable columns; all of them are filled in together.
+    pub(crate) fn fill_statement(&self) -> Option<String> {
+        let table = self.name;
+        let fillable: Vec<&str> =
+            self.columns.iter().filter(|column| column.is_fillable).map(|column| column.name).collect();
+        if fillable.is_empty() {
+            return None;
+        }
+
+        let assignments = join(fillable.iter().map(|name| format!("{name} = staged.{name}")), ", ");
+        let is_missing = |name: &&str| format!("{table}.{name} is null and staged.{name} is not null");
+        let are_missing = join(fillable.iter().map(is_missing), " and ");
+        Some(format!(
+            "update {table}
+             set {assignments}
+             from staged
+             where {same_key} and {are_missing} and not ({is_changed})",
+            same_key = self.same_key_condition(),
+            is_changed = self.is_changed_condition(table)
+        ))
     }
 }
 

@@ -7,20 +7,21 @@ use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{Column, OutputTable};
 use vintem_domain::series;
-use vintem_domain::{Dataset, DateRange};
-use vintem_snapshot::SeriesValues;
+use vintem_domain::{Currency, Dataset, DateRange, LocalizedText};
 use vintem_store::history::Revision;
 
 use crate::api_error::ApiError;
 use crate::app::{AppState, Handlers};
-use crate::bodies::format_instant;
-use crate::bodies::market::{RateSource, series_source};
-use crate::bodies::series::{SeriesBody, series_body, series_datasets};
+use crate::bodies::catalog_source::CatalogSource;
+use crate::bodies::fx_series::fx_series_body;
+use crate::bodies::market::{FX_DECIMALS, FX_FREQUENCY};
+use crate::bodies::series::{SeriesBody, series_body};
+use crate::bodies::{NamesBody, format_instant};
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
-use crate::params::{MAX_OBSERVATIONS, QueryParams};
-use crate::responses::{EtagResponder, ListPage, page_response};
+use crate::params::{MAX_OBSERVATIONS, Pagination, QueryParams};
+use crate::responses::{EtagResponder, ListPage, WholeList, page_response};
 
 /// A series in the catalog: its description and date range.
 #[derive(Serialize)]
@@ -50,16 +51,17 @@ const CATALOG_COLUMNS: [Column; 9] = [
     Column::text("licence"),
 ];
 
-#[derive(Serialize)]
-struct NamesBody {
-    en: &'static str,
-    pt: &'static str,
-}
+/// What an exchange rate is easily mistaken for.
+const FX_IS_NOT: LocalizedText = LocalizedText::new(
+    "not a rate at which anyone trades now: the average that the central bank publishes for the day",
+    "não é uma cotação de negócio agora: é a média que o Banco Central publica para o dia",
+);
 
 #[derive(Serialize)]
 struct CatalogBody {
     data: Vec<CatalogEntryBody>,
-    total: usize,
+    #[serde(flatten)]
+    position: WholeList,
 }
 
 #[derive(Serialize)]
@@ -115,15 +117,21 @@ async fn list_revisions(
     let as_text = query.numbers_as_text()?;
 
     let snapshot = app.current_snapshot()?;
-    let series = series_source(&snapshot, &id)?.series;
-    let (total, revisions) = app.store.revisions(series, days, pagination.offset, pagination.limit).await?;
+    let source = CatalogSource::find(&snapshot, &id)?;
+    let Pagination { limit, offset } = pagination;
+    let (total, revisions) = match &source {
+        CatalogSource::Series(source) => app.store.revisions(source.series, days, offset, limit).await?,
+        CatalogSource::Fx(source) => app.store.closing_rate_revisions(source.currency, days, offset, limit).await?,
+    };
+    let id = source.id();
+    let decimals = source.max_decimals();
 
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &series_datasets(series), total);
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &source.datasets(), total);
     let list_page = ListPage { query: &query, format, pagination, total, facets: None };
     let bodies = |revisions: Vec<Revision>| {
         let number = |value| JsonNumber { value, as_text };
         let body = |revision: &Revision| RevisionBody {
-            series: series.id,
+            series: id,
             date: revision.date,
             old: number(revision.old),
             new: number(revision.new),
@@ -135,12 +143,12 @@ async fn list_revisions(
         let columns = vec![
             Column::text("series"),
             Column::date("date"),
-            Column::decimal("old", series.decimals),
-            Column::decimal("new", series.decimals),
+            Column::decimal("old", decimals),
+            Column::decimal("new", decimals),
             Column::text("known_at"),
         ];
         OutputTable::from_rows("revisions", columns, revisions, move |row: &Revision, cells| {
-            cells.write_text(series.id);
+            cells.write_text(id);
             cells.write_date(Some(row.date));
             cells.write_decimal(Some(row.old));
             cells.write_decimal(Some(row.new));
@@ -155,27 +163,44 @@ async fn list_series(caller: Caller, State(app): AppState, query: QueryParams) -
     let snapshot = app.current_snapshot()?;
     let today = app.today();
 
-    let data: Vec<CatalogEntryBody> = series::served_series()
-        .map(|series| {
-            let (first_date, last_date) =
-                snapshot.series(series).map_or((None, None), |values| first_and_last_date(values, today));
-            CatalogEntryBody {
-                series: series_body(series, caller.lang),
-                names: NamesBody { en: series.name.en, pt: series.name.pt },
-                is_not: series.is_not.in_lang(caller.lang),
-                decimals: series.decimals,
-                first_date,
-                last_date,
-                next_expected_on: last_date.map(|last| series.frequency.next_expected_on(last)),
-                stale: last_date.is_none_or(|last| series.frequency.is_stale(last, today)),
-                licence: Dataset::Series(series).license(),
-            }
-        })
-        .collect();
+    let of_series = series::served_series().map(|series| {
+        let dates = CatalogSource::find(&snapshot, series.id).map(|source| source.first_and_last_date(today));
+        let (first_date, last_date) = dates.unwrap_or_default();
+        CatalogEntryBody {
+            series: series_body(series, caller.lang),
+            names: series.name.into(),
+            is_not: series.is_not.in_lang(caller.lang),
+            decimals: series.decimals,
+            first_date,
+            last_date,
+            next_expected_on: last_date.map(|last| series.frequency.next_expected_on(last)),
+            stale: last_date.is_none_or(|last| series.frequency.is_stale(last, today)),
+            licence: Dataset::Series(series).license(),
+        }
+    });
+    let of_currencies = Currency::ALL.into_iter().map(|currency| {
+        let dates =
+            CatalogSource::find(&snapshot, currency.series_id()).map(|source| source.first_and_last_date(today));
+        let (first_date, last_date) = dates.unwrap_or_default();
+        CatalogEntryBody {
+            series: fx_series_body(currency, caller.lang),
+            names: currency.series_name().into(),
+            is_not: FX_IS_NOT.in_lang(caller.lang),
+            decimals: FX_DECIMALS,
+            first_date,
+            last_date,
+            next_expected_on: last_date.map(|last| FX_FREQUENCY.next_expected_on(last)),
+            stale: last_date.is_none_or(|last| FX_FREQUENCY.is_stale(last, today)),
+            licence: Dataset::Fx.license(),
+        }
+    });
+    let data: Vec<CatalogEntryBody> = of_series.chain(of_currencies).collect();
 
-    let datasets: Vec<Dataset> = series::PUBLISHED_SERIES.iter().map(Dataset::Series).collect();
+    let mut datasets: Vec<Dataset> = series::PUBLISHED_SERIES.iter().map(Dataset::Series).collect();
+    datasets.push(Dataset::Fx);
     let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, today);
-    Ok(responder.respond_list(format, data, |data| CatalogBody { total: data.len(), data }, catalog_table))
+    let body = |data: Vec<CatalogEntryBody>| CatalogBody { position: WholeList::of(data.len()), data };
+    Ok(responder.respond_list(format, data, body, catalog_table))
 }
 
 fn catalog_table(rows: Vec<CatalogEntryBody>) -> OutputTable {
@@ -195,13 +220,6 @@ fn catalog_table(rows: Vec<CatalogEntryBody>) -> OutputTable {
     })
 }
 
-/// The first and last dates with a value, up to today.
-fn first_and_last_date(values: &SeriesValues, today: NaiveDate) -> (Option<NaiveDate>, Option<NaiveDate>) {
-    let rows = values.range(DateRange::ALL.capped_at(today));
-    let date = |at: Option<usize>| at.map(|at| values.get(at).0);
-    (date(rows.clone().next()), date(rows.last()))
-}
-
 /// Compares the days that have a value with the days that should, between the first and the last value or in the
 /// requested part of that range.
 async fn get_coverage(
@@ -213,24 +231,18 @@ async fn get_coverage(
     let requested = query.date_range()?;
     let snapshot = app.current_snapshot()?;
     let today = app.today();
-    let source = series_source(&snapshot, &id)?;
+    let source = CatalogSource::find(&snapshot, &id)?;
 
-    let (first, last) = first_and_last_date(source.values, today);
+    let (first, last) = source.first_and_last_date(today);
     let from = first.map(|first| first.max(requested.from));
     let to = last.map(|last| last.min(requested.to));
     let days = from.zip(to).filter(|(from, to)| from <= to).map(|(from, to)| DateRange { from, to });
 
-    let responder = EtagResponder::new(
-        &caller,
-        &app,
-        &snapshot,
-        &series_datasets(source.series),
-        (from, to, source.base_generation(&snapshot)),
-    );
+    let responder =
+        EtagResponder::new(&caller, &app, &snapshot, &source.datasets(), (from, to, source.base_generation(&snapshot)));
     Ok(responder.respond_json(|| {
         let expected = days.map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
-        let rows = days.map_or(0..0, |days| source.row_range(days));
-        let stored: Vec<NaiveDate> = rows.map(|at| source.values.get(at).0).collect();
+        let stored: Vec<NaiveDate> = days.map(|days| source.dates(days).collect()).unwrap_or_default();
         let is_stored = |day: &NaiveDate| stored.binary_search(day).is_ok();
         let missing = expected.iter().filter(|day| !is_stored(day)).count();
 

@@ -11,12 +11,12 @@ use serde::Serialize;
 use vintem_deliver::table::{Column, ColumnType, OutputTable};
 use vintem_domain::dates::{month_end, month_start};
 use vintem_domain::series::{self, DERIVED_SERIES, PUBLISHED_SERIES};
-use vintem_domain::{Dataset, LocalizedText, Problem, Series};
+use vintem_domain::{Currency, Dataset, LocalizedText, Problem};
 
 use super::rates::RateListParams;
 use crate::api_error::ApiError;
 use crate::app::{AppState, Handlers};
-use crate::bodies::market::{RateSource, SeriesSource, series_source};
+use crate::bodies::catalog_source::CatalogSource;
 use crate::bodies::series::SeriesBody;
 use crate::caller::Caller;
 use crate::json_number::JsonNumber;
@@ -24,7 +24,7 @@ use crate::params::{QueryParams, SortOrder, invalid_param};
 use crate::responses::{EtagResponder, with_page_links};
 
 /// Series per request: all that exist.
-const MAX_SERIES: usize = PUBLISHED_SERIES.len() + DERIVED_SERIES.len();
+const MAX_SERIES: usize = PUBLISHED_SERIES.len() + DERIVED_SERIES.len() + Currency::ALL.len();
 
 static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
     LocalizedText::leak(
@@ -32,6 +32,9 @@ static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
         format!("ser informado: de 1 a {MAX_SERIES} ids de /api/v1/market/series, separados por vírgulas"),
     )
 });
+
+/// A longer id is cut in the error message.
+const MAX_ID_CHARS: usize = 64;
 
 #[derive(Serialize)]
 struct CompareBody {
@@ -110,13 +113,12 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
     let RateListParams { format, days, pagination, order, as_text, .. } = RateListParams::from_query(&caller, &query)?;
     let snapshot = app.current_snapshot()?;
     let today = app.today();
-    let sources: Vec<SeriesSource<'_>> =
-        ids.iter().map(|id| series_source(&snapshot, id)).collect::<Result<_, ApiError>>()?;
+    let sources: Vec<CatalogSource<'_>> =
+        ids.iter().map(|id| CatalogSource::find(&snapshot, id)).collect::<Result<_, ApiError>>()?;
 
-    let row_date = |source: &SeriesSource<'_>, at: usize| alignment.row_date(source.values.get(at).0);
     let mut dates: Vec<NaiveDate> = sources
         .iter()
-        .flat_map(|source| source.row_range(days.capped_at(today)).map(|at| row_date(source, at)))
+        .flat_map(|source| source.dates(days.capped_at(today)).map(|date| alignment.row_date(date)))
         .collect();
     dates.sort_unstable();
     dates.dedup();
@@ -125,7 +127,7 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
         dates.reverse();
     }
 
-    let datasets: Vec<Dataset> = sources.iter().flat_map(RateSource::datasets).collect();
+    let datasets: Vec<Dataset> = sources.iter().flat_map(CatalogSource::datasets).collect();
     let base_generations: Vec<i64> = sources.iter().map(|source| source.base_generation(&snapshot)).collect();
     let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, (today, base_generations));
     let rows = || -> Vec<AlignedRowBody> {
@@ -145,21 +147,24 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
         offset: pagination.offset,
         data: rows(),
     };
-    let table = |()| comparison_table(sources.iter().map(|source| source.series).collect(), rows());
+    let table = |()| {
+        let columns = sources.iter().map(|source| (source.id(), source.max_decimals())).collect();
+        comparison_table(columns, rows())
+    };
     Ok(with_page_links(responder.respond_list(format, (), body, table), &caller, &app, &query, pagination, total))
 }
 
-/// Two columns per series: the value and its date.
-fn comparison_table(series: Vec<&'static Series>, rows: Vec<AlignedRowBody>) -> OutputTable {
-    let series_columns = |series: &&'static Series| {
-        let date = Column { name: format!("{}_date", series.id).into(), column_type: ColumnType::Date };
-        [Column::decimal(series.id, series.decimals), date]
+/// Two columns per series, which is given by its id and decimals: the value and its date.
+fn comparison_table(series: Vec<(&'static str, u32)>, rows: Vec<AlignedRowBody>) -> OutputTable {
+    let series_columns = |(id, decimals): &(&'static str, u32)| {
+        let date = Column { name: format!("{id}_date").into(), column_type: ColumnType::Date };
+        [Column::decimal(id, *decimals), date]
     };
     let columns = std::iter::once(Column::date("date")).chain(series.iter().flat_map(series_columns)).collect();
 
     OutputTable::from_rows("compare", columns, rows, move |row, cells| {
         cells.write_date(Some(row.date));
-        for cell in series.iter().map(|series| row.values.get(series.id)) {
+        for cell in series.iter().map(|(id, _)| row.values.get(id)) {
             cells.write_decimal(cell.map(|cell| cell.value.value));
             cells.write_date(cell.map(|cell| cell.date));
         }
@@ -167,21 +172,20 @@ fn comparison_table(series: Vec<&'static Series>, rows: Vec<AlignedRowBody>) -> 
 }
 
 fn build_aligned_row(
-    sources: &[SeriesSource<'_>],
+    sources: &[CatalogSource<'_>],
     alignment: RowAlignment,
     date: NaiveDate,
     today: NaiveDate,
     as_text: bool,
 ) -> AlignedRowBody {
-    let cell = |source: &SeriesSource<'_>| {
-        let at = source.latest_row_until(alignment.row_end(date).min(today))?;
-        let (value_date, value) = source.values.get(at);
+    let cell = |source: &CatalogSource<'_>| {
+        let (value_date, value) = source.latest_value_until(alignment.row_end(date).min(today))?;
         let cell = AlignedValueBody {
             value: JsonNumber { value, as_text },
             date: value_date,
             carried: alignment.row_date(value_date) < date,
         };
-        Some((source.series.id, cell))
+        Some((source.id(), cell))
     };
 
     AlignedRowBody { date, values: sources.iter().filter_map(cell).collect() }
@@ -189,9 +193,15 @@ fn build_aligned_row(
 
 fn parse_series_ids(query: &QueryParams) -> Result<Vec<&str>, Problem> {
     let ids: Vec<&str> = query.single_value("ids")?.unwrap_or("").split(',').map(str::trim).collect();
-    let is_known = |id: &&str| series::find_series(id).is_some();
-    if ids.len() > MAX_SERIES || !ids.iter().all(is_known) {
+    if ids.len() > MAX_SERIES || ids.iter().any(|id| id.is_empty()) {
         return invalid_param("ids", *SERIES_IDS_REQUIREMENT);
     }
-    Ok(ids)
+
+    let is_known = |id: &&str| series::find_series(id).is_some() || Currency::from_series_id(id).is_some();
+    match ids.iter().find(|id| !is_known(id)) {
+        Some(unknown) => {
+            Err(Problem::UnknownSeriesId { name: "ids", id: unknown.chars().take(MAX_ID_CHARS).collect() })
+        }
+        None => Ok(ids),
+    }
 }

@@ -6,39 +6,97 @@ use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{Column, OutputTable};
+use vintem_domain::accumulation::FixedDecimal;
 use vintem_domain::dates::sao_paulo_offset_seconds;
-use vintem_domain::{Currency, CurrencyPair, Dataset, LocalizedText, Problem};
-use vintem_snapshot::{FxBulletin, FxRates, fx_as_of};
+use vintem_domain::{Currency, CurrencyPair, Dataset, Decimal, LocalizedText, Problem, Quote};
+use vintem_snapshot::FxBulletin;
 
+use super::accumulation::AMOUNT_BOUNDS;
 use super::rates::{
-    CurrentRateParams, HistoryParams, RateListParams, current_rate, format_loaded_at, rate_list_response,
+    CurrentRateParams, HistoryParams, RateListParams, current_rate, format_loaded_at, load_fx_as_of,
+    rate_list_response, rate_value_response,
 };
 use crate::api_error::ApiError;
-use crate::app::{App, AppState, Handlers};
-use crate::bodies::market::{FX_DECIMALS, FxRateBody, FxSource, RateRowBody, RateSource, fx_source};
+use crate::app::{AppState, Handlers};
+use crate::bodies::market::{
+    CurrentRateBody, FX_DECIMALS, FxRateBody, RateRowBody, RateSource, SeriesHeaderBody, fx_source,
+};
 use crate::bodies::provenance::TraceBody;
 use crate::bodies::require_loaded;
-use crate::bodies::series::SeriesBody;
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, invalid_param};
-use crate::responses::EtagResponder;
+use crate::responses::{EtagResponder, WholeList};
 
 #[derive(Serialize)]
 struct LatestFxBody {
     as_of: String,
     stale: bool,
-    total: usize,
+    #[serde(flatten)]
+    position: WholeList,
     data: Vec<FxRateBody>,
 }
 
 #[derive(Serialize)]
 struct BulletinsBody {
-    series: SeriesBody,
+    #[serde(flatten)]
+    series: SeriesHeaderBody,
+    pair: String,
     date: NaiveDate,
-    total: usize,
+    #[serde(flatten)]
+    position: WholeList,
     data: Vec<BulletinBody>,
+}
+
+#[derive(Serialize)]
+struct ConversionBody {
+    amount: JsonNumber,
+    result: JsonNumber<FixedDecimal>,
+    side: &'static str,
+    rate: JsonNumber,
+    /// The day of the bulletin, the source of the rate, and where it was fetched.
+    #[serde(flatten)]
+    bulletin: CurrentRateBody<FxRateBody>,
+}
+
+/// The side of a quote at which an amount is converted.
+#[derive(Debug, Clone, Copy)]
+enum QuoteSide {
+    Buy,
+    Sell,
+    Mid,
+}
+
+impl QuoteSide {
+    fn from_query(query: &QueryParams) -> Result<Self, Problem> {
+        match query.single_value("side")? {
+            None | Some("sell") => Ok(Self::Sell),
+            Some("buy") => Ok(Self::Buy),
+            Some("mid") => Ok(Self::Mid),
+            Some(_) => {
+                let must = LocalizedText::new("be `buy`, `sell` or `mid`", "ser `buy`, `sell` ou `mid`");
+                invalid_param("side", must)
+            }
+        }
+    }
+
+    const fn id(self) -> &'static str {
+        match self {
+            Self::Buy => "buy",
+            Self::Sell => "sell",
+            Self::Mid => "mid",
+        }
+    }
+
+    /// The mid rate is exact: half the sum of both sides.
+    fn rate(self, quote: Quote) -> Decimal {
+        match self {
+            Self::Buy => quote.buy,
+            Self::Sell => quote.sell,
+            Self::Mid => (quote.buy + quote.sell) / Decimal::TWO,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -49,6 +107,11 @@ struct BulletinBody {
     quote_currency: String,
     buy: JsonNumber,
     sell: JsonNumber,
+    /// The published rate against the dollar; absent if the bulletin has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parity_buy: Option<JsonNumber>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parity_sell: Option<JsonNumber>,
 }
 
 pub fn handlers() -> Handlers {
@@ -57,6 +120,7 @@ pub fn handlers() -> Handlers {
         ("get_fx", get(get_fx)),
         ("list_latest_fx", get(list_latest_fx)),
         ("list_bulletins", get(list_bulletins)),
+        ("convert_currency", get(convert_currency)),
     ]
 }
 
@@ -68,7 +132,7 @@ async fn list_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Re
     let snapshot = app.current_snapshot()?;
     let current = fx_source(&snapshot, pair)?;
     let historical = load_fx_as_of(&app, pair, history_params.as_of).await?;
-    let source = historical.as_ref().map_or(current, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
+    let source = current.with_historical_rates(historical.as_ref());
     Ok(rate_list_response(&caller, &app, (&list_params, &history_params), &snapshot, &source))
 }
 
@@ -80,21 +144,8 @@ async fn get_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Res
     let current = fx_source(&snapshot, pair)?;
     let current_no_data_error = current.no_data_error(app.today());
     let historical = load_fx_as_of(&app, pair, params.as_of).await?;
-    let source = historical.as_ref().map_or(current, |rates| FxSource { pair, rates: rates.pair_rates(pair) });
-
-    // If nothing was known on the day of `as_of`, the error names the first date of the current data.
-    let no_data_error = |error| if params.as_of.is_some() { current_no_data_error.clone() } else { error };
-    let body = current_rate(&snapshot, &source, &params, app.today()).map_err(no_data_error)?;
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (body.row.date, body.stale));
-    Ok(responder.respond_json(|| body))
-}
-
-/// The rates as known on the day of `as_of`, if requested. They come from the store, because only it has every version.
-async fn load_fx_as_of(app: &App, pair: CurrencyPair, as_of: Option<NaiveDate>) -> Result<Option<FxRates>, ApiError> {
-    match as_of {
-        Some(day) => Ok(Some(fx_as_of(&app.store, pair, day).await?)),
-        None => Ok(None),
-    }
+    let source = current.with_historical_rates(historical.as_ref());
+    rate_value_response(&caller, &app, &params, &snapshot, &source, current_no_data_error)
 }
 
 /// The latest rate of every published pair, each with its own date.
@@ -120,7 +171,8 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams
 
     let dates: Vec<NaiveDate> = data.iter().map(|row| row.date).collect();
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (dates, stale));
-    let body = |data: Vec<FxRateBody>| LatestFxBody { as_of: loaded_at, stale, total: data.len(), data };
+    let body =
+        |data: Vec<FxRateBody>| LatestFxBody { as_of: loaded_at, stale, position: WholeList::of(data.len()), data };
     let trace_columns = TraceBody::columns(params.provenance, false);
     let columns = [FxRateBody::columns(FX_DECIMALS), trace_columns].concat();
     Ok(responder.respond_list(format, data, body, |data| {
@@ -128,6 +180,36 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams
             row.write_cells(cells);
             row.trace().write_cells(cells);
         })
+    }))
+}
+
+/// Converts an amount at the close of a day; a day without one uses the last close before it.
+async fn convert_currency(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    let pair = query.required_currency_pair()?;
+    let must = LocalizedText::new("be given: the amount to convert", "ser informado: o valor a converter");
+    let amount = query.decimal("amount", AMOUNT_BOUNDS)?.map_or_else(|| invalid_param("amount", must), Ok)?;
+    let side = QuoteSide::from_query(&query)?;
+    let day = query.date("on")?.map_or(app.today(), |on| on.min(app.today()));
+    let as_text = query.numbers_as_text()?;
+
+    let snapshot = app.current_snapshot()?;
+    let source = fx_source(&snapshot, pair)?;
+    let params = CurrentRateParams { day, as_text, provenance: true, as_of: None, lang: caller.lang };
+    let bulletin = current_rate(&snapshot, &source, &params, app.today())?;
+    let close = source.latest_row_until(day).and_then(|at| source.rates.get(at));
+    let (_, quote) = close.ok_or_else(|| source.no_data_error(app.today()))?;
+    let rate = side.rate(quote);
+    let product = FixedDecimal::from_decimal(amount).zip(FixedDecimal::from_decimal(rate));
+    let result = product.and_then(|(amount, rate)| amount.checked_mul(rate, 2)).ok_or(Problem::Internal)?;
+
+    let extra_state = (bulletin.row.date, bulletin.stale);
+    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], extra_state);
+    Ok(responder.respond_json(|| ConversionBody {
+        amount: JsonNumber { value: amount, as_text },
+        result: JsonNumber { value: result, as_text },
+        side: side.id(),
+        rate: JsonNumber { value: rate, as_text },
+        bulletin,
     }))
 }
 
@@ -154,9 +236,15 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
 
     let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
     let source = fx_source(&snapshot, pair)?;
-    let data: Vec<BulletinBody> = bulletins.iter().map(|bulletin| bulletin_body(bulletin, as_text)).collect();
-    let body =
-        |data: Vec<BulletinBody>| BulletinsBody { series: source.describe(caller.lang), date, total: data.len(), data };
+    let to_body = |bulletin: &FxBulletin| bulletin_body(bulletin, rates.parity(bulletin), as_text);
+    let data: Vec<BulletinBody> = bulletins.iter().map(to_body).collect();
+    let body = |data: Vec<BulletinBody>| BulletinsBody {
+        series: SeriesHeaderBody::of(&source, caller.lang),
+        pair: pair.to_string(),
+        date,
+        position: WholeList::of(data.len()),
+        data,
+    };
     Ok(responder.respond_list(format, data, body, |data| {
         let columns = vec![
             Column::date("date"),
@@ -166,6 +254,8 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
             Column::text("quote_currency"),
             Column::decimal("buy", FX_DECIMALS),
             Column::decimal("sell", FX_DECIMALS),
+            Column::decimal("parity_buy", FX_DECIMALS),
+            Column::decimal("parity_sell", FX_DECIMALS),
         ];
         let pair = pair.to_string();
         OutputTable::from_rows("fx-bulletins", columns, data, move |row, cells| {
@@ -176,11 +266,13 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
             cells.write_text(&row.quote_currency);
             cells.write_decimal(Some(row.buy.value));
             cells.write_decimal(Some(row.sell.value));
+            cells.write_decimal(row.parity_buy.map(|parity| parity.value));
+            cells.write_decimal(row.parity_sell.map(|parity| parity.value));
         })
     }))
 }
 
-fn bulletin_body(bulletin: &FxBulletin, as_text: bool) -> BulletinBody {
+fn bulletin_body(bulletin: &FxBulletin, parity: Option<Quote>, as_text: bool) -> BulletinBody {
     let offset_hours = sao_paulo_offset_seconds(bulletin.date) / 3600;
     let number = |value| JsonNumber { value, as_text };
     BulletinBody {
@@ -189,5 +281,7 @@ fn bulletin_body(bulletin: &FxBulletin, as_text: bool) -> BulletinBody {
         quote_currency: bulletin.quote_currency().to_owned(),
         buy: number(bulletin.quote.buy),
         sell: number(bulletin.quote.sell),
+        parity_buy: parity.map(|parity| number(parity.buy)),
+        parity_sell: parity.map(|parity| number(parity.sell)),
     }
 }

@@ -3,15 +3,18 @@
 use axum::response::Response;
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_domain::{DateRange, Lang, Problem, Series};
-use vintem_snapshot::{SeriesValues, Snapshot, series_as_of};
+use vintem_domain::{Currency, CurrencyPair, DateRange, Lang, Problem, Series};
+use vintem_snapshot::{FxRates, SeriesValues, Snapshot, fx_as_of, series_as_of};
 
 use crate::api_error::ApiError;
 use crate::app::App;
 use crate::bodies::format_instant;
-use crate::bodies::market::{CurrentRateBody, RateSource, RowOptions, SeriesSource, rate_table, series_source};
+use crate::bodies::fx_series::FxSeriesSource;
+use crate::bodies::market::{
+    CurrentRateBody, RateSource, RowOptions, SeriesHeaderBody, SeriesSource, current_rate_body, fx_source, rate_table,
+    series_source,
+};
 use crate::bodies::provenance::TraceBody;
-use crate::bodies::series::SeriesBody;
 use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::params::{MAX_OBSERVATIONS, Pagination, QueryParams, SortOrder};
@@ -19,12 +22,16 @@ use crate::responses::{EtagResponder, with_page_links};
 
 #[derive(Serialize)]
 struct RateListBody<Row> {
-    series: SeriesBody,
+    #[serde(flatten)]
+    series: SeriesHeaderBody,
     as_of: String,
     stale: bool,
     total: usize,
     limit: usize,
     offset: usize,
+    /// Why the range has no rows, if it can't have any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'static str>,
     data: Vec<Row>,
 }
 
@@ -76,6 +83,9 @@ pub async fn series_list_response(
     query: &QueryParams,
     id: &str,
 ) -> Result<Response, ApiError> {
+    if let Some(currency) = Currency::from_series_id(id) {
+        return fx_series_list_response(caller, app, query, currency).await;
+    }
     let list_params = RateListParams::from_query(caller, query)?;
     let history_params = HistoryParams::from_query(query)?;
 
@@ -92,19 +102,78 @@ pub async fn series_value_response(
     query: &QueryParams,
     id: &str,
 ) -> Result<Response, ApiError> {
+    if let Some(currency) = Currency::from_series_id(id) {
+        return fx_series_value_response(caller, app, query, currency).await;
+    }
     let params = CurrentRateParams::from_query_as_of(caller, query, app.today())?;
     let snapshot = app.current_snapshot()?;
     let current = series_source(&snapshot, id)?;
     let current_no_data_error = current.no_data_error(app.today());
     let historical = load_series_as_of(app, current.series, params.as_of).await?;
     let source = SeriesSource { values: historical.as_ref().unwrap_or(current.values), ..current };
+    rate_value_response(caller, app, &params, &snapshot, &source, current_no_data_error)
+}
 
-    // If nothing was known on the day of `as_of`, the error names the first date of the current data.
-    let no_data_error = |error| if params.as_of.is_some() { current_no_data_error.clone() } else { error };
-    let body = current_rate(&snapshot, &source, &params, app.today()).map_err(no_data_error)?;
-    let extra_state = (body.row.date, body.stale, source.base_generation(&snapshot));
-    let responder = EtagResponder::new(caller, app, &snapshot, &source.datasets(), extra_state);
+async fn fx_series_list_response(
+    caller: &Caller,
+    app: &App,
+    query: &QueryParams,
+    currency: Currency,
+) -> Result<Response, ApiError> {
+    let list_params = RateListParams::from_query(caller, query)?;
+    let history_params = HistoryParams::from_query(query)?;
+
+    let snapshot = app.current_snapshot()?;
+    let current = fx_source(&snapshot, CurrencyPair::Published(currency))?;
+    let historical = load_fx_as_of(app, current.pair, history_params.as_of).await?;
+    let source = FxSeriesSource { currency, fx: current.with_historical_rates(historical.as_ref()) };
+    Ok(rate_list_response(caller, app, (&list_params, &history_params), &snapshot, &source))
+}
+
+async fn fx_series_value_response(
+    caller: &Caller,
+    app: &App,
+    query: &QueryParams,
+    currency: Currency,
+) -> Result<Response, ApiError> {
+    let params = CurrentRateParams::from_query_as_of(caller, query, app.today())?;
+    let snapshot = app.current_snapshot()?;
+    let current = fx_source(&snapshot, CurrencyPair::Published(currency))?;
+    let current_no_data_error = current.no_data_error(app.today());
+    let historical = load_fx_as_of(app, current.pair, params.as_of).await?;
+    let source = FxSeriesSource { currency, fx: current.with_historical_rates(historical.as_ref()) };
+    rate_value_response(caller, app, &params, &snapshot, &source, current_no_data_error)
+}
+
+/// The value of one day. If nothing was known on the day of `as_of`, the error is that of the current data, which names
+/// its first date.
+pub fn rate_value_response<S: RateSource>(
+    caller: &Caller,
+    app: &App,
+    params: &CurrentRateParams,
+    snapshot: &Snapshot,
+    source: &S,
+    current_no_data_error: ApiError,
+) -> Result<Response, ApiError> {
+    let no_data_error = |error| if params.as_of.is_some() { current_no_data_error } else { error };
+    let body = current_rate(snapshot, source, params, app.today()).map_err(no_data_error)?;
+
+    let date = source.latest_row_until(params.day).and_then(|at| source.row_date(at));
+    let extra_state = (date, body.stale, source.base_generation(snapshot));
+    let responder = EtagResponder::new(caller, app, snapshot, &source.datasets(), extra_state);
     Ok(responder.respond_json(|| body))
+}
+
+/// The rates as known on the day of `as_of`, if requested. They come from the store, because only it has every version.
+pub async fn load_fx_as_of(
+    app: &App,
+    pair: CurrencyPair,
+    as_of: Option<NaiveDate>,
+) -> Result<Option<FxRates>, ApiError> {
+    match as_of {
+        Some(day) => Ok(Some(fx_as_of(&app.store, pair, day).await?)),
+        None => Ok(None),
+    }
 }
 
 /// The values as known on the day of `as_of`, if requested. They come from the store, because only it has every
@@ -153,17 +222,18 @@ pub fn rate_list_response<S: RateSource>(
         }
     };
     let body = |()| RateListBody {
-        series: source.describe(caller.lang),
+        series: SeriesHeaderBody::of(source, caller.lang),
         as_of: format_loaded_at(snapshot, source),
         stale,
         total,
         limit: pagination.limit,
         offset: pagination.offset,
+        message: source.empty_range_message(days).map(|message| message.in_lang(caller.lang)),
         data: rows(),
     };
     let table = |()| {
         let trace_columns = TraceBody::columns(history_params.provenance, with_certainty);
-        rate_table(source.describe(caller.lang), source.max_decimals(), rows(), trace_columns)
+        rate_table(source.describe(caller.lang), source.series_id(), source.max_decimals(), rows(), trace_columns)
     };
     with_page_links(responder.respond_list(format, (), body, table), caller, app, query, pagination, total)
 }
@@ -214,6 +284,5 @@ pub fn current_rate<S: RateSource>(
 ) -> Result<CurrentRateBody<S::Row>, ApiError> {
     let row = source.latest_row_until(params.day).and_then(|at| source.row(at, params.row_options(snapshot)));
     let row = row.ok_or_else(|| source.no_data_error(today))?;
-    let series = source.describe(params.lang);
-    Ok(CurrentRateBody { row, unit: series.unit.clone(), series, stale: source.is_stale(today) })
+    Ok(current_rate_body(source, row, params.lang, today))
 }

@@ -23,7 +23,7 @@ use crate::bodies::format_instant;
 use crate::caller::Caller;
 use crate::event_body::render_test_event;
 use crate::params::{MAX_PAGE_ROWS, QueryParams, invalid_param};
-use crate::responses::{self, with_page_links};
+use crate::responses::{self, WholeList, with_page_links};
 use request::{parse_event_filter, parse_webhook_status, read_webhook_request, validate_url};
 
 #[derive(Serialize)]
@@ -52,7 +52,8 @@ struct FiltersBody {
 #[derive(Serialize)]
 struct WebhooksBody {
     data: Vec<WebhookBody>,
-    total: usize,
+    #[serde(flatten)]
+    position: WholeList,
 }
 
 #[derive(Serialize)]
@@ -124,7 +125,7 @@ async fn create_webhook(
 async fn list_webhooks(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
     let rows = app.store.list_webhooks(caller.require_key()?).await?;
     let data: Vec<WebhookBody> = rows.into_iter().map(Into::into).collect();
-    Ok(responses::uncached_json(StatusCode::OK, &WebhooksBody { total: data.len(), data }))
+    Ok(responses::uncached_json(StatusCode::OK, &WebhooksBody { position: WholeList::of(data.len()), data }))
 }
 
 async fn get_webhook(caller: Caller, State(app): AppState, id: IdPath) -> Result<Response, ApiError> {

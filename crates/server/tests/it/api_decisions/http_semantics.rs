@@ -112,6 +112,8 @@ async fn cors_exposes_responses_and_headers_without_credentials() -> TestResult 
         "retry-after",
         "content-location",
         "content-disposition",
+        "deprecation",
+        "sunset",
     ] {
         assert!(exposed.split(", ").any(|other| other == name), "{name}");
     }

@@ -86,11 +86,22 @@ async fn the_two_key_headers_must_not_contradict_each_other() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_key_in_the_query_string_is_ignored() -> TestResult {
+async fn a_key_in_the_query_string_is_refused_and_never_repeated() -> TestResult {
     let service = start_demo().await?;
-    for name in ["api_key", "key", "token", "X-API-Key", "apikey"] {
-        let response = service.replica.get(&format!("{SELIC_PATH}?{name}={}", service.platinum_key)).await?;
-        assert_eq!(response.headers()["x-plan"], "free", "{name}");
+    let key = &service.platinum_key;
+    for query in [
+        format!("api_key={key}"),
+        format!("key={key}"),
+        format!("token={key}"),
+        format!("X-API-Key={key}"),
+        format!("colour={key}"),
+        key.clone(),
+        format!("{key}=1"),
+    ] {
+        let response = service.replica.get(&format!("{SELIC_PATH}?{query}")).await?;
+        assert_eq!((response.status().as_u16(), &response.headers()["x-plan"]), (400, &"free".parse()?));
+        let body = response.text().await?;
+        assert!(body.contains("X-API-Key") && body.contains("docs_url") && !body.contains(key.as_str()), "{body}");
     }
     Ok(())
 }

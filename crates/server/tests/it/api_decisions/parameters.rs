@@ -49,17 +49,145 @@ async fn an_invalid_parameter_is_refused_by_name() -> TestResult {
         let (status, body) = service.get_status_and_body(path).await?;
         assert_eq!((status, &body["error"]), (400, &json!("bad_request")), "{path}");
         assert!(body["message"].as_str().expect("text").contains(&format!("`{name}`")), "{body}");
+        assert_eq!(body["param"], json!(name), "{path}");
     }
 
     Ok(())
 }
 
 #[tokio::test]
-async fn an_unknown_parameter_is_ignored() -> TestResult {
+async fn an_unknown_parameter_is_refused_with_the_closest_name_and_the_full_list() -> TestResult {
+    let service = start_demo().await?;
+    let (status, body) = service.get_status_and_body("/api/v1/filings?limit=3&catgory=Fato+Relevante").await?;
+    assert_eq!((status, &body["error"], &body["param"]), (400, &json!("bad_request"), &json!("catgory")));
+    assert!(body["docs_url"].as_str().is_some_and(|url| url.starts_with("http") && url.ends_with("/docs")), "{body}");
+
+    let message = body["message"].as_str().expect("text");
+    assert!(message.contains("Did you mean `category`?"), "{message}");
+    for name in ["company_id", "ticker", "type", "year", "q", "limit"] {
+        assert!(message.contains(&format!("`{name}`")), "{message}");
+    }
+
+    let (status, body) = service.get_status_and_body("/api/v1/export?limit=3").await?;
+    assert_eq!((status, &body["param"]), (400, &json!("limit")));
+    assert_eq!(body["message"], json!("Unknown parameter `limit`. This endpoint takes no parameters."));
+
+    Ok(())
+}
+
+#[tokio::test]
+async fn cache_busters_and_link_trackers_are_ignored_and_pages_ignore_everything() -> TestResult {
     let service = start_demo().await?;
     let plain = service.get_ok("/api/v1/companies?limit=3").await?;
-    let with_unknown = service.get_ok("/api/v1/companies?limit=3&colour=blue&a=1&a=2").await?;
-    assert_eq!(plain, with_unknown);
+    assert_eq!(service.get_ok("/api/v1/companies?limit=3&_=17&utm_source=a&utm_source=b").await?, plain);
+
+    for path in ["/pricing?colour=blue", "/docs?colour=blue", "/health?colour=blue", "/?colour=blue"] {
+        assert_eq!(service.replica.get(path).await?.status(), 200, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_option_of_a_higher_plan_is_unknown_where_no_plan_has_it() -> TestResult {
+    let service = start_demo().await?;
+    for (path, status, param) in [
+        ("/api/v1/market/fx/latest?as_of=2026-01-01", 400, json!("as_of")),
+        ("/api/v1/market/overview?format=csv", 400, json!("format")),
+        ("/api/v1/market/selic?as_of=2026-01-01", 403, Value::Null),
+        ("/api/v1/market/selic?locale=pt-BR", 400, json!("locale")),
+        ("/api/v1/market/selic?download=1", 400, json!("download")),
+    ] {
+        let response = service.replica.get(path).await?;
+        assert_eq!(response.status(), status, "{path}");
+        let body: Value = response.json().await?;
+        assert_eq!(body["param"], param, "{path}");
+    }
+
+    let request = service.replica.http.get(service.replica.url("/api/v1/market/overview")).header("Accept", "text/csv");
+    let response = service.replica.send(request).await?;
+    assert_eq!(response.headers()["content-type"], "application/json", "a route without CSV gives JSON");
+
+    Ok(())
+}
+
+#[tokio::test]
+async fn filters_of_filings_are_combined_and_keep_the_order_by_date() -> TestResult {
+    let service = start_demo().await?;
+    let company = service.listed_company().await?;
+    let ticker = company["tickers"][0].as_str().expect("a ticker").to_owned();
+    let id = company["id"].as_str().expect("an id").to_owned();
+
+    let by_path = service.get_ok(&format!("/api/v1/companies/{id}/filings?limit=100")).await?;
+    assert!(by_path["total"].as_u64() > Some(0), "the company has filings");
+    for query in [format!("ticker={ticker}"), format!("ticker={}", ticker.to_lowercase()), format!("company_id={id}")] {
+        assert_eq!(service.get_ok(&format!("/api/v1/filings?{query}&limit=100")).await?, by_path, "{query}");
+    }
+
+    let year_of = |date: &String| date[..4].to_owned();
+    let year = field_values(&by_path, "date").first().map(year_of).expect("a filing");
+    let of_year = service.get_ok(&format!("/api/v1/filings?ticker={ticker}&year={year}&limit=100")).await?;
+    let expected =
+        service.get_ok(&format!("/api/v1/filings?ticker={ticker}&from={year}-01-01&to={year}-12-31&limit=100")).await?;
+    assert_eq!(of_year, expected);
+    assert!(field_values(&of_year, "date").iter().all(|date| year_of(date) == year));
+
+    let with_words = service.get_ok("/api/v1/filings?q=dividendos&limit=100").await?;
+    let found = service.get_ok("/api/v1/filings/search?q=dividendos&limit=1").await?;
+    assert_eq!(with_words["total"], found["total"], "it finds the same as the search");
+    assert!(field_values(&with_words, "date").is_sorted_by(|newer, older| newer >= older), "by date");
+
+    let kind = field_values(&service.get_ok("/api/v1/filings?limit=100").await?, "type");
+    let kind = kind.into_iter().find(|kind| !kind.is_empty()).expect("a type");
+    let of_type = service.get_ok(&format!("/api/v1/filings?type={}&limit=100", kind.to_uppercase())).await?;
+    assert!(of_type["total"].as_u64() > Some(0));
+    assert!(field_values(&of_type, "type").iter().all(|other| *other == kind));
+
+    for (query, param) in [
+        ("year=2025&from=2025-01-01", "from"),
+        ("year=20250", "year"),
+        ("ticker=NOSUCH99", "ticker"),
+        ("company_id=1&ticker=X", "ticker"),
+        ("company_id=nothing", "company_id"),
+        ("q=", "q"),
+    ] {
+        let (status, body) = service.get_status_and_body(&format!("/api/v1/filings?{query}")).await?;
+        assert_eq!((status, &body["param"]), (400, &json!(param)), "{query}");
+    }
+
+    Ok(())
+}
+
+#[tokio::test]
+async fn companies_are_filtered_by_state_ticker_and_words_in_the_order_of_names() -> TestResult {
+    let service = start_demo().await?;
+    let all = service.get_ok("/api/v1/companies?limit=100&status=ativo").await?;
+    let state = field_values(&all, "state").into_iter().find(|state| !state.is_empty()).expect("a state");
+    let of_state = service.get_ok(&format!("/api/v1/companies?state={}&limit=100", state.to_lowercase())).await?;
+    assert!(field_values(&of_state, "state").iter().all(|other| *other == state));
+    assert!(of_state["total"].as_u64() < all["total"].as_u64().max(Some(100)), "not all of them");
+
+    let listed = service.listed_company().await?;
+    let prefix = &listed["tickers"][0].as_str().expect("a ticker")[..2];
+    let path = format!("/api/v1/companies?ticker={}&limit=100", prefix.to_lowercase());
+    let with_ticker = service.get_ok(&path).await?;
+    let rows = with_ticker["data"].as_array().expect("a list");
+    assert!(!rows.is_empty());
+    for company in rows {
+        let tickers = company["tickers"].as_array().expect("a list");
+        assert!(
+            tickers.iter().any(|ticker| ticker.as_str().is_some_and(|ticker| ticker.starts_with(prefix))),
+            "{company}"
+        );
+    }
+
+    let with_words = service.get_ok("/api/v1/companies?q=energia&limit=100").await?;
+    let found = service.get_ok("/api/v1/companies/search?q=energia&limit=1").await?;
+    assert!(found["total"].as_u64() > Some(1));
+    assert_eq!(with_words["total"], found["total"]);
+    let names: Vec<String> =
+        field_values(&with_words, "name").iter().map(|name| vintem_domain::text::normalize_text(name)).collect();
+    assert!(names.is_sorted(), "{names:?}");
+
     Ok(())
 }
 
@@ -179,17 +307,39 @@ async fn currency_pairs_accept_three_spellings_and_mark_derived_rates() -> TestR
     let parse_side =
         |quote: &Value, side: &str| quote[side].as_str().expect("text").parse::<Decimal>().expect("a decimal");
     let ratio = |numerator: Decimal, denominator: Decimal| (numerator / denominator).round_dp(8);
-    let eur = current("EURBRL").await?;
     let inverse = current("BRL/USD").await?;
-    let cross = current("EUR/USD").await?;
 
     assert_eq!(usd.get("derived"), None);
-    assert_eq!((&inverse["derived"], &cross["derived"]), (&json!(true), &json!(true)));
-
+    assert_eq!(inverse["derived"], json!(true));
     assert_eq!(parse_side(&inverse, "buy"), ratio(Decimal::ONE, parse_side(&usd, "sell")));
     assert_eq!(parse_side(&inverse, "sell"), ratio(Decimal::ONE, parse_side(&usd, "buy")));
-    assert_eq!(parse_side(&cross, "buy"), ratio(parse_side(&eur, "buy"), parse_side(&usd, "sell")));
-    assert_eq!(parse_side(&cross, "sell"), ratio(parse_side(&eur, "sell"), parse_side(&usd, "buy")));
+
+    // Crosses go through the parities: dollars per euro, and yen per dollar.
+    let parity = |pair: &str| {
+        let path = format!("/api/v1/market/fx/bulletins?pair={pair}&numbers=string");
+        let service = &service;
+        async move { anyhow::Ok(service.get_ok(&path).await?["data"][0].clone()) }
+    };
+    let eur = parity("EUR/BRL").await?;
+    let jpy = parity("JPY/BRL").await?;
+    for (pair, buy, sell) in [
+        ("EUR/USD", parse_side(&eur, "parity_buy"), parse_side(&eur, "parity_sell")),
+        ("USD/JPY", parse_side(&jpy, "parity_buy"), parse_side(&jpy, "parity_sell")),
+        (
+            "JPY/USD",
+            ratio(Decimal::ONE, parse_side(&jpy, "parity_sell")),
+            ratio(Decimal::ONE, parse_side(&jpy, "parity_buy")),
+        ),
+        (
+            "EUR/JPY",
+            parse_side(&eur, "parity_buy") * parse_side(&jpy, "parity_buy"),
+            parse_side(&eur, "parity_sell") * parse_side(&jpy, "parity_sell"),
+        ),
+    ] {
+        let cross = current(pair).await?;
+        assert_eq!((parse_side(&cross, "buy"), parse_side(&cross, "sell")), (buy, sell), "{pair}");
+        assert_eq!(cross["derived"], json!(true), "{pair}");
+    }
 
     let (status, body) = service.get_status_and_body("/api/v1/market/fx?pair=XYZ/BRL").await?;
     assert_eq!(status, 400);

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use vintem_domain::Plan;
+use vintem_domain::feature::Feature;
 use vintem_domain::plan::PlanConfig;
-use vintem_domain::route::{Feature, GATED_PARAMETERS, ROUTES, route_by_operation};
+use vintem_domain::route::{GATED_PARAMETERS, ROUTES};
 use vintem_testkit::{TestDatabase, TestReplica};
 
 use super::start_demo;
@@ -33,10 +34,12 @@ async fn the_plan_list_and_the_pricing_page_match_actual_access() -> TestResult 
 /// A request that needs the feature: to a route of its own, or with an option of another route.
 fn path_for_feature(feature: Feature) -> String {
     if let Some(route) = ROUTES.iter().find(|route| route.feature == feature) {
-        return format!("{}?q=a", route.path);
+        let query = if route.takes_param("q") { "?q=a" } else { "" };
+        return format!("{}{query}", route.path);
     }
     let option = GATED_PARAMETERS.iter().find(|option| option.feature == feature).expect("a route or an option");
-    format!("{}?{}={}", route_by_operation(option.operations[0]).path, option.name, option.value.unwrap_or("a"))
+    let route = option.routes().next().expect("a route");
+    format!("{}?{}={}", route.path, option.name, option.value.unwrap_or("a"))
 }
 
 #[tokio::test]

@@ -57,7 +57,8 @@ fn request_path(description: &OpenApiSpec, operation: &SpecOperation, filing: &V
     };
     let path = operation.path.replace("{id}", id.as_str().context("an id")?);
 
-    Ok(format!("{path}?format=csv&limit=100&{}", operation.required_query))
+    let limit = if operation.query_parameters.contains("limit") { "&limit=100" } else { "" };
+    Ok(format!("{path}?format=csv{limit}&{}", operation.required_query))
 }
 
 struct CsvTable {

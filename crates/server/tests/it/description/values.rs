@@ -69,7 +69,7 @@ fn texts() -> [(&'static str, String); 5] {
 }
 
 /// The limits of queries and bodies.
-fn parameter_limits() -> [(&'static str, String); 21] {
+fn parameter_limits() -> [(&'static str, String); 20] {
     [
         ("default_limit", limits::DEFAULT_LIMIT.to_string()),
         ("default_usage_days", limits::DEFAULT_USAGE_DAYS.to_string()),
@@ -91,7 +91,6 @@ fn parameter_limits() -> [(&'static str, String); 21] {
         ("max_usage_days", limits::MAX_USAGE_DAYS.to_string()),
         ("max_wait_seconds", limits::MAX_WAIT_SECONDS.to_string()),
         ("min_spread", limits::SPREAD_BOUNDS.min.to_string()),
-        ("recent_filings_count", limits::RECENT_FILINGS_COUNT.to_string()),
     ]
 }
 

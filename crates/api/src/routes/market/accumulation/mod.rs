@@ -1,0 +1,311 @@
+//! Accumulates rates over a period with exact decimals, and compares the exchange rates of two days.
+//!
+//! A daily rate counts from `from` up to but excluding `to`, as contracts do. A monthly rate counts every month that ends
+//! on or before `to`, starting with the month of `from`.
+
+mod body;
+mod params;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::get;
+use chrono::{Days, Months, NaiveDate};
+use vintem_domain::accumulation::GrowthFactor;
+use vintem_domain::dates::{month_end, month_start};
+use vintem_domain::series::{Accumulation, DatedValue, Frequency, find_series};
+use vintem_domain::{Calendar, Currency, CurrencyPair, Dataset, DateRange, Decimal, Problem, Quote};
+
+use super::rates::format_loaded_at;
+use crate::api_error::ApiError;
+use crate::app::{App, AppState, Handlers};
+use crate::bodies::market::{FxSource, RateSource, SeriesHeaderBody, SeriesSource, fx_source, series_source};
+use crate::caller::Caller;
+use crate::params::QueryParams;
+use crate::responses::EtagResponder;
+use body::{AccumulatedBody, CountedBody, describe_counting, incomplete_message};
+use params::{AccumulationParams, FACTOR_TOO_LARGE, Period, PeriodBound};
+
+pub use params::{AMOUNT_BOUNDS, PERCENT_BOUNDS, SPREAD_BOUNDS};
+
+/// At most this many missing days are listed; `missing_total` counts all of them.
+const MAX_MISSING_LISTED: usize = 100;
+
+/// Both ends of the period, as answers state them.
+const HALF_OPEN: &str = "[from, to)";
+const CLOSED: &str = "[from, to]";
+
+pub fn handlers() -> Handlers {
+    vec![
+        ("accumulate_selic", get(accumulate_selic)),
+        ("accumulate_cdi", get(accumulate_cdi)),
+        ("accumulate_ipca", get(accumulate_ipca)),
+        ("accumulate_fx", get(accumulate_fx)),
+        ("accumulate_series", get(accumulate_series)),
+    ]
+}
+
+async fn accumulate_selic(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_series_response(&caller, &app, &query, "selic")
+}
+
+async fn accumulate_cdi(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_series_response(&caller, &app, &query, "cdi")
+}
+
+async fn accumulate_ipca(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_series_response(&caller, &app, &query, "ipca")
+}
+
+async fn accumulate_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_fx_response(&caller, &app, &query, query.currency_pair()?)
+}
+
+async fn accumulate_series(
+    caller: Caller,
+    State(app): AppState,
+    Path(id): Path<String>,
+    query: QueryParams,
+) -> Result<Response, ApiError> {
+    match Currency::from_series_id(&id) {
+        Some(currency) => accumulated_fx_response(&caller, &app, &query, CurrencyPair::Published(currency)),
+        None => accumulated_series_response(&caller, &app, &query, &id),
+    }
+}
+
+fn accumulated_series_response(
+    caller: &Caller,
+    app: &App,
+    query: &QueryParams,
+    id: &str,
+) -> Result<Response, ApiError> {
+    let series = find_series(id).ok_or(Problem::NoSuchSeries)?;
+    let params = AccumulationParams::from_query(query)?;
+    let rate_id = match series.accumulation {
+        Accumulation::OwnValues => series.id,
+        Accumulation::DailyTwin(twin) => twin,
+        Accumulation::Refused { instead } => return Err(Problem::NotAccumulable { id: series.id, instead }.into()),
+    };
+
+    let snapshot = app.current_snapshot()?;
+    let today = app.today();
+    let source = series_source(&snapshot, rate_id)?;
+    let newest = source.latest_row_until(today).map(|at| source.values.get(at).0);
+    let newest = newest.ok_or_else(|| source.no_data_error(today))?;
+    let counted_period = CountedPeriod::new(params.period, source.frequency(), newest);
+
+    let rows = counted_period.rows(&source, today);
+    let expected =
+        counted_period.counted_days().map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
+    let missing = missing_days(&expected, &rows);
+    let business_days = Calendar::Settlement.count_business_days(counted_period.from, counted_period.counted_end);
+
+    let mut product = GrowthFactor::ONE;
+    let mut detail = Vec::new();
+    for (date, value) in &rows {
+        let factor = GrowthFactor::from_rate(*value, params.percent).ok_or(FACTOR_TOO_LARGE)?;
+        product = product.checked_mul(factor).ok_or(FACTOR_TOO_LARGE)?;
+        if params.detail {
+            detail.push(params.detail_body(*date, *value, factor));
+        }
+    }
+    let has_factor = missing.is_empty() && (counted_period.is_complete || !rows.is_empty());
+    let index_factor = has_factor.then(|| product.round_half_up(8));
+    let outcome = params.result_body(index_factor, business_days)?;
+
+    let counted = CountedBody::of_rows(&rows, source.frequency());
+    let excluded_day = excluded_month_end(params.period).filter(|_| source.frequency() != Frequency::Monthly);
+    let message = describe_counting(&counted, counted_period.is_complete, excluded_day, caller.lang);
+
+    let responder = EtagResponder::new(caller, app, &snapshot, &source.datasets(), today);
+    Ok(responder.respond_json(|| AccumulatedBody {
+        series: SeriesHeaderBody::of(&source, caller.lang),
+        as_of: format_loaded_at(&snapshot, &source),
+        from: counted_period.from,
+        to: counted_period.end,
+        interval: HALF_OPEN,
+        counted,
+        complete: counted_period.is_complete && missing.is_empty(),
+        message,
+        business_days,
+        observations: rows.len(),
+        outcome,
+        missing_total: missing.len(),
+        missing: missing.into_iter().take(MAX_MISSING_LISTED).collect(),
+        detail: params.detail.then_some(detail),
+    }))
+}
+
+/// Which part of a period is counted.
+struct CountedPeriod {
+    from: NaiveDate,
+    /// The first day after the period.
+    end: NaiveDate,
+    /// The first day that is not counted: the end, or the day after the newest value.
+    counted_end: NaiveDate,
+    /// Whether no value of the period is still to come.
+    is_complete: bool,
+}
+
+impl CountedPeriod {
+    fn new(period: Period, frequency: Frequency, newest: NaiveDate) -> Self {
+        let (from, end, newest_end) = match frequency {
+            // Every month that ends on or before `to`.
+            Frequency::Monthly => (
+                month_start(period.start()),
+                period.end().map(|end| month_start(end + Days::new(1))),
+                month_start(newest) + Months::new(1),
+            ),
+            Frequency::Daily | Frequency::BusinessDaily => (period.start(), period.end(), newest + Days::new(1)),
+        };
+        let end = end.unwrap_or(newest_end).max(from);
+        let counted_end = end.min(newest_end).max(from);
+
+        let uncounted = (counted_end < end).then(|| DateRange { from: counted_end, to: end - Days::new(1) });
+        let is_complete = uncounted.is_none_or(|days| frequency.expected_dates(days).is_empty());
+        Self { from, end, counted_end, is_complete }
+    }
+
+    fn counted_days(&self) -> Option<DateRange> {
+        (self.from < self.counted_end).then(|| DateRange { from: self.from, to: self.counted_end - Days::new(1) })
+    }
+
+    fn rows(&self, source: &SeriesSource<'_>, today: NaiveDate) -> Vec<DatedValue> {
+        let rows = self.counted_days().map_or(0..0, |days| source.row_range(days.capped_at(today)));
+        rows.map(|at| source.values.get(at)).collect()
+    }
+}
+
+/// The day given as `to`, if it is the last business day of a month: many people expect it to be counted.
+fn excluded_month_end(period: Period) -> Option<NaiveDate> {
+    let Some(PeriodBound::Day(to)) = period.to else { return None };
+    let calendar = Calendar::Settlement;
+    let is_last = calendar.is_business_day(to)
+        && calendar.count_business_days(to + Days::new(1), month_end(to) + Days::new(1)) == 0;
+    (is_last && period.start() < to).then_some(to)
+}
+
+/// Compares the closing sell rates of two days. A day without a close uses the last one before it.
+fn accumulated_fx_response(
+    caller: &Caller,
+    app: &App,
+    query: &QueryParams,
+    pair: CurrencyPair,
+) -> Result<Response, ApiError> {
+    let params = AccumulationParams::from_query(query)?;
+    let snapshot = app.current_snapshot()?;
+    let today = app.today();
+    let source = fx_source(&snapshot, pair)?;
+    let closes = ComparedCloses::find(params.period, &source, today)?;
+
+    let index_factor = match closes.factor_closes() {
+        Some((first, second)) => Some(
+            GrowthFactor::from_prices(first.1.sell, second.1.sell, params.percent)
+                .ok_or(FACTOR_TOO_LARGE)?
+                .round_half_up(8),
+        ),
+        None => None,
+    };
+    let business_days = Calendar::Settlement.count_business_days(closes.from, closes.counted_until());
+    let outcome = params.result_body(index_factor, business_days)?;
+
+    let first_counted = closes.factor_closes().map(|(first, _)| first.0);
+    let last_counted = closes.factor_closes().map(|(_, second)| second.0);
+    let first_date = closes.first.map_or(closes.from, |(date, _)| date);
+    let rows: Vec<(NaiveDate, Quote)> = source
+        .row_range(DateRange { from: first_date, to: closes.to }.capped_at(today))
+        .filter_map(|at| source.rates.get(at))
+        .collect();
+
+    let responder = EtagResponder::new(caller, app, &snapshot, &[Dataset::Fx], today);
+    Ok(responder.respond_json(|| {
+        let daily_factor = |pair: &[(NaiveDate, Quote)]| {
+            let [(_, previous), (date, close)] = pair else { return None };
+            let factor = GrowthFactor::from_prices(previous.sell, close.sell, Decimal::ONE_HUNDRED)?;
+            Some(params.detail_body(*date, close.sell, factor))
+        };
+        AccumulatedBody {
+            series: SeriesHeaderBody::of(&source, caller.lang),
+            as_of: format_loaded_at(&snapshot, &source),
+            from: closes.from,
+            to: closes.to,
+            interval: CLOSED,
+            counted: CountedBody { first_counted, last_counted, days: Some(business_days as usize), months: None },
+            complete: closes.is_complete && closes.missing.is_empty(),
+            message: (!closes.is_complete).then(|| incomplete_message(last_counted, caller.lang)),
+            business_days,
+            observations: rows.len(),
+            outcome,
+            missing_total: closes.missing.len(),
+            missing: closes.missing.clone(),
+            detail: params.detail.then(|| rows.windows(2).filter_map(daily_factor).collect()),
+        }
+    }))
+}
+
+/// A close: its date and its rates.
+type Close = (NaiveDate, Quote);
+
+/// The closes at both ends of a period.
+struct ComparedCloses {
+    from: NaiveDate,
+    to: NaiveDate,
+    first: Option<Close>,
+    second: Option<Close>,
+    newest: NaiveDate,
+    /// The days that should have a close of their own and have none.
+    missing: Vec<NaiveDate>,
+    /// Whether no close of the period is still to come.
+    is_complete: bool,
+}
+
+impl ComparedCloses {
+    fn find(period: Period, source: &FxSource<'_>, today: NaiveDate) -> Result<Self, ApiError> {
+        let close = |day: NaiveDate| source.latest_row_until(day.min(today)).and_then(|at| source.rates.get(at));
+        let (newest, _) = close(today).ok_or_else(|| source.no_data_error(today))?;
+        let (from, to) = period.closing_days();
+        let to = to.unwrap_or(newest).max(from);
+        let first = close(from);
+        let second = close(to);
+
+        // A settlement day given as such must have a close of its own; whole months take their last one.
+        let is_day = |bound: Option<PeriodBound>| !matches!(bound, Some(PeriodBound::Month(_)));
+        let lacks_close = |day: NaiveDate, is_day: bool, close: Option<Close>| {
+            let is_expected = is_day && day <= newest && Calendar::Settlement.is_business_day(day);
+            close.is_none_or(|(date, _)| is_expected && date != day).then_some(day)
+        };
+        let mut missing: Vec<NaiveDate> =
+            [lacks_close(from, is_day(Some(period.from)), first), lacks_close(to, is_day(period.to), second)]
+                .into_iter()
+                .flatten()
+                .collect();
+        missing.dedup();
+
+        let days_to_come =
+            Calendar::Settlement.count_business_days(newest + Days::new(1), to.max(newest) + Days::new(1));
+        Ok(Self { from, to, first, second, newest, missing, is_complete: days_to_come == 0 })
+    }
+
+    /// The closes that the factor compares, if there is one.
+    fn factor_closes(&self) -> Option<(Close, Close)> {
+        let has_factor = self.missing.is_empty() && (self.is_complete || self.from <= self.newest);
+        self.first.zip(self.second).filter(|_| has_factor)
+    }
+
+    /// The day up to which business days count.
+    fn counted_until(&self) -> NaiveDate {
+        if self.is_complete { self.to } else { self.newest.max(self.from) }
+    }
+}
+
+/// The expected days without a value. Both lists must be sorted by date.
+fn missing_days(expected: &[NaiveDate], rows: &[DatedValue]) -> Vec<NaiveDate> {
+    let mut rows = rows.iter().map(|(date, _)| *date).peekable();
+    let mut missing = Vec::new();
+    for day in expected {
+        while rows.next_if(|date| date < day).is_some() {}
+        if rows.next_if(|date| date == day).is_none() {
+            missing.push(*day);
+        }
+    }
+    missing
+}
