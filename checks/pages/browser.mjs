@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, request as httpRequest } from "node:http";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,6 +18,9 @@ const [url, gold, platinum, tools] = process.argv.slice(2);
 const MAX_ACTIONS = 6;
 const MAX_SECONDS = 60;
 const MAX_SHIFT = 0.02;
+/** A slow page arrives in this many pieces, each long enough after the one before for the browser to draw it. */
+const SLOW_PIECES = 30;
+const SLOW_PIECE_INTERVAL_MS = 40;
 const MAX_FIRST_PAINT_MS = 1000;
 /** On a slow machine, a page may take this many times as long as an empty page. */
 const MAX_FIRST_PAINT_RATIO = 5;
@@ -111,6 +114,7 @@ export async function waitUntilLoaded(page) {
 // ---- Visits, and what is recorded during all of them ----
 
 let browser;
+let slow;
 let visits = 0;
 const watched = { addresses: new Set(), elsewhere: [], errors: [], provoked: 0 };
 
@@ -142,7 +146,7 @@ function watch(context, provokes) {
   context.on("request", (request) => {
     const address = request.url();
     watched.addresses.add(address);
-    if (!/^(data|blob):/.test(address) && new URL(address).origin !== url) {
+    if (!/^(data|blob):/.test(address) && ![url, slow.url].includes(new URL(address).origin)) {
       watched.elsewhere.push(address);
     }
   });
@@ -730,21 +734,32 @@ async function measureEmptyPage() {
   figures.empty_page_first_paint_ms = Math.round(emptyFirstPaint);
 }
 
-/** Loads a page three times with an empty cache, as a new visitor does: once narrow, twice wide. */
+/**
+ * Loads a page three times with an empty cache, as a new visitor does: once narrow, twice wide. Then once in pieces,
+ * as over a slow connection, so that the browser draws it in parts.
+ */
 async function measure(name, path, key) {
   await visit({ key, provokes: name === "missing" ? [path] : [] }, async (page, context) => {
-    const cache = await context.newCDPSession(page);
+    const network = await context.newCDPSession(page);
     const firstPaints = [];
+    const noteShift = async (shift, how) => {
+      measured.shift.push(shift);
+      await check(`${name}, ${how}`, () => assert.ok(shift < MAX_SHIFT, `moves by ${shift.toFixed(4)}`));
+    };
     for (const size of ["narrow", "wide", "wide"]) {
-      await cache.send("Network.clearBrowserCache");
+      await network.send("Network.clearBrowserCache");
       await page.setViewportSize(SIZES[size]);
       await page.goto(url + path);
       await waitUntilLoaded(page);
       const { shift, firstPaint } = await page.evaluate(readTimings);
       firstPaints.push(firstPaint);
-      measured.shift.push(shift);
-      await check(`${name}, ${size}`, () => assert.ok(shift < MAX_SHIFT, `moves by ${shift.toFixed(4)}`));
+      await noteShift(shift, size);
     }
+    await page.goto(slow.url + path);
+    await waitUntilLoaded(page);
+    await noteShift((await page.evaluate(readTimings)).shift, "slow");
+    await page.goto(url + path);
+    await waitUntilLoaded(page);
     const [, median] = firstPaints.sort((one, other) => one - other);
     measured.firstPaint.push(median);
     const maxFirstPaint = Math.max(MAX_FIRST_PAINT_MS, MAX_FIRST_PAINT_RATIO * emptyFirstPaint);
@@ -757,6 +772,33 @@ async function measure(name, path, key) {
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(width <= NARROWEST.width, `${width} pixels wide where there are ${NARROWEST.width}`);
   });
+}
+
+/** Serves the same pages as the service, but sends each in pieces. */
+async function startSlowProxy() {
+  const pause = () => new Promise((done) => setTimeout(done, SLOW_PIECE_INTERVAL_MS));
+  const server = createServer((request, response) => {
+    const isPage = request.headers["sec-fetch-dest"] === "document";
+    const headers = isPage ? { ...request.headers, "accept-encoding": "identity" } : request.headers;
+    const forwarded = httpRequest(url + request.url, { method: request.method, headers }, async (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      if (!isPage) {
+        answer.pipe(response);
+        return;
+      }
+      const body = Buffer.concat(await answer.toArray());
+      for (let piece = 0; piece < SLOW_PIECES; piece += 1) {
+        const end = (index) => Math.floor((body.length * index) / SLOW_PIECES);
+        response.write(body.subarray(end(piece), end(piece + 1)));
+        await pause();
+      }
+      response.end();
+    });
+    forwarded.on("error", () => response.destroy());
+    request.pipe(forwarded);
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return { url: `http://127.0.0.1:${server.address().port}`, stop: () => server.close() };
 }
 
 /** Runs inside the page. */
@@ -780,6 +822,7 @@ async function main() {
   const startedAt = Date.now();
   axe = readFileSync(join(tools, "node_modules/axe-core/axe.min.js"), "utf8");
   browser = await launch(tools);
+  slow = await startSlowProxy();
   const company = await fullCompany(url, gold);
 
   // Without X-Forwarded-For, so from this machine's own address.
@@ -828,6 +871,7 @@ async function main() {
   await check("no error on the console", () => assert.deepEqual(errors, []));
   await check("axe-core", () => assert.ok(audits.violations.length === 0, audits.violations.join("\n  ")));
   await browser.close();
+  slow.stop();
 
   Object.assign(figures, {
     pages: pages.length,
