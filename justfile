@@ -80,6 +80,10 @@ accumulated REQUESTS="2000":
 description:
     checks/contract/openapi
 
+# Follow README.md in a new clone, the build included; counts commands and seconds to a running demo
+readme:
+    checks/docs/readme
+
 # Generate clients from openapi.yaml with two generators, compile both and use one
 clients: _build-tests
     checks/contract/clients --install
@@ -90,7 +94,7 @@ schemathesis CASES="20000": _build-tests
     checks/contract/schemathesis --install
     checks/lib/with-engines checks/contract/schemathesis target/ci/vintem {{CASES}}
 
-# Write openapi.yaml and the lists that documents repeat from the code; tests fail when they are out of date
+# Write openapi.yaml, openapi.pt-BR.yaml and the lists that documents repeat from the code; tests fail when they are out of date
 documents:
     VINTEM_WRITE_DOCUMENTS=1 cargo nextest run -p vintem-server --cargo-profile ci documents_
 

@@ -178,7 +178,7 @@ def read_across_rebuild(file, body):
         while chunk := connection.recv(65536):
             answer += chunk
     if answer.split(b"\r\n\r\n", 1)[1] != body:
-        fault("who began before the files were made anew did not get the old bytes")
+        fault("a client that started before a rebuild did not get the old bytes")
     with get("/api/v1/export/" + file["name"], Range="bytes=100-", **{"If-Range": f'"{file["sha256"]}"'}) as answer:
         new_body = answer.read()
         if answer.status != 200 or hashlib.sha256(new_body).hexdigest() != newer["sha256"]:
@@ -193,7 +193,7 @@ def wait_for_rebuild(file):
         if newer["sha256"] != file["sha256"]:
             return newer
         time.sleep(0.2)
-    sys.exit("the files were not made anew")
+    sys.exit("the files were not rebuilt")
 
 
 listed = api("/api/v1/export")

@@ -764,7 +764,7 @@ def quick_program(reader, block):
     try:
         reader.run(block)
     except Exception as error:
-        assert "not valid" in str(error) or "401" in str(error), error
+        assert "Invalid API key" in str(error) or "401" in str(error), error
     else:
         raise AssertionError("it goes on where it is refused")
     reader.variables["VINTEM_API_KEY"] = kept

@@ -234,7 +234,7 @@ async function isInView(page, element) {
 }
 
 async function tryInReference(page, key) {
-  await page.getByRole("link", { name: "Go on in the reference, with this key" }).click();
+  await page.getByRole("link", { name: "Open the API reference with this key" }).click();
   const operation = await openOperation(page, "plans", "GET/api/v1/plans/usage");
   assert.ok((await operation.innerText()).includes(key), "the snippet is without the key");
   const { status, text } = await tryOperation(page, operation);
@@ -284,8 +284,8 @@ async function setLabel(page) {
 }
 
 async function rotate(page, key) {
-  await page.getByRole("button", { name: "Rotate the secret…" }).first().click();
-  await page.getByLabel("it ends now").check();
+  await page.getByRole("button", { name: "Rotate secret…" }).first().click();
+  await page.getByLabel("immediately").check();
   await page.getByRole("button", { name: "Rotate", exact: true }).click();
   await page.locator("#secret-dialog").waitFor();
   const next = await textOf(page, "secret-value");
@@ -293,7 +293,7 @@ async function rotate(page, key) {
   assert.notEqual(next, key);
   await page.keyboard.press("Escape");
   assert.ok(await page.locator("#secret-dialog").isVisible(), "a stray Escape hides the secret");
-  await page.getByRole("button", { name: "I have kept it" }).click();
+  await page.getByRole("button", { name: "I saved it" }).click();
   assert.equal((await api("/api/v1/keys/me", key)).status, 401);
   assert.equal((await api("/api/v1/keys/me", next)).status, 200);
   await refresh(page);
@@ -319,12 +319,12 @@ async function checkUpgradeLinks(page, key) {
 }
 
 async function revoke(page, key) {
-  await page.getByRole("button", { name: "Revoke the key…" }).click();
+  await page.getByRole("button", { name: "Revoke key…" }).click();
   await page.locator("#revoke-input").fill("vtm_00000000");
-  await page.getByRole("button", { name: "Revoke for good" }).click();
-  await page.locator("#revoke-problem").filter({ hasText: "not the first 12" }).waitFor();
+  await page.getByRole("button", { name: "Revoke permanently" }).click();
+  await page.locator("#revoke-problem").filter({ hasText: "first 12 characters" }).waitFor();
   await page.locator("#revoke-input").fill(key.slice(0, 12));
-  await page.getByRole("button", { name: "Revoke for good" }).click();
+  await page.getByRole("button", { name: "Revoke permanently" }).click();
   await page.locator("#dashboard-message").filter({ hasText: "revoked" }).waitFor();
   assert.equal((await api("/api/v1/keys/me", key)).status, 401);
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
@@ -437,7 +437,7 @@ async function useWebhooks(page) {
   await page.locator("#secret-dialog").waitFor();
   assert.match(await textOf(page, "secret-value"), /^whsec_/);
   await audit(page, "the dialog with a secret");
-  await page.getByRole("button", { name: "I have kept it" }).click();
+  await page.getByRole("button", { name: "I saved it" }).click();
 
   const card = page.locator(".webhook");
   assert.equal(await card.locator("h3").textContent(), receiver.url);
@@ -464,7 +464,7 @@ async function useWebhooks(page) {
   await page.locator("#rotate-dialog").getByRole("button", { name: "Cancel" }).click();
   await page.locator("#revoke-button").click();
   await page.locator("#revoke-input").fill("vtm_00000000");
-  await page.getByRole("button", { name: "Revoke for good" }).click();
+  await page.getByRole("button", { name: "Revoke permanently" }).click();
   await audit(page, "the dialog of the end, with what was mistyped");
   await page.locator("#revoke-dialog").getByRole("button", { name: "Cancel" }).click();
 

@@ -32,7 +32,7 @@ impl From<Problem> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "Postgres is needed and did not answer");
+        tracing::warn!(%error, "postgres failed during a request that needs it");
         Self(Problem::DependencyUnavailable)
     }
 }
@@ -42,7 +42,7 @@ impl From<SnapshotError> for ApiError {
         match error {
             SnapshotError::Store(error) => error.into(),
             error => {
-                tracing::error!(%error, "searching the snapshot failed");
+                tracing::error!(%error, "search failed");
                 Self(Problem::Internal)
             }
         }
@@ -53,7 +53,7 @@ impl From<SnapshotError> for ApiError {
 #[expect(clippy::needless_pass_by_value, reason = "CatchPanicLayer passes the panic by value")]
 pub fn panic_response(panic: Box<dyn Any + Send>) -> Response {
     let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    tracing::error!(panic = message.unwrap_or("without a message"), "a handler panicked");
+    tracing::error!(panic = message.unwrap_or("without a message"), "handler panicked");
     ApiError(Problem::Internal).into_response()
 }
 

@@ -39,19 +39,27 @@ impl ListFormat {
             None => caller.prefers_csv,
             Some("json") => false,
             Some("csv") => true,
-            Some(_) => return invalid_param("format", LocalizedText::new("be `json` or `csv`", "ser `json` ou `csv`")),
+            Some(_) => {
+                let must = LocalizedText::new("must be `json` or `csv`", "deve ser `json` ou `csv`");
+                return invalid_param("format", must);
+            }
         };
 
         let dialect = match query.single_value("locale")? {
             None | Some("en") => csv::CsvDialect::Plain,
             Some("pt-BR") => csv::CsvDialect::Brazilian,
-            Some(_) => return invalid_param("locale", LocalizedText::new("be `en` or `pt-BR`", "ser `en` ou `pt-BR`")),
+            Some(_) => {
+                let must = LocalizedText::new("must be `en` or `pt-BR`", "deve ser `en` ou `pt-BR`");
+                return invalid_param("locale", must);
+            }
         };
 
         let is_download = match query.single_value("download")? {
             None | Some("0") => false,
             Some("1") => true,
-            Some(_) => return invalid_param("download", LocalizedText::new("be `0` or `1`", "ser `0` ou `1`")),
+            Some(_) => {
+                return invalid_param("download", LocalizedText::new("must be `0` or `1`", "deve ser `0` ou `1`"));
+            }
         };
 
         if is_csv {
@@ -59,7 +67,8 @@ impl ListFormat {
         }
         for name in ["locale", "download"] {
             if query.single_value(name)?.is_some() {
-                let must = LocalizedText::new("be used with `format=csv`", "ser usado com `format=csv`");
+                let must =
+                    LocalizedText::new("requires CSV output (`format=csv`)", "exige resposta em CSV (`format=csv`)");
                 return invalid_param(name, must);
             }
         }

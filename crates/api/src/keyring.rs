@@ -175,7 +175,7 @@ impl Keyring {
                 KeyVerdict::Invalid
             }
             Err(error) => {
-                tracing::warn!(%error, "a key that is not in memory could not be looked up");
+                tracing::warn!(%error, "cannot look up a key in postgres");
                 KeyVerdict::LookupFailed
             }
         }

@@ -100,14 +100,14 @@ impl QueryParams {
         let mut params = self.0.iter().filter(|param| param.name == name);
         let Some(param) = params.next() else { return Ok(None) };
         if params.next().is_some() {
-            return invalid_param(name, LocalizedText::new("be given once", "ser informado uma só vez"));
+            return invalid_param(name, LocalizedText::new("must be sent only once", "deve ser enviado uma só vez"));
         }
 
         match &param.value {
             Some(value) => Ok(Some(value)),
             None => invalid_param(
                 name,
-                LocalizedText::new("be percent-encoded UTF-8", "ser UTF-8 com codificação percentual"),
+                LocalizedText::new("must be percent-encoded UTF-8", "deve estar em UTF-8 com percent-encoding"),
             ),
         }
     }
@@ -118,7 +118,8 @@ impl QueryParams {
 
     /// Larger values are clamped to `max_limit`.
     pub fn limit(&self, max_limit: usize) -> ParamResult<usize> {
-        let must = LocalizedText::new("be a whole number of at least 1", "ser um número inteiro de pelo menos 1");
+        let must =
+            LocalizedText::new("must be an integer of at least 1", "deve ser um número inteiro maior ou igual a 1");
         match self.whole_number("limit", must)? {
             Some(0) => invalid_param("limit", must),
             Some(limit) => Ok(limit.min(max_limit)),
@@ -128,13 +129,14 @@ impl QueryParams {
 
     /// How long to wait for events. Longer waits are clamped to [`MAX_WAIT_SECONDS`].
     pub fn wait_seconds(&self) -> ParamResult<u64> {
-        let must = LocalizedText::new("be a whole number of seconds", "ser um número inteiro de segundos");
+        let must = LocalizedText::new("must be a whole number of seconds", "deve ser um número inteiro de segundos");
         let seconds = self.whole_number("wait", must)?.unwrap_or(0);
         Ok(u64::try_from(seconds).unwrap_or(u64::MAX).min(MAX_WAIT_SECONDS))
     }
 
     fn offset(&self) -> ParamResult<usize> {
-        let must = LocalizedText::new("be a whole number of at least 0", "ser um número inteiro de pelo menos 0");
+        let must =
+            LocalizedText::new("must be an integer of at least 0", "deve ser um número inteiro maior ou igual a 0");
         Ok(self.whole_number("offset", must)?.unwrap_or(0))
     }
 
@@ -156,15 +158,18 @@ impl QueryParams {
     pub fn date(&self, name: &'static str) -> ParamResult<Option<chrono::NaiveDate>> {
         let Some(text) = self.single_value(name)? else { return Ok(None) };
         let must = LocalizedText::new(
-            "be a date as YYYY-MM-DD from 1900-01-01 to 2199-12-31",
-            "ser uma data como AAAA-MM-DD, de 1900-01-01 a 2199-12-31",
+            "must be a date in the format YYYY-MM-DD, from 1900-01-01 to 2199-12-31",
+            "deve ser uma data no formato AAAA-MM-DD, de 1900-01-01 a 2199-12-31",
         );
         parse_date(text).map_or_else(|| invalid_param(name, must), |day| Ok(Some(day)))
     }
 
     /// A date that the route cannot do without.
     pub fn required_date(&self, name: &'static str) -> ParamResult<chrono::NaiveDate> {
-        let must = LocalizedText::new("be given: a date as YYYY-MM-DD", "ser informado: uma data como AAAA-MM-DD");
+        let must = LocalizedText::new(
+            "is required: a date in the format YYYY-MM-DD",
+            "é obrigatório: uma data no formato AAAA-MM-DD",
+        );
         self.date(name)?.map_or_else(|| invalid_param(name, must), Ok)
     }
 
@@ -186,8 +191,8 @@ impl QueryParams {
         let instant = midnight.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|instant| instant.to_utc()));
 
         let must = LocalizedText::new(
-            "be a date as YYYY-MM-DD, from midnight UTC, or an instant as 2026-11-13T18:00:00Z",
-            "ser uma data como AAAA-MM-DD, desde a meia-noite UTC, ou um instante como 2026-11-13T18:00:00Z",
+            "must be a date (YYYY-MM-DD, meaning 00:00 UTC) or a timestamp such as 2026-11-13T18:00:00Z",
+            "deve ser uma data (AAAA-MM-DD, a partir das 00:00 UTC) ou data e hora, como 2026-11-13T18:00:00Z",
         );
         instant.map_or_else(
             || invalid_param("updated_since", must),
@@ -199,7 +204,9 @@ impl QueryParams {
         match self.single_value("order")? {
             None | Some("desc") => Ok(SortOrder::Descending),
             Some("asc") => Ok(SortOrder::Ascending),
-            Some(_) => invalid_param("order", LocalizedText::new("be `asc` or `desc`", "ser `asc` ou `desc`")),
+            Some(_) => {
+                invalid_param("order", LocalizedText::new("must be `asc` or `desc`", "deve ser `asc` ou `desc`"))
+            }
         }
     }
 
@@ -209,7 +216,8 @@ impl QueryParams {
             None | Some("number") => Ok(false),
             Some("string") => Ok(true),
             Some(_) => {
-                invalid_param("numbers", LocalizedText::new("be `number` or `string`", "ser `number` ou `string`"))
+                let must = LocalizedText::new("must be `number` or `string`", "deve ser `number` ou `string`");
+                invalid_param("numbers", must)
             }
         }
     }
@@ -219,7 +227,9 @@ impl QueryParams {
         match self.single_value(name)? {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => invalid_param(name, LocalizedText::new("be `true` or `false`", "ser `true` ou `false`")),
+            Some(_) => {
+                invalid_param(name, LocalizedText::new("must be `true` or `false`", "deve ser `true` ou `false`"))
+            }
         }
     }
 
@@ -229,7 +239,10 @@ impl QueryParams {
 
     /// A pair that the route cannot guess.
     pub fn required_currency_pair(&self) -> ParamResult<CurrencyPair> {
-        let must = LocalizedText::new("be given, such as USD/BRL", "ser informado, como USD/BRL");
+        let must = LocalizedText::new(
+            "is required: a currency pair such as USD/BRL",
+            "é obrigatório: um par de moedas, como USD/BRL",
+        );
         self.optional_currency_pair()?.map_or_else(|| invalid_param("pair", must), Ok)
     }
 
@@ -242,15 +255,18 @@ impl QueryParams {
     /// The search query, `q`.
     pub fn search_text(&self) -> ParamResult<String> {
         let must = LocalizedText::new(
-            "be given: 1 to 200 characters to search for",
-            "ser informado: 1 a 200 caracteres a procurar",
+            "is required: search text of 1 to 200 characters",
+            "é obrigatório: um texto de busca de 1 a 200 caracteres",
         );
         self.optional_search_text()?.map_or_else(|| invalid_param("q", must), Ok)
     }
 
     /// `q` on a list that it filters.
     pub fn optional_search_text(&self) -> ParamResult<Option<String>> {
-        let must = LocalizedText::new("have 1 to 200 characters", "ter de 1 a 200 caracteres");
+        let must = LocalizedText::new(
+            "must have 1 to 200 characters and must not be blank",
+            "deve ter de 1 a 200 caracteres e não pode ficar em branco",
+        );
         match self.single_value("q")? {
             Some(text) if text.trim().is_empty() || text.chars().count() > MAX_SEARCH_CHARS => invalid_param("q", must),
             text => Ok(text.map(str::to_owned)),
@@ -263,12 +279,12 @@ impl QueryParams {
         for name in ["from", "to"] {
             if self.single_value(name)?.is_some() {
                 let must =
-                    LocalizedText::new("not be given together with `year`", "não ser informado junto com `year`");
+                    LocalizedText::new("must not be combined with `year`", "não pode ser usado junto com `year`");
                 return invalid_param(name, must);
             }
         }
 
-        let must = LocalizedText::new("be a year from 1900 to 2199", "ser um ano de 1900 a 2199");
+        let must = LocalizedText::new("must be a year from 1900 to 2199", "deve ser um ano de 1900 a 2199");
         let is_year = text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit());
         let year = is_year.then(|| text.parse().ok()).flatten().filter(|year| (1900..=2199).contains(year));
         year.map_or_else(|| invalid_param("year", must), |year| Ok(Some(year)))
@@ -285,7 +301,8 @@ impl QueryParams {
     pub fn filter_text(&self, name: &'static str) -> ParamResult<Option<String>> {
         match self.single_value(name)? {
             Some(text) if text.chars().count() > MAX_FILTER_CHARS => {
-                invalid_param(name, LocalizedText::new("have at most 200 characters", "ter no máximo 200 caracteres"))
+                let must = LocalizedText::new("must have at most 200 characters", "deve ter no máximo 200 caracteres");
+                invalid_param(name, must)
             }
             value => Ok(value.map(str::to_owned)),
         }
@@ -299,7 +316,7 @@ pub fn is_ignored_param(name: &str) -> bool {
 
 pub fn ordered_date_range(from: chrono::NaiveDate, to: chrono::NaiveDate) -> ParamResult<DateRange> {
     if from > to {
-        return invalid_param("from", LocalizedText::new("not be after `to`", "não ser posterior a `to`"));
+        return invalid_param("from", LocalizedText::new("must not be after `to`", "não pode ser posterior a `to`"));
     }
     Ok(DateRange { from, to })
 }

@@ -53,8 +53,8 @@ fn require_json_content_type(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::BadBody(LocalizedText::new(
-        "Send the body as JSON, not compressed, with the header Content-Type: application/json.",
-        "Envie o corpo em JSON, sem compressão, com o cabeçalho Content-Type: application/json.",
+        "Send the body as uncompressed JSON, with the header `Content-Type: application/json`.",
+        "Envie o corpo em JSON, sem compressão, com o cabeçalho `Content-Type: application/json`.",
     )))
 }
 
@@ -63,8 +63,8 @@ async fn read_limited_body(load: &LoadControls, body: Body) -> Result<Bytes, Pro
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         _ => Err(Problem::BadBody(LocalizedText::new(
-            "The body did not arrive whole, or is larger than 8 KB.",
-            "O corpo não chegou inteiro ou passa de 8 KB.",
+            "The body is incomplete or larger than 8 KB.",
+            "O corpo está incompleto ou tem mais de 8 KB.",
         ))),
     }
 }

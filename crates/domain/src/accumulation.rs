@@ -52,7 +52,7 @@ impl GrowthFactor {
 
     /// The product, truncated to sixteen decimals.
     pub fn checked_mul(self, other: Self) -> Option<Self> {
-        // Whole part and fraction apart, because the full product would overflow.
+        // Multiplies the whole part and the fraction separately, because the full product would overflow.
         let whole = self.0 / FACTOR_SCALE;
         let fraction = self.0 % FACTOR_SCALE;
         let fraction_product = fraction.checked_mul(other.0)? / FACTOR_SCALE;
@@ -116,7 +116,7 @@ impl fmt::Display for FixedDecimal {
 /// days.
 ///
 /// Computed by logarithm and exponential with sixty decimals, of which at least fifty are right. A tolerance of 10^-40
-/// is added before rounding, so that an exact result is not taken for slightly less.
+/// is added before rounding, so that an exact result is not rounded down.
 pub fn spread_factor(spread: Decimal, days: u32) -> Option<FixedDecimal> {
     const WORKING_DECIMALS: u32 = 60;
     let one = power_of_ten(WORKING_DECIMALS);

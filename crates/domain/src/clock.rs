@@ -1,4 +1,4 @@
-//! The clock, which is passed in so that tests can set the time.
+//! The clock. It is passed in so that tests can set the time.
 
 use std::sync::Mutex;
 

@@ -65,7 +65,7 @@ fn compute_check_digit(characters: &[u8]) -> u8 {
     }
 }
 
-/// The form for people: `12.ABC.345/01DE-35`.
+/// The formatted number: `12.ABC.345/01DE-35`.
 impl fmt::Display for Cnpj {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.as_str();

@@ -1,4 +1,4 @@
-//! Companies, as CVM's registry states them.
+//! Companies in CVM's registry.
 
 use chrono::NaiveDate;
 
@@ -13,7 +13,7 @@ pub struct Company {
     pub name: String,
     pub cnpj: Option<Cnpj>,
     pub status: String,
-    /// Empty if the registry gives none.
+    /// Empty if the registry has none.
     pub sector: String,
     pub trade_name: String,
     /// Names in earlier versions of the registry, newest first.

@@ -58,8 +58,8 @@ impl Dataset {
             Self::Fx => {
                 LocalizedText::new("PTAX exchange rates, closing bulletin", "Câmbio PTAX, boletim de fechamento")
             }
-            Self::Companies => LocalizedText::new("Registry of companies", "Cadastro de companhias"),
-            Self::Filings => LocalizedText::new("Filings of companies", "Documentos das companhias"),
+            Self::Companies => LocalizedText::new("Company registry", "Cadastro de companhias"),
+            Self::Filings => LocalizedText::new("Company filings", "Documentos das companhias"),
         }
     }
 
@@ -91,7 +91,7 @@ impl Dataset {
         match self {
             Self::Series(series) => series.frequency.is_stale(newest, today),
             Self::Fx => Frequency::BusinessDaily.is_stale(newest, today),
-            // The registry has no date that advances every day, so its loads are judged instead of its rows.
+            // The registry has no date that advances every day, so staleness depends on its loads, not on its rows.
             Self::Companies => false,
             // CVM rewrites its file weekly, sometimes a week late.
             Self::Filings => (today - newest).num_days() > 14,

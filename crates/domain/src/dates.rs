@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, Offset, TimeZone, Utc};
 use chrono_tz::America::Sao_Paulo;
 
-/// The first and the last day that a parameter may name.
+/// The first and the last date that parameters accept.
 pub const MIN_DATE: NaiveDate = NaiveDate::from_ymd_opt(1900, 1, 1).expect("a day of the calendar");
 pub const MAX_DATE: NaiveDate = NaiveDate::from_ymd_opt(2199, 12, 31).expect("a day of the calendar");
 

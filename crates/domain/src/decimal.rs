@@ -42,7 +42,7 @@ pub fn compound_rates(mut rates: impl Iterator<Item = Decimal>) -> Option<Decima
     Some(percent)
 }
 
-/// The annual rate that a daily rate compounds to over 252 business days, as the central bank states it.
+/// The annual rate that a daily rate compounds to over 252 business days, as the central bank publishes it.
 pub fn annualize_daily_rate(daily: Decimal) -> Option<Decimal> {
     compound_rates(std::iter::repeat_n(daily, 252))
 }

@@ -1,6 +1,6 @@
 //! Syntax check of email addresses. Nothing is sent to verify them.
 
-/// The longest address that SMTP can carry.
+/// The longest address that SMTP allows.
 pub const MAX_EMAIL_LENGTH: usize = 254;
 
 /// Whether this is an ordinary address: a dot-atom, `@`, and a domain of at least two labels.

@@ -1,4 +1,4 @@
-//! The kinds of events that the feed and webhooks carry, and the fields that they can be filtered by.
+//! The kinds of events in the feed and in webhooks, and the fields that they can be filtered by.
 
 use crate::lang::LocalizedText;
 
@@ -34,7 +34,7 @@ impl FilterField {
     }
 }
 
-/// Events and their deliveries are kept for this long. Older data emits no events.
+/// Events and their deliveries are deleted after this time. Older data emits no events.
 pub const EVENT_RETENTION_DAYS: u32 = 30;
 
 /// The type of the event that a webhook gets when its owner tests it. Never published in the feed.
@@ -80,8 +80,8 @@ impl EventKind {
         match self {
             Self::FilingPublished => LocalizedText::new("the filing", "o documento"),
             Self::CompanyUpdated => LocalizedText::new("the company", "a companhia"),
-            Self::RatePublished => LocalizedText::new("the value of that day", "o valor daquele dia"),
-            Self::FxPublished => LocalizedText::new("the rate of that day", "a cotação daquele dia"),
+            Self::RatePublished => LocalizedText::new("the value for that date", "o valor daquela data"),
+            Self::FxPublished => LocalizedText::new("the rate for that date", "a cotação daquela data"),
             Self::SeriesRevised => LocalizedText::new(
                 "`series`, `date`, `old`, `new`, `known_at`",
                 "`series`, `date`, `old`, `new`, `known_at`",

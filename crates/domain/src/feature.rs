@@ -6,7 +6,7 @@ use crate::plan::PlanConfig;
 /// The feature that a route belongs to, as the plan list and the pricing page show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// Open to everybody and not a reason to choose a plan: pages, plans, health.
+    /// Open to everyone and not listed as a feature of any plan: pages, plans, health.
     Service,
     Market,
     Calendar,
@@ -46,45 +46,46 @@ impl Feature {
 
     pub const fn description(self) -> LocalizedText {
         match self {
-            Self::Service => LocalizedText::new("Plans, status and documentation", "Planos, situação e documentação"),
+            Self::Service => LocalizedText::new("Plans, status and documentation", "Planos, status e documentação"),
             Self::Market => LocalizedText::new(
-                "Market data with its whole history, also accumulated: Selic, CDI, IPCA, exchange rates",
-                "Dados de mercado com todo o histórico, também acumulados: Selic, CDI, IPCA e câmbio",
+                "Market data with full history and accumulated rates: Selic, CDI, IPCA, exchange rates",
+                "Dados de mercado com histórico completo e taxas acumuladas: Selic, CDI, IPCA e câmbio",
             ),
-            Self::Calendar => {
-                LocalizedText::new("Business days of banks and of the exchange", "Dias úteis dos bancos e da bolsa")
-            }
+            Self::Calendar => LocalizedText::new(
+                "Business days and holidays of banks and the exchange (B3)",
+                "Dias úteis e feriados dos bancos e da bolsa (B3)",
+            ),
             Self::Companies => LocalizedText::new(
-                "Companies: list, filters, search and look-up by code, CNPJ or ticker",
-                "Companhias: lista, filtros, busca e consulta por código, CNPJ ou ticker",
+                "Companies: list, filters, search and lookup by CVM code, CNPJ or ticker",
+                "Companhias: lista, filtros, busca e consulta por código CVM, CNPJ ou ticker",
             ),
             Self::Search => {
-                LocalizedText::new("One search over companies and filings", "Uma só busca em companhias e documentos")
+                LocalizedText::new("Search across companies and filings", "Busca unificada em companhias e documentos")
             }
             Self::Filings => LocalizedText::new(
-                "Filings since 2003: list, filters, full-text search, by company",
-                "Documentos desde 2003: lista, filtros, busca textual, por companhia",
+                "Filings since 2003: list, filters, full-text search and filings by company",
+                "Documentos desde 2003: lista, filtros, busca textual e consulta por companhia",
             ),
             Self::History => LocalizedText::new(
-                "Historical data: what could be known on a day (as_of), revisions, versions of filings",
-                "Dados históricos: o que se podia saber em um dia (as_of), revisões, versões de documentos",
+                "Historical data: values as known on a past date (as_of), revisions and filing versions",
+                "Dados históricos: valores conhecidos em uma data passada (as_of), revisões e versões de documentos",
             ),
             Self::Export => LocalizedText::new(
-                "Bulk export: every dataset as a file, in CSV, NDJSON and Parquet",
-                "Exportação em massa: cada conjunto de dados como arquivo, em CSV, NDJSON e Parquet",
+                "Bulk export: every dataset as CSV, NDJSON and Parquet files",
+                "Exportação em massa: todos os conjuntos de dados em arquivos CSV, NDJSON e Parquet",
             ),
             Self::Events => LocalizedText::new(
-                "Events: what is new, in order, to be read on from where one was",
-                "Eventos: o que é novo, em ordem, para continuar de onde se parou",
+                "Events: an ordered feed with a resumable cursor",
+                "Eventos: um feed ordenado, com cursor para continuar de onde você parou",
             ),
             Self::Webhooks => LocalizedText::new(
-                "Webhooks: signed, filtered, tried again for more than a day, with a log and replay",
-                "Webhooks: assinados, com filtros, repetidos por mais de um dia, com registro e reenvio",
+                "Webhooks: signed and filtered, with retries for more than a day, a delivery log and replay",
+                "Webhooks: assinados, com filtros, novas tentativas por mais de um dia, registro de entregas e reenvio",
             ),
             Self::Support => LocalizedText::new("Priority support", "Suporte prioritário"),
             Self::Csv => LocalizedText::new(
-                "Every list as CSV, also as Brazilian spreadsheets read it; up to 1,000,000 filings at once",
-                "Todas as listas em CSV, também como as planilhas brasileiras o leem; até 1.000.000 de documentos de uma vez",
+                "CSV output for every list, with an option for Brazilian spreadsheets; up to 1,000,000 filings per request",
+                "Todas as listas em CSV, com opção para planilhas brasileiras; até 1.000.000 de documentos por requisição",
             ),
         }
     }
@@ -93,13 +94,13 @@ impl Feature {
         match self {
             Self::Service => LocalizedText::new("No service", "Sem serviço"),
             Self::Market => LocalizedText::new("No market data", "Sem dados de mercado"),
-            Self::Calendar => LocalizedText::new("No business days", "Sem dias úteis"),
+            Self::Calendar => LocalizedText::new("No business-day calendar", "Sem calendário de dias úteis"),
             Self::Companies => LocalizedText::new("No companies", "Sem companhias"),
             Self::Search => LocalizedText::new("No search", "Sem busca"),
             Self::Filings => LocalizedText::new("No filings", "Sem documentos"),
             Self::History => LocalizedText::new("No historical data", "Sem dados históricos"),
             Self::Export => LocalizedText::new("No bulk export", "Sem exportação em massa"),
-            Self::Csv => LocalizedText::new("No CSV of lists", "Sem CSV das listas"),
+            Self::Csv => LocalizedText::new("No CSV output", "Sem CSV"),
             Self::Events => LocalizedText::new("No events", "Sem eventos"),
             Self::Webhooks => LocalizedText::new("No webhooks", "Sem webhooks"),
             Self::Support => LocalizedText::new("No priority support", "Sem suporte prioritário"),

@@ -86,7 +86,7 @@ impl Currency {
         Self::ALL.into_iter().find(|currency| currency.code().eq_ignore_ascii_case(code))
     }
 
-    /// How the central bank states the parity of this currency.
+    /// The direction in which the central bank publishes the parity of this currency.
     pub const fn parity_basis(self) -> ParityBasis {
         match self {
             Self::Aud | Self::Eur | Self::Gbp => ParityBasis::DollarsPerUnit,
@@ -124,7 +124,7 @@ pub struct Quote {
     pub sell: Decimal,
 }
 
-/// The rates that a bulletin states for one currency.
+/// The rates of one currency in a bulletin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishedRates {
     /// Reais per unit.
@@ -157,7 +157,7 @@ impl CurrencyPair {
         }
     }
 
-    /// The id of the series that this pair is: `usd-brl`. Inverses and crosses are no series.
+    /// The id of the pair's series, such as `usd-brl`. Inverses and crosses have none.
     pub const fn series_id(self) -> Option<&'static str> {
         match self {
             Self::Published(currency) => Some(currency.series_id()),
@@ -185,7 +185,7 @@ impl CurrencyPair {
         !matches!(self, Self::Published(_))
     }
 
-    /// The currencies whose published rates make up this pair.
+    /// The currencies whose published rates this pair is computed from.
     pub fn legs(self) -> (Currency, Option<Currency>) {
         match self {
             Self::Published(currency) | Self::Inverse(currency) => (currency, None),
@@ -206,7 +206,7 @@ impl CurrencyPair {
         }
     }
 
-    /// Whether a cross is computed from the parities of its legs. Then the dollar's own bulletin is not needed.
+    /// Whether a cross is computed from the parities of its legs. If so, it does not need the dollar's bulletin.
     pub fn uses_parities(self, first_leg: PublishedRates, second_leg: PublishedRates) -> bool {
         match self {
             Self::Published(_) | Self::Inverse(_) => false,
@@ -222,7 +222,7 @@ impl CurrencyPair {
     }
 }
 
-/// Goes through the parities, so that no spread against the real enters the cross. If one of them is missing, divides
+/// Computes a cross from the parities, so that it contains no spread against the real. If a parity is missing, divides
 /// the rates in reais.
 fn derive_cross(base: (Currency, PublishedRates), quote: (Currency, PublishedRates)) -> Option<Quote> {
     // A cross that is the parity itself keeps the published digits.
@@ -273,7 +273,7 @@ impl DollarValue {
     }
 }
 
-/// Not divided yet, because the inverse of a parity has no exact decimal and a cross must be rounded only once.
+/// Delays the division, because the inverse of a parity has no exact decimal and a cross must be rounded only once.
 #[derive(Clone, Copy)]
 struct Fraction {
     numerator: Decimal,

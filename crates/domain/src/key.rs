@@ -16,7 +16,7 @@ const KEY_LENGTH: usize = CHECKSUMMED_LENGTH + CHECKSUM_LENGTH;
 const DISPLAY_PREFIX_LENGTH: usize = 12;
 const BASE62_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A well-formed key in clear text. Only its owner sees it, once; `Debug` hides it.
+/// A well-formed key in clear text. It is shown to its owner once; `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey([u8; KEY_LENGTH]);
 
@@ -51,7 +51,7 @@ impl ApiKey {
         (is_well_formed && compute_checksum(payload) == checksum).then_some(Self(key))
     }
 
-    /// Whether a text begins like a key, be it whole, cut or mistyped.
+    /// Whether a text starts like a key, even if it is truncated or mistyped.
     pub fn is_key_like(text: &str) -> bool {
         text.as_bytes().starts_with(KEY_PREFIX)
     }

@@ -22,7 +22,7 @@ impl LocalizedText {
         Self { en, pt }
     }
 
-    /// A text with lists from the code in it. It is never freed: make it once, in a `LazyLock`.
+    /// A text built at run time. Its memory is never freed, so build it once, in a `LazyLock`.
     pub fn leak(en: String, pt: String) -> Self {
         Self { en: en.leak(), pt: pt.leak() }
     }
@@ -36,7 +36,7 @@ impl LocalizedText {
 }
 
 impl Lang {
-    /// The language for an `Accept-Language` header: the highest quality wins, the first of equals.
+    /// The language for an `Accept-Language` header: the highest quality wins, and the first one in a tie.
     pub fn from_accept_language(header: &str) -> Self {
         let mut best = Lang::En;
         let mut best_quality = 0;

@@ -1,6 +1,6 @@
 //! The four plans, with price and rate limit. Which routes a plan includes is in [`crate::route`].
 
-/// Ordered by rank: a plan includes everything that lower plans include.
+/// Ordered by rank: each plan includes everything in the lower plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Plan {
     Free,
@@ -39,7 +39,7 @@ impl Plan {
         }
     }
 
-    /// Requests admitted in any minute, unless the operator configures another limit.
+    /// The rate limit in requests per minute, unless the operator configures another one.
     pub const fn default_requests_per_minute(self) -> u32 {
         match self {
             Self::Free => 30,
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// The plans as the operator of this installation configured them.
+/// The plans as configured by the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlanConfig {
     pub limits: PlanLimits,
@@ -67,7 +67,7 @@ pub struct PlanConfig {
     pub priority_support: bool,
 }
 
-/// The number of requests that each plan may make in one window, as configured.
+/// The configured rate limit of each plan: requests per window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanLimits {
     pub window_seconds: u32,

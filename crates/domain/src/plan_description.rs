@@ -1,18 +1,18 @@
-//! What each plan includes and what it lacks, in words. Follows from the route table.
+//! Descriptions of the features and restrictions of each plan, derived from the route table.
 
 use crate::feature::Feature;
 use crate::lang::{Lang, LocalizedText};
 use crate::plan::{Plan, PlanConfig};
 
-/// Describes what a plan includes, one sentence per feature.
+/// Describes the features of a plan, one sentence each.
 pub fn describe_features(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
     let limits = &config.limits;
     let mut sentences = vec![describe_rate_limit(limits.for_plan(plan), limits.window_seconds, lang)];
 
     if plan == Plan::Free {
         let text = LocalizedText::new(
-            "No API key needed: counted per address; with a free key, per key",
-            "Não é preciso chave: contado por endereço; com uma chave gratuita, por chave",
+            "No API key required: the limit applies per IP address or, with a free key, per key",
+            "Não exige chave de API: o limite vale por endereço IP ou, com uma chave gratuita, por chave",
         );
         sentences.push(text.in_lang(lang).to_owned());
     }
@@ -22,7 +22,7 @@ pub fn describe_features(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<Str
     sentences
 }
 
-/// Describes what a plan does not include, each with the plan that does.
+/// Describes the features that a plan does not include, each with the lowest plan that includes it.
 pub fn describe_restrictions(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec<String> {
     Feature::available(config)
         .filter(|feature| feature.required_plan() > plan)
@@ -31,7 +31,7 @@ pub fn describe_restrictions(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec
             let required_plan = feature.required_plan().name();
             match lang {
                 Lang::En => format!("{missing} (requires {required_plan})"),
-                Lang::Pt => format!("{missing} (exige o {required_plan})"),
+                Lang::Pt => format!("{missing} (exige o plano {required_plan})"),
             }
         })
         .collect()
@@ -39,10 +39,10 @@ pub fn describe_restrictions(plan: Plan, config: &PlanConfig, lang: Lang) -> Vec
 
 fn describe_rate_limit(limit: u32, window_seconds: u32, lang: Lang) -> String {
     match (lang, window_seconds) {
-        (Lang::En, 60) => format!("{limit} requests in any minute"),
-        (Lang::Pt, 60) => format!("{limit} requisições em qualquer minuto"),
-        (Lang::En, _) => format!("{limit} requests in any {window_seconds} seconds"),
-        (Lang::Pt, _) => format!("{limit} requisições em quaisquer {window_seconds} segundos"),
+        (Lang::En, 60) => format!("{limit} requests per minute"),
+        (Lang::Pt, 60) => format!("{limit} requisições por minuto"),
+        (Lang::En, _) => format!("{limit} requests per {window_seconds} seconds"),
+        (Lang::Pt, _) => format!("{limit} requisições a cada {window_seconds} segundos"),
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
                 "No filings (requires Gold)",
                 "No historical data (requires Gold)",
                 "No bulk export (requires Gold)",
-                "No CSV of lists (requires Platinum)",
+                "No CSV output (requires Platinum)",
                 "No events (requires Platinum)",
                 "No webhooks (requires Platinum)"
             ]

@@ -26,7 +26,7 @@ impl Certainty {
     }
 }
 
-/// Finds the version that was known on `day`. `versions` are oldest first; `known_at` tells when we learned of each.
+/// Finds the version that was known on `day`. `versions` are oldest first; `known_at` returns when we learned of each.
 ///
 /// The first version is backfilled if we learned of it no later than `backfilled_at`, when the backfill was complete,
 /// or if that is `None`. It then counts as known from `published_on`, its publication day by rule.

@@ -1,6 +1,6 @@
-//! Every error that a caller can get: one table of codes, and each message in both languages.
+//! The errors of the API: the table of codes, and every message in both languages.
 //!
-//! A message says what to do next. Internal causes go to the log, never into the body.
+//! A message says what happened and what to do next. Internal causes go to the log, never into the body.
 
 use crate::event::EVENT_RETENTION_DAYS;
 use crate::lang::{Lang, LocalizedText};
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::route::MAX_URL_BYTES;
 use crate::webhook::MAX_WEBHOOKS_PER_KEY;
 
-/// The closed list of values of `error`.
+/// The values of `error`. New ones may be added, so clients fall back to the HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     BadRequest,
@@ -47,33 +47,35 @@ impl ErrorCode {
             Self::BadRequest => (
                 "bad_request",
                 400,
-                "a parameter, field, body or pair of keys that cannot be read; also a body or an address that is too long, or another content type",
+                "invalid parameter, field or body; also a body or URL that is too long, an unsupported content type, or two different keys",
             ),
-            Self::Unauthorized => ("unauthorized", 401, "a key is needed and none was sent"),
+            Self::Unauthorized => ("unauthorized", 401, "the endpoint requires an API key and none was sent"),
             Self::InvalidApiKey => ("invalid_api_key", 401, "the key is unknown, malformed, expired or revoked"),
             Self::UpgradeRequired => (
                 "upgrade_required",
                 403,
-                "the plan does not include this; with `current_plan`, `required_plan` and `upgrade_url`",
+                "the request requires a higher plan; with `current_plan`, `required_plan` and `upgrade_url`",
             ),
             Self::NotFound => {
-                ("not_found", 404, "no such company, filing, series or path, or no value as old as asked for")
+                ("not_found", 404, "no such path or resource, or no value on or before the requested date")
             }
-            Self::MethodNotAllowed => ("method_not_allowed", 405, "the path takes other methods: see `Allow`"),
-            Self::CursorExpired => ("cursor_expired", 410, "the events after this cursor are not kept any more"),
+            Self::MethodNotAllowed => {
+                ("method_not_allowed", 405, "the path does not support this method; `Allow` lists the supported ones")
+            }
+            Self::CursorExpired => ("cursor_expired", 410, "the events after this cursor have been deleted"),
             Self::RateLimited => (
                 "rate_limited",
                 429,
-                "too many requests, or too many new keys or changes of a key for a day; with `retry_after`",
+                "the rate limit, or the daily limit on new keys or key changes, is exceeded; with `retry_after`",
             ),
-            Self::InternalError => ("internal_error", 500, "our fault"),
-            Self::DataUnavailable => ("data_unavailable", 503, "the data was never loaded; with `retry_after`"),
-            Self::ServiceUnavailable => {
-                ("service_unavailable", 503, "an engine that the request needs is away; with `retry_after`")
-            }
-            Self::Overloaded => {
-                ("overloaded", 503, "more requests at once than we can answer in good time; with `retry_after`")
-            }
+            Self::InternalError => ("internal_error", 500, "an unexpected error in the service"),
+            Self::DataUnavailable => ("data_unavailable", 503, "the data has not been loaded yet; with `retry_after`"),
+            Self::ServiceUnavailable => (
+                "service_unavailable",
+                503,
+                "a backend that the request needs is temporarily unavailable; with `retry_after`",
+            ),
+            Self::Overloaded => ("overloaded", 503, "the service is overloaded; with `retry_after`"),
         }
     }
 
@@ -92,36 +94,36 @@ impl ErrorCode {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// A query parameter that cannot be read. `requirement` completes the sentence "`name` must …".
+    /// An invalid query parameter. `requirement` completes a sentence that begins with the name: "must be …".
     BadParameter {
         name: &'static str,
         requirement: LocalizedText,
     },
-    /// A query parameter that the route does not take. A misspelled filter must never get other data than was meant.
+    /// A query parameter that the route does not accept. Ignoring a misspelled filter would return unfiltered data.
     UnknownParameter {
         name: String,
-        /// The most similar name that the route takes.
+        /// The most similar name that the route accepts.
         suggestion: Option<&'static str>,
         accepted: Vec<&'static str>,
     },
-    /// An API key in the URL, where logs and browser histories keep it. Never holds the key.
+    /// An API key in the URL, where it ends up in logs and browser histories. Never contains the key.
     KeyInQuery {
         /// `None` if the name itself looks like a key.
         name: Option<String>,
     },
-    /// A body field that cannot be accepted. `requirement` as above.
+    /// An invalid body field. `requirement` as above.
     BadField {
         name: &'static str,
         requirement: LocalizedText,
     },
-    /// A body that is not a JSON object, too long, or of another content type.
+    /// A body that is not a JSON object, is too long, or has another content type.
     BadBody(LocalizedText),
-    /// A parameter with the id of a series that does not exist.
+    /// A parameter with an unknown series id.
     UnknownSeriesId {
         name: &'static str,
         id: String,
     },
-    /// A currency pair that we do not carry, with those that we do.
+    /// An unsupported currency pair, with the list of published pairs.
     UnknownPair {
         published_pairs: String,
     },
@@ -151,11 +153,11 @@ pub enum Problem {
     TooManyWebhooks,
     /// The webhook is paused or disabled, so nothing is sent to it.
     WebhookNotActive,
-    /// The requested range lies beyond the end of the file.
+    /// The requested range starts beyond the end of the file.
     RangeNotSatisfiable {
         file_size: u64,
     },
-    /// Every value is newer than the requested day; `first_date` is the oldest.
+    /// Every value is newer than the requested date; `first_date` is the date of the oldest.
     NoValueOnOrBefore {
         first_date: String,
     },
@@ -178,7 +180,7 @@ pub enum Problem {
         dataset: &'static str,
     },
     DependencyUnavailable,
-    /// Load shedding: more requests are in flight than can be answered in time.
+    /// Load shedding: too many requests are in flight.
     Overloaded,
 }
 
@@ -231,7 +233,7 @@ impl Problem {
         }
     }
 
-    /// Whether a query parameter was refused.
+    /// Whether the problem is an invalid query parameter.
     pub const fn is_about_parameter(&self) -> bool {
         matches!(
             self,
@@ -243,7 +245,7 @@ impl Problem {
         )
     }
 
-    /// The query parameter that was refused, if it has a name that may be shown.
+    /// The name of the invalid query parameter, if it may be shown.
     pub fn parameter(&self) -> Option<&str> {
         match self {
             Self::BadParameter { name, .. } | Self::UnknownSeriesId { name, .. } => Some(name),
@@ -277,139 +279,179 @@ impl Problem {
         }
     }
 
+    /// Which limit a caller has reached.
+    fn reached_limit(&self) -> LocalizedText {
+        match self {
+            Self::TooManyPageViews { .. } => LocalizedText::new(
+                "Too many page requests from this IP address. Your API quota is not affected.",
+                "Muitos acessos a páginas a partir deste endereço IP. Sua cota da API não é afetada.",
+            ),
+            Self::TooManyRegistrations { .. } => LocalizedText::new(
+                "This IP address or email has reached its daily limit for new keys.",
+                "Limite diário de novas chaves atingido para este endereço IP ou e-mail.",
+            ),
+            Self::TooManyKeyChanges { .. } => LocalizedText::new(
+                "This key has reached its daily limit for changes.",
+                "Limite diário de alterações desta chave atingido.",
+            ),
+            _ => LocalizedText::new(
+                "Too many requests: you exceeded the rate limit of your plan.",
+                "Você excedeu o limite de requisições do seu plano.",
+            ),
+        }
+    }
+
     fn english_message(&self) -> String {
         match self {
-            Self::BadParameter { name, requirement } => format!("Parameter `{name}` must {}.", requirement.en),
-            Self::UnknownParameter { name, suggestion, accepted } => {
-                let suggestion = suggestion.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
-                let accepted = match list_names(accepted) {
-                    Some(names) => format!(" This endpoint takes {names}."),
-                    None => " This endpoint takes no parameters.".into(),
-                };
-                format!("Unknown parameter `{name}`.{suggestion}{accepted}")
-            }
-            Self::KeyInQuery { .. } => "Send the API key in the `X-API-Key` header, not in the URL: logs and histories keep URLs. If the key was real, rotate it.".into(),
-            Self::BadField { name, requirement } => format!("Field `{name}` must {}.", requirement.en),
+            Self::BadParameter { name, requirement } => format!("`{name}` {}.", requirement.en),
+            Self::UnknownParameter { name, suggestion, accepted } => unknown_parameter_en(name, *suggestion, accepted),
+            Self::KeyInQuery { .. } => "Send the API key in the `X-API-Key` header, not in the URL: URLs end up in logs and browser histories. If the key is real, rotate it.".into(),
+            Self::BadField { name, requirement } => format!("`{name}` {}.", requirement.en),
             Self::BadBody(text) => text.en.to_owned(),
             Self::UnknownPair { published_pairs } => format!(
-                "Parameter `pair` names no pair that we carry. Published: {published_pairs}; also their inverses (BRL/USD) and crosses (EUR/USD)."
+                "`pair` is not a supported currency pair. Supported: {published_pairs}, their inverses (such as BRL/USD) and crosses (such as EUR/USD)."
             ),
             Self::UnknownSeriesId { name, id } => {
-                format!("Parameter `{name}` has an unknown series id: `{id}`. /api/v1/market/series lists all ids.")
+                format!("`{name}` contains an unknown series ID: `{id}`. See /api/v1/market/series for all IDs.")
             }
-            Self::UrlTooLong => format!("The address of the request is longer than {MAX_URL_BYTES} bytes. Shorten its parameters."),
-            Self::ConflictingKeys => "X-API-Key and Authorization carry two different keys. Send one of them.".into(),
+            Self::UrlTooLong => format!("The URL is longer than {MAX_URL_BYTES} bytes. Shorten its parameters."),
+            Self::ConflictingKeys => "`X-API-Key` and `Authorization` contain different keys. Send only one.".into(),
             Self::KeyRequired => "API key required".into(),
-            Self::InvalidKey => "The API key is not valid: unknown, malformed, expired or revoked. Check it, or leave it out for the Free plan.".into(),
+            Self::InvalidKey => "Invalid API key: it is unknown, malformed, expired or revoked. Check it, or omit it to use the Free plan.".into(),
             Self::UpgradeRequired { current, required, has_key: true } => format!(
-                "Your API key is valid, but this needs the {} plan and yours is {}. See upgrade_url.",
+                "This request requires the {} plan. Your API key is valid, but it is on the {} plan. To upgrade, see `upgrade_url`.",
                 required.name(),
                 current.name()
             ),
             Self::UpgradeRequired { required, .. } => format!(
-                "Without an API key you are on the Free plan; this needs a key of the {} plan. See upgrade_url.",
+                "This request requires an API key on the {} plan. Without a key, you are on the Free plan. To upgrade, see `upgrade_url`.",
                 required.name()
             ),
-            Self::NoSuchPath => "There is nothing at this path. The reference is at /docs.".into(),
-            Self::NoSuchCompany => "No company has this code, CNPJ or ticker. Find it with /api/v1/companies/search.".into(),
-            Self::AmbiguousTicker => "Several companies have this ticker. Use the CVM code or CNPJ: /api/v1/companies/resolve?ticker= returns the most likely one.".into(),
-            Self::NoSuchSeries => "No series has this id. /api/v1/market/series lists those that there are.".into(),
-            Self::NotAccumulable { id, instead } => format!("Series `{id}` cannot be accumulated: each of its values already covers several months. Accumulate `{instead}` instead."),
-            Self::NoValueOnOrBefore { first_date } => format!("There is no value on or before this day; the first is of {first_date}."),
-            Self::NoSuchExport => "There is no file of this name. /api/v1/export lists those that there are.".into(),
-            Self::NoSuchWebhook => "Your key has no webhook of this id. /api/v1/webhooks lists those that it has.".into(),
-            Self::NoSuchDelivery => format!("This webhook has no delivery of this id; they are kept for {EVENT_RETENTION_DAYS} days. Its path with /deliveries lists them."),
-            Self::TooManyWebhooks => format!("A key has at most {MAX_WEBHOOKS_PER_KEY} webhooks. Delete one that you do not need."),
-            Self::WebhookNotActive => "Nothing is sent to this webhook: it is paused or disabled. Set its status to active first.".into(),
-            Self::RangeNotSatisfiable { file_size } => format!("The file has {file_size} bytes: nothing of it lies within the range asked for."),
-            Self::NoSuchFiling => "No filing has this id. Find it by /api/v1/filings/search.".into(),
-            Self::MethodNotAllowed => "This path does not take this method; the Allow header names those it takes.".into(),
-            Self::CursorExpired => format!("Events are kept for {EVENT_RETENTION_DAYS} days; this cursor is older. Start again without `after`, and read what you missed from the lists."),
-            Self::RateLimited { retry_after_seconds } => {
-                format!("Too many requests: the limit of your plan is reached. Try again in {}.", format_seconds_en(*retry_after_seconds))
+            Self::NoSuchPath => "This path does not exist. The API reference is at /docs.".into(),
+            Self::NoSuchCompany => {
+                "Company not found. Search by name, CVM code, CNPJ or ticker at /api/v1/companies/search.".into()
             }
-            Self::TooManyPageViews { retry_after_seconds } => {
-                format!("Too many pages from this address; your quota of the API is untouched. Try again in {}.", format_seconds_en(*retry_after_seconds))
+            Self::AmbiguousTicker => "Several companies share this ticker. Use a CVM code or CNPJ; /api/v1/companies/resolve?ticker= returns the most likely company.".into(),
+            Self::NoSuchSeries => "Series not found. See /api/v1/market/series for all series.".into(),
+            Self::NotAccumulable { id, instead } => format!("Series `{id}` cannot be accumulated: each value already covers several months. Accumulate `{instead}` instead."),
+            Self::NoValueOnOrBefore { first_date } => {
+                format!("No value on or before this date. The first value is from {first_date}.")
             }
-            Self::TooManyRegistrations { retry_after_seconds } => {
-                format!("Too many new keys for one day from this address or for this e-mail. Try again in {}.", format_seconds_en(*retry_after_seconds))
+            Self::NoSuchExport => "Export file not found. See /api/v1/export for the available files.".into(),
+            Self::NoSuchWebhook => "Webhook not found. See /api/v1/webhooks for the webhooks of your key.".into(),
+            Self::NoSuchDelivery => format!("Delivery not found. Deliveries are deleted after {EVENT_RETENTION_DAYS} days. See /api/v1/webhooks/{{id}}/deliveries for the list."),
+            Self::TooManyWebhooks => {
+                format!("Your key already has {MAX_WEBHOOKS_PER_KEY} webhooks, the maximum. Delete one first.")
             }
-            Self::TooManyKeyChanges { retry_after_seconds } => {
-                format!("Too many changes of this key for one day. Try again in {}.", format_seconds_en(*retry_after_seconds))
+            Self::WebhookNotActive => "This webhook is paused or disabled. Set its `status` to `active` first.".into(),
+            Self::RangeNotSatisfiable { file_size } => {
+                format!("The requested range is outside the file, which has {file_size} bytes.")
             }
-            Self::Internal => "Something went wrong on our side. Try again, and tell us the request_id if it stays.".into(),
-            Self::DatasetNotLoaded { dataset } => format!("The data of `{dataset}` has not been loaded yet, so there is nothing true to answer. Try again later."),
-            Self::DependencyUnavailable => "A part of the service that this request needs is away for the moment. Try again in a few seconds.".into(),
-            Self::Overloaded => "We are asked for more than we can answer in good time. Nothing is wrong with the request: try again in a second, then less and less often.".into(),
+            Self::NoSuchFiling => "Filing not found. Search at /api/v1/filings/search.".into(),
+            Self::MethodNotAllowed => {
+                "This path does not support this method. The `Allow` header lists the supported ones.".into()
+            }
+            Self::CursorExpired => format!("This cursor has expired: events are deleted after {EVENT_RETENTION_DAYS} days. Start again without `after`, and read the data that you missed from the list endpoints."),
+            Self::RateLimited { retry_after_seconds }
+            | Self::TooManyPageViews { retry_after_seconds }
+            | Self::TooManyRegistrations { retry_after_seconds }
+            | Self::TooManyKeyChanges { retry_after_seconds } => {
+                format!("{} Retry in {}.", self.reached_limit().en, format_seconds_en(*retry_after_seconds))
+            }
+            Self::Internal => "Internal error. Retry; if it persists, report the `request_id`.".into(),
+            Self::DatasetNotLoaded { dataset } => {
+                format!("The data for `{dataset}` has not been loaded yet. Retry later.")
+            }
+            Self::DependencyUnavailable => {
+                "A backend that this request needs is temporarily unavailable. Retry in a few seconds.".into()
+            }
+            Self::Overloaded => "The service is overloaded. Retry in 1 second, then back off.".into(),
         }
     }
 
     fn portuguese_message(&self) -> String {
         match self {
-            Self::BadParameter { name, requirement } => format!("O parâmetro `{name}` deve {}.", requirement.pt),
-            Self::UnknownParameter { name, suggestion, accepted } => {
-                let suggestion = suggestion.map(|name| format!(" Você quis dizer `{name}`?")).unwrap_or_default();
-                let accepted = match list_names(accepted) {
-                    Some(names) => format!(" Este endpoint aceita {names}."),
-                    None => " Este endpoint não aceita parâmetros.".into(),
-                };
-                format!("Parâmetro desconhecido: `{name}`.{suggestion}{accepted}")
-            }
-            Self::KeyInQuery { .. } => "Envie a chave de API no cabeçalho `X-API-Key`, não na URL: logs e históricos guardam URLs. Se a chave for verdadeira, troque-a.".into(),
-            Self::BadField { name, requirement } => format!("O campo `{name}` deve {}.", requirement.pt),
+            Self::BadParameter { name, requirement } => format!("O parâmetro `{name}` {}.", requirement.pt),
+            Self::UnknownParameter { name, suggestion, accepted } => unknown_parameter_pt(name, *suggestion, accepted),
+            Self::KeyInQuery { .. } => "Envie a chave de API no cabeçalho `X-API-Key`, não na URL: URLs ficam em logs e no histórico do navegador. Se a chave for real, troque o segredo dela.".into(),
+            Self::BadField { name, requirement } => format!("O campo `{name}` {}.", requirement.pt),
             Self::BadBody(text) => text.pt.to_owned(),
             Self::UnknownPair { published_pairs } => format!(
-                "O parâmetro `pair` não indica um par que oferecemos. Publicados: {published_pairs}; também os inversos (BRL/USD) e os cruzados (EUR/USD)."
+                "O parâmetro `pair` não é um par de moedas disponível. Disponíveis: {published_pairs}, seus inversos (como BRL/USD) e pares cruzados (como EUR/USD)."
             ),
-            Self::UnknownSeriesId { name, id } => {
-                format!("O parâmetro `{name}` tem um id de série desconhecido: `{id}`. /api/v1/market/series lista todos.")
-            }
-            Self::UrlTooLong => format!("O endereço da requisição passa de {MAX_URL_BYTES} bytes. Encurte os parâmetros."),
-            Self::ConflictingKeys => "X-API-Key e Authorization trazem duas chaves diferentes. Envie só uma delas.".into(),
-            Self::KeyRequired => "É necessária uma chave de API".into(),
-            Self::InvalidKey => "A chave de API não é válida: desconhecida, malformada, expirada ou revogada. Confira a chave, ou deixe-a de fora para usar o plano Free.".into(),
+            Self::UnknownSeriesId { name, id } => format!("O parâmetro `{name}` contém um id de série desconhecido: `{id}`. Veja todos em /api/v1/market/series."),
+            Self::UrlTooLong => format!("A URL tem mais de {MAX_URL_BYTES} bytes. Encurte os parâmetros."),
+            Self::ConflictingKeys => "`X-API-Key` e `Authorization` contêm chaves diferentes. Envie apenas uma.".into(),
+            Self::KeyRequired => "Chave de API obrigatória".into(),
+            Self::InvalidKey => "Chave de API inválida: desconhecida, malformada, expirada ou revogada. Confira a chave ou remova-a para usar o plano Free.".into(),
             Self::UpgradeRequired { current, required, has_key: true } => format!(
-                "Sua chave de API é válida, mas isto exige o plano {} e o seu é o {}. Veja upgrade_url.",
+                "Esta requisição exige o plano {}. Sua chave de API é válida, mas está no plano {}. Para mudar de plano, veja `upgrade_url`.",
                 required.name(),
                 current.name()
             ),
             Self::UpgradeRequired { required, .. } => format!(
-                "Sem chave de API você está no plano Free; isto exige uma chave do plano {}. Veja upgrade_url.",
+                "Esta requisição exige uma chave de API do plano {}. Sem chave, você usa o plano Free. Para mudar de plano, veja `upgrade_url`.",
                 required.name()
             ),
-            Self::NoSuchPath => "Não há nada neste caminho. A referência está em /docs.".into(),
-            Self::NoSuchCompany => "Nenhuma companhia tem este código, CNPJ ou ticker. Procure em /api/v1/companies/search.".into(),
-            Self::AmbiguousTicker => "Várias companhias têm este ticker. Use o código CVM ou o CNPJ: /api/v1/companies/resolve?ticker= indica a mais provável.".into(),
-            Self::NoSuchSeries => "Nenhuma série tem este id. /api/v1/market/series lista as que existem.".into(),
-            Self::NotAccumulable { id, instead } => format!("A série `{id}` não pode ser acumulada: cada valor já abrange vários meses. Acumule `{instead}`."),
-            Self::NoValueOnOrBefore { first_date } => format!("Não há valor nesse dia nem antes dele; o primeiro é de {first_date}."),
-            Self::NoSuchExport => "Não há arquivo com este nome. /api/v1/export lista os que existem.".into(),
-            Self::NoSuchWebhook => "Sua chave não tem webhook com este id. /api/v1/webhooks lista os que ela tem.".into(),
-            Self::NoSuchDelivery => format!("Este webhook não tem entrega com este id; elas são guardadas por {EVENT_RETENTION_DAYS} dias. O caminho dele com /deliveries as lista."),
-            Self::TooManyWebhooks => format!("Uma chave tem no máximo {MAX_WEBHOOKS_PER_KEY} webhooks. Apague um de que não precise."),
-            Self::WebhookNotActive => "Nada é enviado a este webhook: ele está pausado ou desativado. Antes, mude o status para active.".into(),
-            Self::RangeNotSatisfiable { file_size } => format!("O arquivo tem {file_size} bytes: nada dele está no intervalo pedido."),
-            Self::NoSuchFiling => "Nenhum documento tem este id. Procure em /api/v1/filings/search.".into(),
-            Self::MethodNotAllowed => "Este caminho não aceita este método; o cabeçalho Allow diz quais aceita.".into(),
-            Self::CursorExpired => format!("Os eventos são guardados por {EVENT_RETENTION_DAYS} dias, e os que vinham logo após este cursor já não existem. Recomece sem `after` e leia o que perdeu nas listas."),
-            Self::RateLimited { retry_after_seconds } => {
-                format!("Requisições demais: o limite do seu plano foi atingido. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
+            Self::NoSuchPath => "Este caminho não existe. A referência da API está em /docs.".into(),
+            Self::NoSuchCompany => "Companhia não encontrada. Busque por nome, código CVM, CNPJ ou ticker em /api/v1/companies/search.".into(),
+            Self::AmbiguousTicker => "Mais de uma companhia usa este ticker. Use o código CVM ou o CNPJ; /api/v1/companies/resolve?ticker= retorna a mais provável.".into(),
+            Self::NoSuchSeries => "Série não encontrada. Veja todas em /api/v1/market/series.".into(),
+            Self::NotAccumulable { id, instead } => {
+                format!("A série `{id}` não pode ser acumulada: cada valor já cobre vários meses. Acumule `{instead}`.")
             }
-            Self::TooManyPageViews { retry_after_seconds } => {
-                format!("Páginas demais deste endereço; sua cota da API está intacta. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
+            Self::NoValueOnOrBefore { first_date } => {
+                format!("Não há valor nesta data nem antes dela. O primeiro é de {first_date}.")
             }
-            Self::TooManyRegistrations { retry_after_seconds } => {
-                format!("Chaves novas demais em um dia, deste endereço ou para este e-mail. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
+            Self::NoSuchExport => "Arquivo não encontrado. Veja os arquivos disponíveis em /api/v1/export.".into(),
+            Self::NoSuchWebhook => "Webhook não encontrado. Veja os webhooks da sua chave em /api/v1/webhooks.".into(),
+            Self::NoSuchDelivery => format!("Entrega não encontrada. As entregas são apagadas após {EVENT_RETENTION_DAYS} dias. Veja a lista em /api/v1/webhooks/{{id}}/deliveries."),
+            Self::TooManyWebhooks => {
+                format!("Sua chave já tem {MAX_WEBHOOKS_PER_KEY} webhooks, o máximo. Exclua um antes de criar outro.")
             }
-            Self::TooManyKeyChanges { retry_after_seconds } => {
-                format!("Mudanças demais desta chave em um dia. Tente de novo em {}.", format_seconds_pt(*retry_after_seconds))
+            Self::WebhookNotActive => {
+                "Este webhook está pausado ou desativado. Primeiro, mude o `status` para `active`.".into()
             }
-            Self::Internal => "Algo deu errado do nosso lado. Tente de novo e, se persistir, informe-nos o request_id.".into(),
-            Self::DatasetNotLoaded { dataset } => format!("Os dados de `{dataset}` ainda não foram carregados, então não há nada verdadeiro a responder. Tente mais tarde."),
-            Self::DependencyUnavailable => "Uma parte do serviço de que esta requisição precisa está fora no momento. Tente de novo em alguns segundos.".into(),
-            Self::Overloaded => "Recebemos mais requisições do que conseguimos responder a tempo. Não há nada de errado com a sua: tente de novo em um segundo e, depois, cada vez mais espaçado.".into(),
+            Self::RangeNotSatisfiable { file_size } => {
+                format!("O intervalo solicitado está fora do arquivo, que tem {file_size} bytes.")
+            }
+            Self::NoSuchFiling => "Documento não encontrado. Busque em /api/v1/filings/search.".into(),
+            Self::MethodNotAllowed => {
+                "Este caminho não aceita este método. O cabeçalho `Allow` lista os métodos aceitos.".into()
+            }
+            Self::CursorExpired => format!("Este cursor expirou: os eventos são apagados após {EVENT_RETENTION_DAYS} dias. Recomece sem `after` e consulte nas listas os dados que você perdeu."),
+            Self::RateLimited { retry_after_seconds }
+            | Self::TooManyPageViews { retry_after_seconds }
+            | Self::TooManyRegistrations { retry_after_seconds }
+            | Self::TooManyKeyChanges { retry_after_seconds } => {
+                format!("{} Tente de novo em {}.", self.reached_limit().pt, format_seconds_pt(*retry_after_seconds))
+            }
+            Self::Internal => "Erro interno. Tente de novo; se o erro persistir, informe o `request_id`.".into(),
+            Self::DatasetNotLoaded { dataset } => {
+                format!("Os dados de `{dataset}` ainda não foram carregados. Tente de novo mais tarde.")
+            }
+            Self::DependencyUnavailable => "Um componente interno necessário para esta requisição está temporariamente indisponível. Tente de novo em alguns segundos.".into(),
+            Self::Overloaded => "O serviço está sobrecarregado. Tente de novo em 1 segundo e aumente o intervalo a cada tentativa.".into(),
         }
     }
+}
+
+fn unknown_parameter_en(name: &str, suggestion: Option<&str>, accepted: &[&str]) -> String {
+    let suggestion = suggestion.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
+    let accepted = match list_names(accepted) {
+        Some(names) => format!(" This endpoint accepts {names}."),
+        None => " This endpoint accepts no parameters.".into(),
+    };
+    format!("Unknown parameter `{name}`.{suggestion}{accepted}")
+}
+
+fn unknown_parameter_pt(name: &str, suggestion: Option<&str>, accepted: &[&str]) -> String {
+    let suggestion = suggestion.map(|name| format!(" Você quis dizer `{name}`?")).unwrap_or_default();
+    let accepted = match list_names(accepted) {
+        Some(names) => format!(" Este endpoint aceita {names}."),
+        None => " Este endpoint não aceita parâmetros.".into(),
+    };
+    format!("Parâmetro desconhecido: `{name}`.{suggestion}{accepted}")
 }
 
 /// The names in backticks, separated by commas.

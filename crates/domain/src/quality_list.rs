@@ -1,9 +1,9 @@
-//! Lists of preferences in HTTP headers, as in `pt-BR, en;q=0.8`: `Accept`, `Accept-Encoding` and `Accept-Language`.
+//! Preference lists in HTTP headers, such as `pt-BR, en;q=0.8`: `Accept`, `Accept-Encoding` and `Accept-Language`.
 
 /// The quality of a range without `q`, in thousandths.
 const FULL_QUALITY: u16 = 1000;
 
-/// One range of such a list.
+/// One entry of a preference list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preference {
     /// In lower case: `text/csv`, `br`, `pt-br`, `*`.

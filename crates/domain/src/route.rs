@@ -1,7 +1,6 @@
-//! The route table: which plan each route requires, which parameters it takes, which limit it counts against, which
-//! feature it belongs to, and whether it is deprecated.
+//! The route table: for each route its plan, accepted parameters, rate limit, feature and deprecation.
 //!
-//! Access control, the refusal of unknown parameters, the plan list, the pricing page, the indexes at `/api/v1` and
+//! Access control, the check for unknown parameters, the plan list, the pricing page, the indexes at `/api/v1` and
 //! `/api/v1/market`, and the plan badges in `openapi.yaml` are all derived from it.
 
 use chrono::NaiveDate;
@@ -28,10 +27,10 @@ impl HttpMethod {
     }
 }
 
-/// The longest URL that is answered, in bytes of path and query. No legitimate request needs a longer one.
+/// The longest URL that is accepted, in bytes of path and query. No legitimate request needs a longer one.
 pub const MAX_URL_BYTES: usize = 8192;
 
-/// Which limit a request counts against.
+/// The limit that a request counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitKind {
     /// The caller's own quota.
@@ -51,9 +50,9 @@ pub struct Route {
     pub plan: Plan,
     pub rate_limit: RateLimitKind,
     pub feature: Feature,
-    /// The query parameters that it takes, in groups. The API refuses all others; pages ignore them.
+    /// The query parameters that it accepts, in groups. The API rejects all others; pages ignore them.
     pub params: ParamGroups,
-    /// Set if the route is going away. Its responses say so in `Deprecation` and `Sunset`.
+    /// Set if the route will be removed. Its responses announce that in `Deprecation` and `Sunset`.
     pub deprecation: Option<Deprecation>,
 }
 
@@ -62,7 +61,7 @@ pub struct Route {
 pub struct Deprecation {
     /// The day on which the route was deprecated.
     pub since: NaiveDate,
-    /// The first day on which it may be gone, at least twelve months later.
+    /// The first day on which it may be removed, at least twelve months later.
     pub sunset: NaiveDate,
 }
 
@@ -75,7 +74,7 @@ const PAIR: &[&str] = &["pair"];
 const RANGE_IN_ORDER: &[&str] = &["from", "to", "order"];
 const VALUE_OF_DAY: &[&str] = &["on", "numbers", "provenance", "as_of"];
 const ACCUMULATED: &[&str] = &["from", "to", "year", "amount", "percent", "spread", "detail", "numbers"];
-/// Where rows come from, and since when we know them.
+/// The source of rows, and when we learned of them.
 const ROW_HISTORY: &[&str] = &["provenance", "updated_since", "as_of"];
 const ISSUER: &[&str] = &["company_id", "ticker"];
 const FILING_FILTERS: &[&str] = &["category", "type", "year", "from", "to", "q"];
@@ -123,7 +122,7 @@ const fn get(operation: &'static str, path: &'static str, plan: Plan, feature: F
     }
 }
 
-/// A route by which owners manage their webhooks.
+/// A route for owners to manage their webhooks.
 const fn webhook_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
     Route {
         operation,
@@ -137,7 +136,7 @@ const fn webhook_route(operation: &'static str, method: HttpMethod, path: &'stat
     }
 }
 
-/// A route by which owners manage their key, on any plan.
+/// A route for owners to manage their key, on any plan.
 const fn key_route(operation: &'static str, method: HttpMethod, path: &'static str) -> Route {
     Route {
         operation,
@@ -171,11 +170,13 @@ pub const ROUTES: &[Route] = &[
     page("get_sitemap", "/sitemap.xml"),
     page("get_security_contact", "/.well-known/security.txt"),
     page("get_llms", "/llms.txt"),
-    page("get_openapi", "/docs/openapi.yaml"),
     page("get_docs_bundle", "/docs/scalar.js"),
     page("get_asset", "/assets/{file}"),
     page("get_icon", "/favicon.ico"),
+    page("get_openapi", "/docs/openapi.yaml"),
     page("get_openapi_json", "/docs/openapi.json"),
+    page("get_openapi_pt", "/docs/openapi.pt-BR.yaml"),
+    page("get_openapi_pt_json", "/docs/openapi.pt-BR.json"),
     get("get_index", "/api/v1", Plan::Free, Feature::Service, NO_PARAMS),
     get("get_market_index", "/api/v1/market", Plan::Free, Feature::Market, NO_PARAMS),
     get("list_selic", "/api/v1/market/selic", Plan::Free, Feature::Market, RATE_LIST),
@@ -256,7 +257,7 @@ pub const ROUTES: &[Route] = &[
     get("get_status", "/api/v1/status", Plan::Free, Feature::Service, NO_PARAMS),
 ];
 
-/// A parameter, or one value of it, that requires a higher plan than the routes that take it.
+/// A parameter, or a value of a parameter, that requires a higher plan than the routes that accept it.
 #[derive(Debug)]
 pub struct GatedParameter {
     pub name: &'static str,
@@ -268,12 +269,12 @@ pub struct GatedParameter {
 
 pub const GATED_PARAMETERS: &[GatedParameter] = &[
     GatedParameter { name: "as_of", value: None, plan: Plan::Gold, feature: Feature::History },
-    // Applies to an `Accept` header that prefers CSV, too.
+    // Also applies to an `Accept` header that prefers CSV.
     GatedParameter { name: "format", value: Some("csv"), plan: Plan::Platinum, feature: Feature::Csv },
 ];
 
 impl GatedParameter {
-    /// The routes that take it.
+    /// The routes that accept it.
     pub fn routes(&self) -> impl Iterator<Item = &'static Route> {
         let name = self.name;
         ROUTES.iter().filter(move |route| route.takes_param(name))
@@ -281,7 +282,7 @@ impl GatedParameter {
 }
 
 impl Feature {
-    /// The lowest plan that includes it: that of its routes, or of its gated parameter if it has no route.
+    /// The lowest plan that includes it: the plan of its routes or, if it has no route, of its gated parameter.
     pub fn required_plan(self) -> Plan {
         if self == Self::Support {
             return Plan::Platinum;
@@ -308,7 +309,7 @@ impl Route {
         self.param_names().any(|param_name| param_name == name)
     }
 
-    /// The plan that a request with these parameters and values requires: the highest of all.
+    /// The plan that a request with these parameters and values requires: the highest plan among them.
     pub fn required_plan<'q>(&self, parameters: impl Iterator<Item = (&'q str, Option<&'q str>)>) -> Plan {
         let parameter_plan = |(name, value): (&str, Option<&str>)| {
             let applies = |gated: &&GatedParameter| {
@@ -322,12 +323,12 @@ impl Route {
     }
 }
 
-/// The route of this operation. Panics if the table has none, which is a bug that shows at the first start.
+/// The route of this operation. Panics if the table has none, so such a bug shows at startup.
 pub fn route_by_operation(operation: &str) -> &'static Route {
     ROUTES
         .iter()
         .find(|route| route.operation == operation)
-        .unwrap_or_else(|| panic!("no line of the route table is called {operation}"))
+        .unwrap_or_else(|| panic!("the route table has no operation {operation}"))
 }
 
 #[cfg(test)]

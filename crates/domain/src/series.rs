@@ -1,4 +1,4 @@
-//! The table of series. Storage, endpoints and descriptions of a series are all derived from its one entry here.
+//! The table of series. Storage, endpoints and documentation of a series are derived from its entry here.
 
 use chrono::{Datelike, Days, Months, NaiveDate};
 
@@ -81,29 +81,29 @@ pub struct Series {
     pub name: LocalizedText,
     pub unit: Unit,
     pub basis: LocalizedText,
-    /// What it is easily mistaken for.
+    /// Rules out what the series is easily confused with.
     pub is_not: LocalizedText,
     pub frequency: Frequency,
-    /// Its first day, as far as we know. Ingestion looks for earlier values too.
+    /// The first known date. Ingestion also looks for earlier values.
     pub starts_on: NaiveDate,
     pub decimals: u32,
     /// The lowest and the highest plausible value, hyperinflation included. Anything outside is an error.
     pub plausible_range: (i64, i64),
     pub accumulation: Accumulation,
-    /// The series of daily rates from which we compute the days that this series lacks.
+    /// The daily series from which we compute missing values of this series.
     pub gap_fill_series: Option<&'static str>,
-    /// How we compute the series, if it is not published.
+    /// How we compute the series, if the central bank does not publish it.
     pub formula: Option<Formula>,
 }
 
-/// What is multiplied when a series is accumulated over a period.
+/// The rates that are multiplied when a series is accumulated over a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accumulation {
     /// Its own values: each is the rate of one day or month.
     OwnValues,
-    /// The daily rates that its annual rates are made from, by the id of their series.
+    /// The daily rates behind its annual rates, as the id of their series.
     DailyTwin(&'static str),
-    /// Nothing: each value already covers several months, or is no rate. `instead` is the series to accumulate.
+    /// None: each value already covers several months, or is not a rate. `instead` is the series to accumulate.
     Refused { instead: &'static str },
 }
 
@@ -147,8 +147,8 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         unit: Unit::PercentPerYear,
         basis: LocalizedText::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
         is_not: LocalizedText::new(
-            "not what a day of trading came to, which is `selic-effective`; not the rate of a public bond",
-            "não é o que os negócios do dia renderam, que é `selic-effective`; não é a taxa de um título público",
+            "not the effective rate of the day's trades (`selic-effective`), and not the yield of a government bond",
+            "não é a taxa efetiva dos negócios do dia (`selic-effective`) nem a taxa de um título público",
         ),
         frequency: Frequency::Daily,
         starts_on: day(1999, 3, 5),
@@ -161,12 +161,12 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
     Series {
         id: "cdi",
         sgs_code: Some(4389),
-        name: LocalizedText::new("CDI, annualised", "CDI, anualizado"),
+        name: LocalizedText::new("CDI, annualized", "CDI, anualizado"),
         unit: Unit::PercentPerYear,
         basis: LocalizedText::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
         is_not: LocalizedText::new(
-            "not the rate of a CDB, which is a percentage of it",
-            "não é a taxa de um CDB, que é um percentual dela",
+            "not the rate of a CDB, which pays a percentage of the CDI",
+            "não é a taxa de um CDB, que paga um percentual do CDI",
         ),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1986, 3, 6),
@@ -181,10 +181,10 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
         sgs_code: Some(433),
         name: LocalizedText::new("IPCA, monthly change", "IPCA, variação mensal"),
         unit: Unit::PercentPerMonth,
-        basis: LocalizedText::new("change on the previous month", "variação sobre o mês anterior"),
+        basis: LocalizedText::new("change from the previous month", "variação em relação ao mês anterior"),
         is_not: LocalizedText::new(
-            "not the index itself, and not the change in twelve months, which is `ipca-12m`",
-            "não é o número-índice, nem a variação em doze meses, que é `ipca-12m`",
+            "not the index level, and not the 12-month change (`ipca-12m`)",
+            "não é o número-índice nem a variação em 12 meses (`ipca-12m`)",
         ),
         frequency: Frequency::Monthly,
         starts_on: day(1980, 1, 1),
@@ -197,10 +197,10 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
     Series {
         id: "selic-effective",
         sgs_code: Some(1178),
-        name: LocalizedText::new("Selic as traded, annualised", "Selic efetiva, anualizada"),
+        name: LocalizedText::new("Effective Selic, annualized", "Selic efetiva, anualizada"),
         unit: Unit::PercentPerYear,
         basis: LocalizedText::new("annual rate, 252 business days", "taxa anual, 252 dias úteis"),
-        is_not: LocalizedText::new("not Copom's target, which is `selic`", "não é a meta do Copom, que é `selic`"),
+        is_not: LocalizedText::new("not the Copom target (`selic`)", "não é a meta do Copom (`selic`)"),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1986, 6, 4),
         decimals: 2,
@@ -212,12 +212,12 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
     Series {
         id: "selic-daily",
         sgs_code: Some(11),
-        name: LocalizedText::new("Selic as traded, per day", "Selic efetiva, ao dia"),
+        name: LocalizedText::new("Effective Selic, daily rate", "Selic efetiva, taxa diária"),
         unit: Unit::PercentPerDay,
-        basis: LocalizedText::new("rate of one business day", "taxa de um dia útil"),
+        basis: LocalizedText::new("rate for one business day", "taxa de um dia útil"),
         is_not: LocalizedText::new(
-            "not an annual rate: one business day's, to be compounded",
-            "não é uma taxa anual: é a de um dia útil, a ser capitalizada",
+            "not an annual rate: compound it over business days",
+            "não é uma taxa anual: capitalize-a pelos dias úteis",
         ),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1986, 6, 4),
@@ -230,12 +230,12 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
     Series {
         id: "cdi-daily",
         sgs_code: Some(12),
-        name: LocalizedText::new("CDI, per day", "CDI, ao dia"),
+        name: LocalizedText::new("CDI, daily rate", "CDI, taxa diária"),
         unit: Unit::PercentPerDay,
-        basis: LocalizedText::new("rate of one business day", "taxa de um dia útil"),
+        basis: LocalizedText::new("rate for one business day", "taxa de um dia útil"),
         is_not: LocalizedText::new(
-            "not an annual rate: one business day's, to be compounded",
-            "não é uma taxa anual: é a de um dia útil, a ser capitalizada",
+            "not an annual rate: compound it over business days",
+            "não é uma taxa anual: capitalize-a pelos dias úteis",
         ),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1986, 3, 6),
@@ -248,16 +248,13 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
     Series {
         id: "ipca-12m",
         sgs_code: Some(13522),
-        name: LocalizedText::new("IPCA, change in twelve months", "IPCA, variação em doze meses"),
+        name: LocalizedText::new("IPCA, 12-month change", "IPCA, variação em 12 meses"),
         unit: Unit::PercentInTwelveMonths,
         basis: LocalizedText::new(
-            "change on the same month a year before",
-            "variação sobre o mesmo mês do ano anterior",
+            "change from the same month a year earlier",
+            "variação em relação ao mesmo mês do ano anterior",
         ),
-        is_not: LocalizedText::new(
-            "not the change of a month, which is `ipca`",
-            "não é a variação de um mês, que é `ipca`",
-        ),
+        is_not: LocalizedText::new("not the monthly change (`ipca`)", "não é a variação mensal (`ipca`)"),
         frequency: Frequency::Monthly,
         starts_on: day(1980, 12, 1),
         decimals: 2,
@@ -268,18 +265,18 @@ pub static PUBLISHED_SERIES: [Series; 7] = [
     },
 ];
 
-/// Series that we compute from those above. They are served like the others, but never stored.
+/// Series that we compute from the published ones. They are served like the others, but never stored.
 pub static DERIVED_SERIES: [Series; 2] = [
     Series {
         id: "ipca-ytd",
         sgs_code: None,
-        name: LocalizedText::new("IPCA, change since the year began", "IPCA, variação acumulada no ano"),
+        name: LocalizedText::new("IPCA, year-to-date change", "IPCA, variação acumulada no ano"),
         unit: Unit::PercentSinceJanuary,
-        basis: LocalizedText::new("change on December of the year before", "variação sobre dezembro do ano anterior"),
-        is_not: LocalizedText::new(
-            "not the change in twelve months, which is `ipca-12m`",
-            "não é a variação em doze meses, que é `ipca-12m`",
+        basis: LocalizedText::new(
+            "change from December of the previous year",
+            "variação em relação a dezembro do ano anterior",
         ),
+        is_not: LocalizedText::new("not the 12-month change (`ipca-12m`)", "não é a variação em 12 meses (`ipca-12m`)"),
         frequency: Frequency::Monthly,
         starts_on: day(1980, 1, 1),
         decimals: 2,
@@ -288,8 +285,8 @@ pub static DERIVED_SERIES: [Series; 2] = [
         gap_fill_series: None,
         formula: Some(Formula {
             description: LocalizedText::new(
-                "the product of (1 + ipca/100) from January to the month, less 1, in percent",
-                "o produto de (1 + ipca/100) de janeiro até o mês, menos 1, em percentual",
+                "product of (1 + ipca/100) from January through the month, minus 1, in percent",
+                "produto de (1 + ipca/100) de janeiro até o mês, menos 1, em percentual",
             ),
             inputs: &["ipca"],
             compute: compute_year_to_date,
@@ -299,17 +296,17 @@ pub static DERIVED_SERIES: [Series; 2] = [
         id: "real-selic",
         sgs_code: None,
         name: LocalizedText::new(
-            "Selic target less the inflation of twelve months",
-            "Meta Selic descontada a inflação de doze meses",
+            "Real Selic: target deflated by 12-month IPCA",
+            "Selic real: meta deflacionada pelo IPCA de 12 meses",
         ),
         unit: Unit::PercentPerYear,
         basis: LocalizedText::new(
-            "target at the end of the month, on the IPCA of the twelve months until then",
-            "meta no fim do mês, sobre o IPCA dos doze meses até ele",
+            "month-end target, deflated by the IPCA of the 12 months through that month",
+            "meta no fim do mês, deflacionada pelo IPCA dos 12 meses até esse mês",
         ),
         is_not: LocalizedText::new(
-            "not what is expected: it looks back, where the market's real rate looks ahead",
-            "não é uma expectativa: olha para trás, e o juro real do mercado olha para a frente",
+            "not an expectation: it uses past inflation, while the market's real rate uses expected inflation",
+            "não é uma expectativa: usa a inflação passada, enquanto o juro real do mercado usa a inflação esperada",
         ),
         frequency: Frequency::Monthly,
         starts_on: day(1999, 3, 1),
@@ -328,7 +325,7 @@ pub static DERIVED_SERIES: [Series; 2] = [
     },
 ];
 
-/// Series that are stored to cross-check others, and never served.
+/// Series that are stored only to cross-check others and are never served.
 pub static CROSS_CHECK_SERIES: [Series; 2] = [
     Series {
         id: "check-usd-sell",
@@ -336,7 +333,7 @@ pub static CROSS_CHECK_SERIES: [Series; 2] = [
         name: LocalizedText::new("Dollar, PTAX sell, for comparison", "Dólar, PTAX venda, para comparação"),
         unit: Unit::BrlPerUsd,
         basis: LocalizedText::new("closing bulletin", "boletim de fechamento"),
-        is_not: LocalizedText::new("not served", "não é servida"),
+        is_not: LocalizedText::new("not served", "não é oferecida na API"),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1984, 11, 28),
         decimals: 4,
@@ -351,7 +348,7 @@ pub static CROSS_CHECK_SERIES: [Series; 2] = [
         name: LocalizedText::new("Dollar, PTAX buy, for comparison", "Dólar, PTAX compra, para comparação"),
         unit: Unit::BrlPerUsd,
         basis: LocalizedText::new("closing bulletin", "boletim de fechamento"),
-        is_not: LocalizedText::new("not served", "não é servida"),
+        is_not: LocalizedText::new("not served", "não é oferecida na API"),
         frequency: Frequency::BusinessDaily,
         starts_on: day(1984, 11, 28),
         decimals: 4,
@@ -362,8 +359,8 @@ pub static CROSS_CHECK_SERIES: [Series; 2] = [
     },
 ];
 
-/// Compounds the monthly changes of each year, from January to each month. After a missing month there are no values
-/// until the next year.
+/// Compounds the monthly changes of each year, from January to each month. A missing month leaves the rest of its year
+/// without values.
 fn compute_year_to_date(inputs: &[Vec<DatedValue>]) -> Vec<DatedValue> {
     let [monthly] = inputs else { return Vec::new() };
     let mut values = Vec::new();

@@ -1,4 +1,4 @@
-//! The units of series: a code for programs, and words for people.
+//! The units of series: a stable code and a localized text.
 
 use crate::lang::{Lang, LocalizedText};
 
@@ -31,7 +31,7 @@ impl Unit {
             Self::PercentPerMonth => LocalizedText::new("% per month", "% ao mês"),
             Self::PercentPerDay => LocalizedText::new("% per day", "% ao dia"),
             Self::PercentInTwelveMonths => LocalizedText::new("% in 12 months", "% em 12 meses"),
-            Self::PercentSinceJanuary => LocalizedText::new("% in the year", "% no ano"),
+            Self::PercentSinceJanuary => LocalizedText::new("% year to date", "% no ano"),
             Self::BrlPerUsd => LocalizedText::new("BRL per USD", "BRL por USD"),
         }
     }

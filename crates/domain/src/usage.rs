@@ -25,7 +25,7 @@ impl RequestOutcome {
     }
 }
 
-/// `requests` counts all admitted requests. Those without an outcome are still in flight, or their replica died.
+/// `requests` counts all admitted requests. Requests without an outcome are still in flight, or their replica died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageCounts {
     pub requests: u64,

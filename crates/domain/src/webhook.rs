@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 
 use crate::event::{EventKind, FilterField};
 
-/// The events that a webhook subscribes to. Filters are and-ed; an empty filter matches everything.
+/// The events that a webhook subscribes to. An event must match all filters; an empty filter matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventFilter {
     pub kinds: Vec<EventKind>,
@@ -15,7 +15,7 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    /// Whether every kind that it names supports all of its filters; or at least one kind, if it names none.
+    /// Whether all listed kinds support all filters. If no kinds are listed, one kind that supports them is enough.
     pub fn is_satisfiable(&self) -> bool {
         let filters = [
             (FilterField::Companies, &self.companies),

@@ -77,7 +77,7 @@ pub enum FetchError {
     /// With the last response that was not data, if there was one.
     #[error("{address} {problem}")]
     Failed { address: String, problem: String, last_response: Option<Box<UpstreamResponse>> },
-    #[error("{address} asks to come again in {} s", .wait.as_secs())]
+    #[error("{address} asks to retry in {} s", .wait.as_secs())]
     RetryLater { address: String, wait: Duration },
 }
 
@@ -178,11 +178,13 @@ impl UpstreamClient {
                     None => FetchError::Failed { address, problem, last_response },
                 });
             }
-            tracing::debug!(address, problem, wait_ms = wait.as_millis(), "trying again");
+            tracing::debug!(address, problem, wait_ms = wait.as_millis(), "upstream request failed; retrying");
             sleep(wait).await;
         }
 
-        let problem = format!("{problem} (tried {} times)", self.retry_policy.max_attempts);
+        if self.retry_policy.max_attempts > 1 {
+            problem.push_str(&format!(" after {} attempts", self.retry_policy.max_attempts));
+        }
         Err(FetchError::Failed { address, problem, last_response })
     }
 
@@ -271,16 +273,15 @@ pub fn decompress_from_archive(body: &RawBody) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(&body.compressed, body.size)
 }
 
-/// An error with its causes. Without the address, which the caller adds.
+/// An error with its innermost cause, because the outer ones repeat it. Without the address, which the caller adds.
 fn describe_error(error: &reqwest::Error) -> String {
-    let mut text = if error.is_timeout() { "does not answer in time".to_owned() } else { "cannot be read".to_owned() };
+    let text = if error.is_timeout() { "did not answer in time" } else { "is unreachable" };
 
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(&format!(": {inner}"));
-        cause = inner.source();
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-    text
+    format!("{text}: {cause}")
 }
 
 #[cfg(test)]

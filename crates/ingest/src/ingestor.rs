@@ -13,10 +13,7 @@ use vintem_store::sources::CrossCheck;
 
 use crate::IngestError;
 use crate::cross_checks::run_cross_checks;
-use crate::fetch::{
-    CacheValidators, FetchError, ResponseVerdict, RetryPolicy, UpstreamAddresses, UpstreamClient, UpstreamResponse,
-    build_http_client, compress_for_archive,
-};
+use crate::fetch::{RetryPolicy, UpstreamAddresses, UpstreamClient, build_http_client, compress_for_archive};
 use crate::parsers::sgs::{SgsResponse, parse_response};
 use crate::source::{DataSource, SourcePart, Upstream};
 use crate::upstreams::{LoadContext, PartError, PartReport, cvm, ptax, sgs};
@@ -216,22 +213,6 @@ impl Ingestor {
 
         self.store.save_part_state(&state).await?;
         Ok(outcome)
-    }
-
-    /// Checks with one cheap request whether an upstream responds.
-    pub async fn probe(&self, upstream: Upstream) -> Result<(), FetchError> {
-        let (client, path) = match upstream {
-            Upstream::Sgs => (&self.sgs, "/dados/serie/bcdata.sgs.432/dados/ultimos/1?formato=json"),
-            Upstream::Ptax => (&self.ptax, "/olinda/servico/PTAX/versao/v1/odata/Moedas?$top=1&$format=json"),
-            Upstream::Cvm => (&self.cvm, "/dados/CIA_ABERTA/DOC/IPE/DADOS/"),
-        };
-
-        let judge_response = |response: &UpstreamResponse| match response.status {
-            200 => ResponseVerdict::Accept,
-            status => ResponseVerdict::GiveUp(format!("answers with status {status}")),
-        };
-
-        client.get_with_retries(path, &CacheValidators::default(), judge_response).await.map(|_| ())
     }
 
     /// Loads an archived file as if it had been fetched at `known_at`. It emits no events, and rows that it lacks do

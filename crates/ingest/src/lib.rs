@@ -13,6 +13,7 @@ pub mod demo;
 pub mod fetch;
 pub mod ingestor;
 pub mod parsers;
+pub mod probe;
 pub mod scheduler;
 pub mod source;
 pub mod upstreams;
@@ -20,18 +21,22 @@ pub mod validation;
 
 use vintem_store::StoreError;
 
+use crate::fetch::FetchError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    #[error("loading into the store: {0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the database already holds demo data: take it away with `vintem demo --remove`, then load again")]
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("The database already contains demo data. Remove it first with: vintem demo --remove")]
     DemoAlreadyLoaded,
-    #[error("demo data of this size cannot be made: {0}")]
+    #[error("Demo data cannot be generated: {0}")]
     InvalidDemoSize(&'static str),
-    #[error("there is no source called {0}: `vintem ingest --help` lists them")]
+    #[error("Unknown source \"{0}\". List the sources with: vintem ingest --help")]
     UnknownSource(String),
     #[error("{name} was not loaded: {reason}")]
     FileNotLoaded { name: String, reason: String },
-    #[error("no client could be made: {0}")]
+    #[error("the HTTP client could not be created: {0}")]
     HttpClient(String),
 }

@@ -77,23 +77,18 @@ async fn ingest_due_sources(
             }
 
             for (source, part, problem) in &report.failures {
-                tracing::warn!(
-                    source = source.id(),
-                    part,
-                    problem,
-                    "a source could not be read; what was served is served on"
-                );
+                tracing::warn!(source = source.id(), part, problem, "source failed; serving the last good data");
             }
 
             for alert in &report.alerts {
-                tracing::warn!(alert, "a source has changed its shape");
+                tracing::warn!(alert, "ingestion alert");
             }
 
             for check in report.cross_checks.iter().filter(|check| check.differing_values > 0) {
                 tracing::warn!(
                     check = check.id,
                     differing = check.differing_values,
-                    "two series that say the same differ"
+                    "cross-check found differing values"
                 );
             }
 
@@ -101,11 +96,11 @@ async fn ingest_due_sources(
                 sources = due.len(),
                 appended = report.appended,
                 set_aside = report.quarantined,
-                "sources were asked"
+                "ingestion run finished"
             );
         }
         Err(error) => {
-            tracing::warn!(%error, "the sources could not be asked");
+            tracing::warn!(%error, "ingestion run failed");
             for source in due {
                 schedule.reschedule(*source, clock.now(), true);
             }

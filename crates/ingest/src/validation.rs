@@ -22,7 +22,7 @@ pub enum ValidationError {
     TooManyBadRows { bad: usize, total: u64, line: u64, reason: String },
     #[error("it has {rows} rows where the last good one had {before}")]
     RowCountShrunk { rows: u64, before: u64 },
-    #[error("{date}: {value} is beyond what {series} can be")]
+    #[error("{date}: {value} is not plausible for {series}")]
     ValueOutOfRange { series: &'static str, date: NaiveDate, value: Decimal },
     #[error("{date}: {value} is more than ten times the value before it, {before}, or less than a tenth")]
     ValueJump { date: NaiveDate, value: Decimal, before: Decimal },

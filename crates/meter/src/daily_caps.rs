@@ -39,7 +39,7 @@ impl DailyCaps {
         if self.shard().is_redis_available() {
             match self.take_in_redis(caps).await {
                 Ok(taken) => return taken,
-                Err(error) => tracing::warn!(%error, "registrations are capped by this process alone"),
+                Err(error) => tracing::warn!(%error, "redis unreachable; capping registrations locally"),
             }
         }
 
@@ -55,7 +55,7 @@ impl DailyCaps {
                 pipe.cmd("RPOP").arg(shard.redis_keys().registration_log(&cap.subject)).ignore();
             }
             if let Err(error) = shard.background_connection.run(async |redis| pipe.exec_async(redis).await).await {
-                tracing::warn!(%error, "a registration that failed counts against its caps");
+                tracing::warn!(%error, "failed registration still counts against its caps");
             }
         } else {
             let mut logs = self.lock_local_logs();

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 #[derive(Debug, thiserror::Error)]
 pub enum MeterError {
-    #[error("asking Redis: {0}")]
+    #[error("Redis: {0}")]
     Redis(#[from] redis::RedisError),
     #[error("Redis did not answer within {0:?}")]
     Timeout(Duration),
-    #[error("Redis answered in a form that no script of ours has: {0}")]
+    #[error("unexpected reply from Redis: {0}")]
     UnexpectedReply(String),
 }
 

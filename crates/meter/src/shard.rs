@@ -120,7 +120,7 @@ impl RedisShard {
                 redis.zadd::<_, _, _, ()>(self.redis_keys().live_processes(), self.process_id(), expired_us).await
             });
             if let Err(error) = sign_off.await {
-                tracing::warn!(%error, "this replica counts as live for some seconds more");
+                tracing::warn!(%error, "replica could not sign off; it counts as live for a few more seconds");
             }
         }
     }

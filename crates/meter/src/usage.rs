@@ -137,7 +137,7 @@ impl Meter {
                 LiveUsage { batches, is_complete: all_confirmed }
             }
             Err(error) => {
-                tracing::warn!(%error, "live usage cannot be read");
+                tracing::warn!(%error, "cannot read live usage");
                 LiveUsage { batches, is_complete: false }
             }
         }

@@ -1,5 +1,5 @@
-// The dashboard of a key: its plan, usage and webhooks. The key is in the session storage of this tab (see site.js) and
-// is sent as a header. All texts come from the page, which knows the reader's language; API responses are inserted as
+// The dashboard: plan, usage and webhooks of a key. The key is in the session storage of this tab (see site.js) and is
+// sent in a header. All texts come from the page, which knows the reader's language. API responses are inserted as
 // text, never as HTML.
 "use strict";
 
@@ -7,19 +7,19 @@
   const byId = (id) => document.getElementById(id);
   const texts = byId("dashboard").dataset;
   const openInput = byId("open-key");
-  /** By rank. */
+  /** From lowest to highest. */
   const PLANS = texts.plans.trim().split(" ");
   const rank = (plan) => PLANS.indexOf(plan);
 
-  /** The key that is open, what the API last said of it, and the seconds of its limit's window. */
+  /** The open key, its last `/keys/me` response, and the length of its rate limit window. */
   let key = null;
   let current = null;
   let windowSeconds = 60;
 
-  // ---- Words, numbers, times ----
+  // ---- Formatting ----
 
   const lang = document.documentElement.lang;
-  // As the other pages write their dates.
+  // Same date format as the other pages.
   const dateLang = lang === "en" ? "en-GB" : lang;
   const numbers = new Intl.NumberFormat(lang);
   const shares = new Intl.NumberFormat(lang, { style: "percent", maximumFractionDigits: 1 });
@@ -34,14 +34,14 @@
   const clockText = (instant) => clock.format(new Date(instant));
   const capital = (word) => word.charAt(0).toUpperCase() + word.slice(1);
 
-  /** A text of the page, with its {fields} filled in. */
+  /** Returns a text of the page with its {fields} filled in. */
   const say = (name, fields = {}) => texts[name].replace(/\{(\w+)\}/g, (_, field) => fields[field]);
-  /** What the page calls one of the API's words; a word that it does not know stands for itself. */
+  /** Translates a value from the API. Unknown values are shown unchanged. */
   const wordFor = (kind, word) => texts[kind + capital(word)] ?? word;
 
-  // ---- Small pieces of the page ----
+  // ---- DOM helpers ----
 
-  /** Puts texts into the elements of these ids. */
+  /** Sets the text of each element, by ID. */
   function fill(textsById) {
     Object.entries(textsById).forEach(([id, text]) => (byId(id).textContent = text));
   }
@@ -64,16 +64,16 @@
     byId(id).addEventListener("submit", () => work());
   }
 
-  /** Focus is on the opener first, so that closing returns it there in every browser. */
+  /** Focuses the opener first, so that every browser returns the focus to it when the dialog closes. */
   function openDialog(id, opener) {
     opener?.focus();
     byId(id).querySelectorAll("[role=alert]").forEach((problem) => (problem.textContent = ""));
     byId(id).showModal();
   }
 
-  // ---- Asking the API ----
+  // ---- API calls ----
 
-  /** An answer that is none, in words for the reader. */
+  /** A failed call, with a message for the reader. */
   class Refusal extends Error {
     constructor(text, status) {
       super(text);
@@ -85,7 +85,7 @@
     const answer = await vintem.call(path, { key, ...options }).catch(() => {
       throw new Refusal(say("failed"));
     });
-    // The standing of a key that is not taken would be that of the address.
+    // For a rejected key, the headers describe the limit of the IP address instead.
     if (answer.status !== 401) {
       showStanding(answer.headers);
     }
@@ -107,7 +107,7 @@
 
   const busy = new Set();
 
-  /** Does the work, once at a time for each place; what goes wrong is said there. Gives what the work gives. */
+  /** Runs `work`, once at a time per element, and shows errors in the element. Returns the result of `work`. */
   async function attempt(place, work) {
     if (busy.has(place)) {
       return;
@@ -132,7 +132,7 @@
     }
   }
 
-  // ---- Opening and leaving ----
+  // ---- Opening and closing the dashboard ----
 
   async function open(given, movesFocus) {
     fill({ "dashboard-message": "" });
@@ -145,7 +145,7 @@
     vintem.keepKey((key = given));
     showKey(me);
     await attempt(byId("usage-problem"), loadUsage);
-    // A key can end between two questions; then the form is open again.
+    // The key may be revoked between two calls; the form is then open again.
     if (!key) {
       return;
     }
@@ -171,11 +171,11 @@
     }
   }
 
-  /** Back to the form, with the reason: as news, or as a problem of the key. */
+  /** Returns to the form and shows the reason, as a message or as an error. */
   function leave(news, problem = "") {
     key = null;
     vintem.forgetKey();
-    // A secret that is shown just now is never shown again, so it stays.
+    // Keep an open secret dialog: the secret cannot be shown again.
     document.querySelectorAll("dialog[open]:not(#secret-dialog)").forEach((dialog) => dialog.close());
     closeLabelForm();
     byId("webhooks-list").replaceChildren();
@@ -188,7 +188,7 @@
 
   function readInput() {
     openInput.removeAttribute("aria-invalid");
-    // What is pasted often brings its line's end along, and the field would refuse it.
+    // Pasted keys often end in a line break, which the pattern of the field rejects.
     openInput.value = openInput.value.trim();
   }
 
@@ -262,9 +262,9 @@
     });
   }
 
-  // ---- Secrets: rotated, and shown once ----
+  // ---- Secrets: rotate and show once ----
 
-  /** What the reader is asked to confirm: takes the grace, gives a promise of what to show. */
+  /** The rotation to confirm: a function from the request body to a promise of the secret to show. */
   let rotation = null;
 
   function openRotation(what, opener, rotate) {
@@ -302,7 +302,7 @@
     byId("secret-heading").focus();
   }
 
-  // ---- The standing of the limit ----
+  // ---- Rate limit ----
 
   function showStanding(headers) {
     const read = (name) => Number(headers.get(`X-RateLimit-${name}`));
@@ -319,7 +319,7 @@
 
   // ---- Usage ----
 
-  /** How a request can end, from the bottom of a bar to its top: in the order of the legend. */
+  /** The outcomes of requests in legend order, which is also bottom to top in a bar. */
   const OUTCOMES = [...document.querySelectorAll("[data-total]")].map((total) => total.dataset.total);
   const COUNTS = ["requests", ...OUTCOMES];
 
@@ -366,7 +366,7 @@
   // ---- The chart ----
 
   const CHART = { dayWidth: 20, barWidth: 14, height: 160, least: 3 };
-  /** Above the highest bar, for outcomes so rare that they are drawn higher than they are. */
+  /** Space above the highest bar, because rare outcomes are drawn with a minimum height. */
   const HEADROOM = CHART.least * OUTCOMES.length;
 
   function svg(name, attributes, ...children) {
@@ -410,7 +410,7 @@
     return presentIn(counts).map(words).join(", ");
   }
 
-  /** The next of 1, 2, 4, 6, 8, 10, 20, 40 … */
+  /** Rounds up to the next of 1, 2, 4, 6, 8, 10, 20, 40 … */
   function roundUp(number) {
     const step = 10 ** Math.floor(Math.log10(Math.max(number, 1)));
     return [1, 2, 4, 6, 8, 10].map((times) => times * step).find((round) => round >= number);
@@ -469,7 +469,7 @@
     card.dataset.status = webhook.status;
   }
 
-  /** Asks for something about one webhook; what comes of it is said on its card. */
+  /** Runs a call for one webhook and shows errors on its card. */
   function attemptOn(card, work) {
     partOf(card, "message").textContent = "";
     return attempt(partOf(card, "problem"), work);
@@ -492,7 +492,7 @@
     });
   }
 
-  /** What the reader is asked to confirm. */
+  /** The deletion to confirm. */
   let deletion = null;
 
   function openDeletion(webhook, card, button) {
@@ -536,7 +536,7 @@
     }
   }
 
-  /** Reads the deliveries a few times, until it is known what became of this one. */
+  /** Polls the deliveries a few times, until this one has an outcome. */
   async function followDelivery(webhook, card, id) {
     partOf(card, "deliveries").open = true;
     for (const pause of [300, 1000, 2000, 4000]) {
@@ -553,7 +553,7 @@
     return attempt(partOf(card, "deliveries-problem"), async () => {
       const { data, total } = await ask(webhookPath(webhook, "/deliveries?limit=10"));
       const rows = partOf(card, "deliveries-rows");
-      // The rows are made anew, so whoever was on a button of theirs is put back there.
+      // The rows are replaced, so restore the focus if it was on one of their buttons.
       const focused = rows.contains(document.activeElement) && document.activeElement.dataset.delivery;
       rows.replaceChildren(...data.map((delivery) => deliveryRow(webhook, card, delivery)));
       rows.querySelector(`[data-delivery="${focused}"]`)?.focus();
@@ -574,7 +574,7 @@
     return tableRow(time, [type, wordFor("state", state) + next, numberText(attempts.length), answer, button]);
   }
 
-  // ---- The beginning ----
+  // ---- Start ----
 
   openInput.addEventListener("input", readInput);
   onSubmit("open-form", () => open(openInput.value, true));
@@ -592,10 +592,10 @@
   onSubmit("delete-form", confirmDeletion);
   const wireClosing = (button) => button.addEventListener("click", () => button.closest("dialog").close());
   document.querySelectorAll("[data-closes]").forEach(wireClosing);
-  // What is shown once must not vanish by a stray Escape.
+  // The secret is shown only once, so Escape must not close the dialog.
   byId("secret-dialog").addEventListener("cancel", (event) => event.preventDefault());
   byId("secret-dialog").addEventListener("close", () => fill({ "secret-value": "" }));
-  // Without this script the button could do nothing, so the page has it disabled.
+  // The button is disabled in the HTML, because it does nothing without this script.
   byId("open-button").disabled = false;
   if (vintem.key()) {
     byId("open-section").hidden = true;

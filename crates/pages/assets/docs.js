@@ -1,10 +1,9 @@
-// Draws the API reference of /docs from our own OpenAPI file, with our own code samples and the key stored in this tab.
-// Every option here keeps the page from calling other hosts: fonts, telemetry, the assistant, the client on Scalar's own
-// site.
+// Renders the API reference at /docs from our OpenAPI file, with our own code samples and the key stored in this tab.
+// The options turn off everything that would call other hosts: fonts, telemetry, the assistant, Scalar's hosted client.
 "use strict";
 
 (() => {
-  /** Scalar sends every parameter that has an example. Those that may be left out are proposed, and not ticked. */
+  /** Scalar sends every parameter that has an example. Optional ones are suggested, but not enabled. */
   const sendOnlyWhatIsNeeded = (description) => {
     const all = Object.values(description.paths).flatMap((path) => [path, ...Object.values(path)]);
     const listed = all.flatMap((one) => one.parameters ?? []).filter((one) => !one.$ref);
@@ -17,21 +16,21 @@
     return description;
   };
 
-  /** Without a key none is sent: market data needs none. */
+  /** Returns nothing without a key: market data needs none. */
   const withKey = (key) =>
     key && { preferredSecurityScheme: "ApiKeyHeader", securitySchemes: { ApiKeyHeader: { value: key } } };
 
   const start = async () => {
     const app = document.getElementById("app");
     const key = vintem.key();
-    const description = await (await fetch("/docs/openapi.json")).json();
+    const description = await (await fetch(app.dataset.openapiUrl)).json();
     const theme = () => {
       document.body.classList.toggle("dark-mode", vintem.isDark());
       document.body.classList.toggle("light-mode", !vintem.isDark());
     };
     Scalar.createApiReference("#app", {
       content: sendOnlyWhatIsNeeded(vintemSamples(description, app.dataset.publicUrl, key)),
-      // What is tried goes to where the page came from, whatever name it is known by.
+      // Send test requests to the host that served the page, whatever its name is.
       baseServerURL: location.origin,
       servers: [{ url: location.origin }],
       authentication: withKey(key) ?? {},

@@ -1,6 +1,6 @@
-// The form that creates a key. The key from the response is shown on the page and put into the session storage of this
-// tab, so that the API reference and the dashboard have it; it never goes into a URL. All texts come from the page, which
-// knows the reader's language.
+// The form that creates a key. Shows the key on the page and puts it into the session storage of this tab for the API
+// reference and the dashboard. The key never goes into a URL. All texts come from the page, which knows the reader's
+// language.
 "use strict";
 
 (() => {
@@ -26,7 +26,7 @@
     document.getElementById("register-key").textContent = key;
     document.getElementById("register-curl").textContent =
       `curl -H 'X-API-Key: ${key}' \\\n  ${form.dataset.publicUrl}${FIRST_CALL}`;
-    // A second click would make a second key: the form has done its work.
+    // Hide the form: a second click would create a second key.
     form.hidden = true;
     result.hidden = false;
     result.focus();
@@ -69,6 +69,6 @@
     answer.parentElement.hidden = false;
   });
 
-  // Without this script the button could do nothing, so the page has it disabled.
+  // The button is disabled in the HTML, because it does nothing without this script.
   submit.disabled = false;
 })();

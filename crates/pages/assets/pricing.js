@@ -1,5 +1,5 @@
-// Adds the first 12 characters of the reader's key to the upgrade links, if this tab has a key: enough for the operator to
-// find the key, and of no use to anybody else.
+// If this tab has a key, adds its first 12 characters to the upgrade links. The operator can find the key by them, and
+// nobody can use them to call the API.
 "use strict";
 
 (() => {

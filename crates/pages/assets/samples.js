@@ -1,15 +1,15 @@
-// The code samples of each operation in /docs, in place of those that Scalar would generate; checks/docs/samples runs
-// them. They are added to the OpenAPI description before Scalar draws it, together with the plan of each operation.
+// Code samples for each operation in /docs, in place of those that Scalar generates. checks/docs/samples runs them.
+// They are added to the OpenAPI description before Scalar renders it, together with the plan of each operation.
 //
-// vintemSamples(description, baseUrl, key) returns the OpenAPI description with `x-codeSamples` and `x-badges`. Without a
-// key (null), calls that need one show a placeholder.
+// vintemSamples(description, baseUrl, key) returns the OpenAPI description with `x-codeSamples` and `x-badges`. Without
+// a key (null), calls that need one show a placeholder.
 "use strict";
 
-// `var`, so that it is a global wherever the script is run.
+// `var` makes it global wherever the script runs.
 var vintemSamples = (() => {
   const METHODS = ["get", "put", "post", "patch", "delete"];
   const PLACEHOLDER_KEY = "vtm_your_key_here";
-  // Optional by themselves, but the operation takes exactly one of several, which OpenAPI cannot say.
+  // Optional one by one, but the operation requires exactly one of several. OpenAPI cannot express that.
   const ONE_OF_SEVERAL = {
     resolve_company: "ticker",
     accumulate_selic: "year",
@@ -18,7 +18,7 @@ var vintemSamples = (() => {
     accumulate_fx: "year",
     accumulate_series: "year",
   };
-  // What Power Query is not to handle itself. 429 and 503 it tries again after `Retry-After`, which is right.
+  // Statuses that the sample handles. Power Query itself retries 429 and 503 after `Retry-After`.
   const REFUSALS = "400, 401, 403, 404, 500";
 
   function vintemSamples(description, baseUrl, key) {
@@ -47,9 +47,9 @@ var vintemSamples = (() => {
     return samples;
   }
 
-  // What the description says
+  // Reading the OpenAPI description
 
-  /** All that a snippet has to say, in no language yet. */
+  /** The content of a sample, independent of the language. */
   function readCall({ description, baseUrl, key, path, item, method, operation }) {
     const find = (node) => resolve(description, node);
     const parameters = [...(item.parameters ?? []), ...(operation.parameters ?? [])].map(find);
@@ -67,7 +67,7 @@ var vintemSamples = (() => {
     );
     const query = parameters
       .filter((one) => one.in === "query" && (one.required || one.name === ONE_OF_SEVERAL[operation.operationId]))
-      // Commas may stand as they are in a query, and are easier to read.
+      // Commas need no escape in a query and are easier to read.
       .map((one) => `${one.name}=${encodeURIComponent(example(one)).replaceAll("%2C", ",")}`);
     return {
       id: operation.operationId,
@@ -137,18 +137,18 @@ var vintemSamples = (() => {
     return word[0].toUpperCase() + word.slice(1);
   }
 
-  // Text that stays text in each language, whatever is in it
+  // Escaping string literals for each language
 
   function shellText(text) {
     return `'${text.replaceAll("\0", "").replaceAll("'", "'\\''")}'`;
   }
 
-  /** The escapes of JSON mean the same in JavaScript and in Python. */
+  /** JSON escapes mean the same in JavaScript and in Python. */
   function jsonText(text) {
     return JSON.stringify(text).replace(/[\x7f-\x9f\u2028\u2029]/g, unicodeEscape);
   }
 
-  /** In R as well, but it knows no zero. */
+  /** Same as JSON, but R strings cannot contain a zero byte. */
   function rText(text) {
     return jsonText(text.replaceAll("\0", ""));
   }
@@ -186,7 +186,7 @@ var vintemSamples = (() => {
   const R = {
     text: rText,
     words: { true: "TRUE", false: "FALSE", null: "NA" },
-    // A vector of one would be unboxed.
+    // auto_unbox would turn a vector of one into a scalar.
     list: (items) => `list(${items})`,
     field: (name, value) => `${isWord(name) ? name : rText(name)} = ${value}`,
     record: (fields) => (fields ? `list(${fields})` : "setNames(list(), character())"),
@@ -206,7 +206,7 @@ var vintemSamples = (() => {
     return language.words[value] ?? String(value);
   }
 
-  // The languages. A refusal is JSON whatever was asked for, and its `message` says what to do.
+  // One function per language. Errors are always JSON, whatever format was requested; `message` says what to do.
 
   function curl(call) {
     const { answers, method, headers, body, url } = call;
@@ -300,7 +300,7 @@ var vintemSamples = (() => {
     return call.method === "GET" ? rGet(call) : rSend(call);
   }
 
-  /** What base R says of a refusal is its status: it drops the body. */
+  /** Base R reports only the status of an error and drops the body. */
   function rGet({ answers, headers, url, file }) {
     const given = Object.entries(headers).map(([name, value]) => `${rText(name)} = ${rText(value)}`);
     const withHeaders = given.length ? `, headers = c(${given.join(", ")})` : "";
@@ -334,11 +334,11 @@ var vintemSamples = (() => {
     ].join("\n");
   }
 
-  /** A function for a cell: what it returns fills the cells below and beside it. */
+  /** A custom function: its return value fills the cells below and to the right. */
   function appsScript({ id, headers, url, rows, rowsAre }) {
     const name = `VINTEM_${id.toUpperCase()}`;
     const given = Object.keys(headers).length ? `    headers: ${literal(headers, JAVASCRIPT)},\n` : "";
-    // The most that a cell takes is 50000 characters.
+    // A cell holds at most 50,000 characters.
     const cell = [
       "  const cell = (value) =>",
       '    value && typeof value === "object" ? JSON.stringify(value).slice(0, 50000) : value ?? "";',

@@ -1,12 +1,12 @@
-// Replaces the static chart with one that can be zoomed, using the API call that the page shows, and runs the form for
-// the accumulation between two dates.
+// Replaces the static chart with one that can be zoomed, using the API call that the page shows. Also runs the
+// accumulation form.
 "use strict";
 
 (() => {
   const box = document.getElementById("chart");
 
   const colour = (name) => {
-    // Resolved by the browser: the value itself says light-dark().
+    // Let the browser resolve the color: the raw value is a light-dark() expression.
     const probe = document.createElement("span");
     probe.style.color = `var(${name})`;
     box.append(probe);
@@ -23,7 +23,7 @@
   const load = async () => {
     const said = await vintem.call(box.dataset.path, { key: vintem.key() });
     if (!said.ok) {
-      // The drawn chart stays.
+      // Keep the static chart.
       return null;
     }
     const days = said.body.data.map((row) => Date.parse(row.date) / 1000);
@@ -35,7 +35,7 @@
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     const options = {
       width,
-      // Its legend has a line of its own below.
+      // Leave room for the legend below the chart.
       height: height - 40,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       series: [
@@ -79,7 +79,7 @@
     });
     const buttons = [...document.querySelectorAll("[data-from]")];
     const show = (button) => {
-      // What lies before is cut off: the line to it would reach into the range.
+      // Cut off earlier values, so that no line from them enters the range.
       const from = Date.parse(button.dataset.from) / 1000;
       const first = data[0].findIndex((day) => day >= from);
       shown = data.map((column) => column.slice(first));
@@ -90,7 +90,7 @@
     show(buttons.find((button) => button.getAttribute("aria-pressed") === "true"));
   };
 
-  /** What people type: `1.000,50` in Portuguese, `1,000.50` in English. */
+  /** Parses a typed number: `1.000,50` in Portuguese, `1,000.50` in English. */
   const plain = (typed) =>
     lang === "pt-BR" ? typed.trim().replaceAll(".", "").replace(",", ".") : typed.trim().replaceAll(",", "");
 
@@ -120,7 +120,7 @@
     form.querySelector("button").disabled = false;
   };
 
-  /** The digits as they came: numbers of JavaScript would lose some. */
+  /** Reads the digits from the text, because JavaScript numbers would lose some of them. */
   const exact = (text, field) => text.match(new RegExp(`"${field}":\\s*"?(-?[0-9.]+)`))?.[1] ?? "–";
 
   const describe = (form, said) => {

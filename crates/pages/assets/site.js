@@ -1,4 +1,4 @@
-// Runs on every page before anything is drawn: applies the reader's theme, and defines what the other scripts share.
+// Runs on every page before it is painted. Applies the reader's theme and defines functions for the other scripts.
 "use strict";
 
 const vintem = (() => {
@@ -6,7 +6,7 @@ const vintem = (() => {
   const KEY = "vintem-key";
   const root = document.documentElement;
 
-  /** What storage holds; some browsers are set to give none. */
+  /** Returns the stored value, or null if the browser blocks storage. */
   const stored = (storage, name) => {
     try {
       return window[storage].getItem(name);
@@ -19,7 +19,7 @@ const vintem = (() => {
     try {
       value === null ? window[storage].removeItem(name) : window[storage].setItem(name, value);
     } catch {
-      // Then it lasts as long as the page.
+      // Storage is blocked, so the value is lost when the page closes.
     }
   };
 
@@ -46,7 +46,7 @@ const vintem = (() => {
     });
   };
 
-  /** Asks the API as any client would; the key goes as a header, never into an address. */
+  /** Calls the API. The key goes into a header, never into a URL. */
   const call = async (path, { method = "GET", body, key = null } = {}) => {
     const headers = { Accept: "application/json", "Accept-Language": root.lang };
     if (key) {
@@ -62,12 +62,12 @@ const vintem = (() => {
     try {
       answer = text ? JSON.parse(text) : null;
     } catch {
-      // Something in between answered that is not us.
+      // Not JSON: a proxy responded instead of the API.
     }
     return { ok: response.ok, status: response.status, headers: response.headers, body: answer, text };
   };
 
-  /** A button that copies the text of the element which it names. */
+  /** Makes a button copy the text of the element that it names. */
   const copy = (button) => {
     const said = button.textContent;
     button.addEventListener("click", async () => {
@@ -79,7 +79,7 @@ const vintem = (() => {
           button.textContent = said;
         }, 2000);
       } catch {
-        // Without HTTPS there is no clipboard: leave the text ready for Ctrl+C.
+        // The clipboard requires HTTPS. Select the text instead, ready for Ctrl+C.
         getSelection().selectAllChildren(source);
       }
     });
@@ -94,7 +94,7 @@ const vintem = (() => {
     isDark,
     call,
     copy,
-    /** Kept in this tab alone, until it is closed. */
+    /** Stored for this tab only, until it is closed. */
     key: () => stored("sessionStorage", KEY),
     keepKey: (key) => store("sessionStorage", KEY, key),
     forgetKey: () => store("sessionStorage", KEY, null),

@@ -1,4 +1,4 @@
-// A request that the reader runs on the page, and its real response. Uses the key once this tab has one.
+// Runs a sample request on the page and shows the real response. Uses the key if this tab has one.
 "use strict";
 
 (() => {
@@ -12,7 +12,7 @@
   const showRequest = () => {
     const key = vintem.key();
     const header = key ? `-H 'X-API-Key: ${key.slice(0, 12)}…' \\\n  ` : "";
-    // A shell takes `&` for its own.
+    // `&` has a meaning of its own in a shell.
     const quote = path().includes("&") ? "'" : "";
     shown.textContent = `curl ${header}${quote}${form.dataset.publicUrl}${path()}${quote}`;
   };

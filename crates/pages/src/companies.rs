@@ -1,5 +1,5 @@
-//! `/companies/{id}`: the registration of a company and the titles of its newest filings. The API has the rest. The id is
-//! a code, a CNPJ or a ticker; the page's canonical link has the code.
+//! `/companies/{id}`: the registration of a company and the titles of its latest filings. The API has the rest. The ID
+//! is a CVM code, a CNPJ or a ticker; the canonical link of the page has the code.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -28,7 +28,7 @@ struct CompanyPage {
     filings: Vec<FilingListItem>,
     /// Whether one of the filings links to its original.
     has_originals: bool,
-    /// How to get the rest from the API.
+    /// Tells how to get the other filings from the API.
     api_hint: String,
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn show_company(
     let Some(companies) = snapshot.companies() else {
         return problem_response(Problem::DatasetNotLoaded { dataset: Dataset::Companies.id() });
     };
-    // A path that is not UTF-8 is no company's ID.
+    // No company ID contains invalid UTF-8.
     let Ok(Path(id)) = id else { return problem_response(Problem::NoSuchCompany) };
     let row = match companies.find_by_id_or_ticker(&id)[..] {
         [row] => row,
@@ -68,8 +68,8 @@ pub(crate) async fn show_company(
     });
 
     let description = match lang {
-        Lang::En => format!("{}: CNPJ, status, sector, tickers and its newest filings at CVM.", company.name),
-        Lang::Pt => format!("{}: CNPJ, situação, setor, tickers e seus documentos mais recentes na CVM.", company.name),
+        Lang::En => format!("{}: CNPJ, status, sector, tickers and latest CVM filings.", company.name),
+        Lang::Pt => format!("{}: CNPJ, situação, setor, tickers e documentos mais recentes na CVM.", company.name),
     };
     let metadata = PageMetadata::with_title(
         &format!("/companies/{}", company.id),
@@ -96,9 +96,13 @@ fn api_hint(total: usize, lang: Lang) -> String {
     let plan = route_by_operation("list_company_filings").plan.name();
     match lang {
         Lang::En => {
-            format!("All {total} of them, with filters, versions and search, are one call away, from {plan} on:")
+            format!("The API returns all filings ({total}), with filters, versions and search. Requires {plan}:")
         }
-        Lang::Pt => format!("Todos os {total}, com filtros, versões e busca, estão a uma chamada, a partir do {plan}:"),
+        Lang::Pt => {
+            format!(
+                "A API retorna todos os documentos ({total}), com filtros, versões e busca, a partir do plano {plan}:"
+            )
+        }
     }
 }
 
@@ -125,11 +129,11 @@ fn company_details(company: &Company, lang: Lang) -> Vec<(&'static str, String)>
         (LocalizedText::new("Trade name", "Nome fantasia"), company.trade_name.clone()),
         (LocalizedText::new("Former names", "Nomes anteriores"), company.former_names.join(" · ")),
         (LocalizedText::new("Registered", "Registrada em"), date(company.registered_on)),
-        (LocalizedText::new("Cancelled", "Cancelada em"), date(company.cancelled_on)),
+        (LocalizedText::new("Canceled", "Cancelada em"), date(company.cancelled_on)),
         (LocalizedText::new("Category", "Categoria"), company.category.clone()),
-        (LocalizedText::new("Situation", "Situação"), company.situation.clone()),
-        (LocalizedText::new("Control", "Controle"), company.control.clone()),
-        (LocalizedText::new("Seat", "Sede"), city_and_state.collect::<Vec<_>>().join(", ")),
+        (LocalizedText::new("Issuer status", "Situação do emissor"), company.situation.clone()),
+        (LocalizedText::new("Shareholder control", "Controle acionário"), company.control.clone()),
+        (LocalizedText::new("Headquarters", "Sede"), city_and_state.collect::<Vec<_>>().join(", ")),
         (LocalizedText::new("Auditor", "Auditor"), company.auditor.clone()),
     ];
 

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use vintem_domain::lang::LocalizedText;
 use vintem_domain::plan::PlanConfig;
 use vintem_domain::{Clock, Problem};
 use vintem_snapshot::{LiveSnapshot, RowPage, Snapshot};
@@ -15,13 +16,13 @@ pub struct PageContext {
     pub public_url: String,
     /// How to reach the operator: an e-mail address or the URL of a page.
     pub contact: Option<String>,
-    /// Served unchanged at `/docs/openapi.yaml`.
-    pub openapi_yaml: &'static str,
+    /// Served unchanged at `/docs/openapi.yaml` and `/docs/openapi.pt-BR.yaml`.
+    pub openapi_yaml: LocalizedText,
     pub snapshot: Arc<LiveSnapshot>,
     pub clock: Arc<dyn Clock>,
     /// Whether Postgres and Redis responded when they were last used.
     pub backends_healthy: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// The search of the API, with its limits on concurrency. Takes the query and the number of rows of each kind.
+    /// The search of the API, with its concurrency limits. Arguments: the query and the maximum rows of each kind.
     pub search: Arc<dyn Fn(String, usize) -> SearchFuture + Send + Sync>,
 }
 

@@ -1,5 +1,5 @@
-//! `/dashboard`: where the owner of a key sees its usage and manages it. The page itself contains no key: the browser
-//! holds it and calls the API.
+//! `/dashboard`: shows the usage of a key and lets its owner manage it. The page contains no key: the browser has it
+//! and calls the API.
 
 use askama::Template;
 use axum::extract::State;
@@ -21,22 +21,22 @@ struct DashboardPage {
     plans: [Plan; 4],
     /// The outcomes of requests: the field name in the usage response, and its label.
     outcomes: [(&'static str, &'static str); 5],
-    /// The id and the description of each type of event.
+    /// The ID and the description of each event type.
     event_types: [(&'static str, &'static str); EventKind::ALL.len()],
 }
 
 const REQUEST_OUTCOMES: [(&str, LocalizedText); 5] = [
     ("successful", LocalizedText::new("Successful", "Com sucesso")),
     ("client_errors", LocalizedText::new("Client errors", "Erros do cliente")),
-    ("rate_limited", LocalizedText::new("Rate limited", "Barradas pelo limite")),
+    ("rate_limited", LocalizedText::new("Rate limited", "Acima do limite")),
     ("server_errors", LocalizedText::new("Server errors", "Erros do servidor")),
-    ("unfinished", LocalizedText::new("Unfinished", "Inacabadas")),
+    ("unfinished", LocalizedText::new("Unfinished", "Não concluídas")),
 ];
 
 const TITLE: LocalizedText = LocalizedText::new("Dashboard", "Painel");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "Usage of a key up to its last request, its plan, rotation and webhooks.",
-    "Uso de uma chave até a última requisição, seu plano, troca e webhooks.",
+    "Your API key: its usage up to the last request, plan, secret rotation and webhooks.",
+    "Uso da sua chave de API até a última requisição, plano, troca de segredo e webhooks.",
 );
 
 pub(crate) async fn show_dashboard(State(settings): State<SharedSettings>, request: PageRequest) -> Response {

@@ -1,4 +1,5 @@
-//! `/docs`: the API reference. A script draws it from `/docs/openapi.yaml`; without scripts the page shows the route table.
+//! `/docs`: the API reference. A script renders it from the OpenAPI description in the language of the page. Without scripts the page shows the route
+//! table.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header;
-use vintem_domain::lang::LocalizedText;
+use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::route::{ROUTES, RateLimitKind, Route};
 
 use crate::context::SharedSettings;
@@ -30,8 +31,8 @@ struct OperationRow {
 
 const TITLE: LocalizedText = LocalizedText::new("API reference", "Referência da API");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "Every operation with its parameters, answers and snippets in six languages, to be tried on the page.",
-    "Cada operação com parâmetros, respostas e exemplos em seis linguagens, para testar na própria página.",
+    "Every operation with parameters, responses and samples in curl, Python, JavaScript, R, Google Sheets and Excel.",
+    "Todas as operações com parâmetros, respostas e exemplos em curl, Python, JavaScript, R, Google Sheets e Excel.",
 );
 
 pub(crate) async fn show_docs(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
@@ -41,19 +42,23 @@ pub(crate) async fn show_docs(State(settings): State<SharedSettings>, request: P
     html_response(&docs, &docs.page, StylePolicy::AllowInline)
 }
 
-pub(crate) async fn get_openapi(State(settings): State<SharedSettings>) -> Response {
+/// The operations that serve the OpenAPI description, as YAML and as JSON.
+pub(crate) const OPENAPI_OPERATIONS: [(Lang, &str, &str); 2] =
+    [(Lang::En, "get_openapi", "get_openapi_json"), (Lang::Pt, "get_openapi_pt", "get_openapi_pt_json")];
+
+pub(crate) async fn get_openapi(State(yaml): State<&'static str>) -> Response {
     let headers =
         [(header::CONTENT_TYPE, "application/yaml; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=60")];
-    (headers, settings.openapi_yaml).into_response()
+    (headers, yaml).into_response()
 }
 
-/// The same in JSON, for tools that read no YAML.
+/// The OpenAPI description in JSON, for tools that cannot read YAML.
 pub(crate) async fn get_openapi_json(State(json): State<Arc<str>>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=60")];
     (headers, json.to_string()).into_response()
 }
 
-/// Panics if the description is not YAML, so the first start of a build shows the mistake.
+/// Panics if the description is not valid YAML, so that a broken build fails at startup.
 pub(crate) fn yaml_to_json(yaml: &str) -> Arc<str> {
     let description: serde_json::Value = yaml_serde::from_str(yaml).expect("the description is YAML");
     description.to_string().into()

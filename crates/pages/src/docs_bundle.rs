@@ -14,7 +14,7 @@ use vintem_domain::quality_list::{Preference, parse_quality_list};
 
 use crate::assets::JAVASCRIPT_MIME;
 
-/// A higher quality takes several times as long to save a few percent, and the first reader waits for it.
+/// Higher qualities are several times slower and save only a few percent, and the first reader has to wait.
 const BROTLI_QUALITY: u32 = 9;
 /// Brotli's default window, 4 MB.
 const BROTLI_WINDOW_BITS: u32 = 22;
@@ -49,7 +49,7 @@ pub(crate) async fn get_docs_bundle(headers: HeaderMap) -> Response {
     let accepted = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let encoding = negotiate_encoding(accepted);
     let Some(body) = encoded_script(encoding).await else {
-        return (StatusCode::INTERNAL_SERVER_ERROR, "The script could not be prepared.\n").into_response();
+        return (StatusCode::INTERNAL_SERVER_ERROR, "Could not prepare the script. Reload the page.\n").into_response();
     };
 
     let common = [
@@ -72,7 +72,7 @@ async fn encoded_script(encoding: ContentEncoding) -> Option<Bytes> {
         ContentEncoding::Identity => &PLAIN_SCRIPT,
     };
     let prepare = async || {
-        // Takes a second of CPU: too long for a thread that serves other requests.
+        // Compression needs a second of CPU: too long for a thread that serves other requests.
         let compressed = tokio::task::spawn_blocking(move || compress_script(scalar_script(), encoding)).await;
         compressed.ok().and_then(Result::ok).map(Bytes::from).ok_or(())
     };
@@ -108,8 +108,8 @@ fn compress_gzip(script: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// The smallest encoding that the client accepts. Qualities matter only where they are 0: a client that accepts both gets
-/// the smaller.
+/// The smallest encoding that the client accepts. A quality matters only if it is 0: a client that accepts both
+/// encodings gets the smaller one.
 fn negotiate_encoding<'a>(accepted: impl Iterator<Item = &'a str>) -> ContentEncoding {
     let mut accepts_brotli = false;
     let mut accepts_gzip = false;

@@ -122,8 +122,8 @@ fn document_link(path: String, document: &'static RenderedDocument) -> DocumentL
 
 const TITLE: LocalizedText = LocalizedText::new("Guides", "Guias");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "Quickstart, which Selic and which CDI, limits and errors, exports, webhooks, point in time.",
-    "Início rápido, qual Selic e qual CDI, limites e erros, exportações, webhooks, dados de um dia.",
+    "Quickstart, Selic and CDI series, rate limits and errors, bulk export, CSV, webhooks and point-in-time data.",
+    "Início rápido, séries da Selic e do CDI, limites e erros, exportação, CSV, webhooks e dados históricos por data.",
 );
 
 pub(crate) async fn show_guides(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
@@ -190,7 +190,7 @@ fn render_site_text(settings: &PageContext, request: &PageRequest, id: &str) -> 
     let metadata = PageMetadata::with_title(&format!("/{id}"), format!("{} · Vintém", document.title), summary);
     let text = TextPage {
         page: Layout::new(settings, request, metadata),
-        contents_label: LocalizedText::new("Texts", "Textos").in_lang(lang),
+        contents_label: LocalizedText::new("About this site", "Sobre o site").in_lang(lang),
         contents,
         html: document.html.replace(CONTACT_PLACEHOLDER, &contact_html(settings.contact.as_deref(), lang)),
         markdown_url: None,

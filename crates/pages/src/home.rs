@@ -1,4 +1,4 @@
-//! `/`: what Vintém is, the current indicators, a first request, and a free key.
+//! `/`: an introduction, the latest indicators, a first request and a free key.
 
 use askama::Template;
 use axum::extract::State;
@@ -67,11 +67,11 @@ struct HomeFeature {
 const HOME_INDICATORS: [&str; 4] = ["selic", "cdi", "ipca", "usd-brl"];
 
 const SAMPLE_REQUESTS: [(LocalizedText, &str); 4] = [
-    (LocalizedText::new("Selic now", "Selic agora"), "/api/v1/market/selic/current"),
-    (LocalizedText::new("Overview", "Panorama"), "/api/v1/market/overview"),
-    (LocalizedText::new("Euro, 5 days", "Euro, 5 dias"), "/api/v1/market/fx?pair=EUR-BRL&limit=5"),
+    (LocalizedText::new("Current Selic", "Selic atual"), "/api/v1/market/selic/current"),
+    (LocalizedText::new("Market overview", "Visão geral"), "/api/v1/market/overview"),
+    (LocalizedText::new("Euro, last 5 days", "Euro, últimos 5 dias"), "/api/v1/market/fx?pair=EUR-BRL&limit=5"),
     (
-        LocalizedText::new("110 % of CDI", "110 % do CDI"),
+        LocalizedText::new("110% of CDI", "110% do CDI"),
         "/api/v1/market/cdi/accumulated?from=2025-01-02&to=2026-01-02&percent=110&amount=1000.00",
     ),
 ];
@@ -81,12 +81,15 @@ pub(crate) async fn show_home(State(settings): State<SharedSettings>, request: P
     let now = settings.clock.now();
     let metadata = PageMetadata::with_title(
         "/",
-        LocalizedText::new("Vintém: Brazilian financial data as an API", "Vintém: dados financeiros do Brasil em uma API")
-            .in_lang(lang)
-            .to_owned(),
         LocalizedText::new(
-            "Selic, CDI, IPCA, exchange rates, companies and filings as JSON, with exact decimals and a free key in one step.",
-            "Selic, CDI, IPCA, câmbio, companhias e documentos em JSON, com decimais exatos e chave gratuita em um passo.",
+            "Vintém: Brazilian financial data as an API",
+            "Vintém: dados financeiros do Brasil em uma API",
+        )
+        .in_lang(lang)
+        .to_owned(),
+        LocalizedText::new(
+            "Selic, CDI, IPCA, exchange rates, companies and filings as JSON. Exact decimals and a free API key.",
+            "Selic, CDI, IPCA, câmbio, companhias e documentos em JSON. Decimais exatos e chave de API gratuita.",
         )
         .in_lang(lang)
         .to_owned(),
@@ -126,12 +129,12 @@ fn key_benefits(settings: &PageContext, lang: Lang) -> Vec<String> {
             "Seu uso no painel, até a última requisição",
         ),
         LocalizedText::new(
-            "The same key when you move to another plan, in force within a second",
-            "A mesma chave quando você muda de plano, valendo em um segundo",
+            "The same key when you change plans; new limits apply within a second",
+            "A mesma chave quando você muda de plano; os novos limites passam a valer em até um segundo",
         ),
         LocalizedText::new(
-            "Rotate or revoke it yourself, at any time",
-            "Troque-a ou revogue-a você mesmo, a qualquer momento",
+            "Rotation and revocation whenever you want, without contacting us",
+            "Troca e revogação quando você quiser, sem falar com ninguém",
         ),
     ];
     [limit].into_iter().chain(more.map(|text| text.in_lang(lang).to_owned())).collect()
@@ -174,26 +177,22 @@ fn coverage_facts(coverage: &DataCoverage, lang: Lang) -> Vec<CoverageFact> {
             (
                 format!("{} values", number(*value_count)),
                 format!(
-                    "{} series of interest and inflation since {}.",
+                    "{} interest rate and inflation series since {}.",
                     series::served_series().count(),
                     year(*first_value)
                 ),
             ),
             (
                 format!("{} exchange rates", number(fx.rows)),
-                format!(
-                    "10 currencies and all their crosses since {}, until {}.",
-                    year(*first_rate),
-                    until(fx.newest_date)
-                ),
+                format!("10 currencies and all cross rates, from {} to {}.", year(*first_rate), until(fx.newest_date)),
             ),
             (
                 format!("{} companies", number(companies.rows)),
-                "The whole register: listed and cancelled, with former names, tickers and CNPJ.".to_owned(),
+                "The full registry, active and canceled, with former names, tickers and CNPJ numbers.".to_owned(),
             ),
             (
                 format!("{} filings", number(filings.rows)),
-                format!("Every version, searchable in full, until {}.", until(filings.newest_date)),
+                format!("Every version, with full-text search, up to {}.", until(filings.newest_date)),
             ),
         ],
         Lang::Pt => [
@@ -203,15 +202,11 @@ fn coverage_facts(coverage: &DataCoverage, lang: Lang) -> Vec<CoverageFact> {
             ),
             (
                 format!("{} cotações", number(fx.rows)),
-                format!(
-                    "10 moedas e todos os seus cruzamentos desde {}, até {}.",
-                    year(*first_rate),
-                    until(fx.newest_date)
-                ),
+                format!("10 moedas e todos os pares cruzados, de {} a {}.", year(*first_rate), until(fx.newest_date)),
             ),
             (
                 format!("{} companhias", number(companies.rows)),
-                "Todo o cadastro: abertas e canceladas, com nomes anteriores, tickers e CNPJ.".to_owned(),
+                "O cadastro completo: ativas e canceladas, com nomes anteriores, tickers e CNPJ.".to_owned(),
             ),
             (
                 format!("{} documentos", number(filings.rows)),

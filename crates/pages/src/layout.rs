@@ -13,7 +13,7 @@ use vintem_domain::lang::{Lang, LocalizedText};
 use crate::assets;
 use crate::context::PageContext;
 
-/// The maximum number of filings, companies or search hits on a page, so that pages are no way around the plans.
+/// The maximum number of filings, companies or search hits on a page, so that pages cannot bypass the plans.
 pub(crate) const MAX_PAGE_ROWS: usize = 10;
 
 /// Scripts and styles come from our own host only, never inline.
@@ -25,7 +25,7 @@ const CSP_WITH_INLINE_STYLES: &str = "default-src 'none'; script-src 'self'; sty
      img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
 
-/// A change of plan limits or a switch to real data must show up within a minute.
+/// Short, so that new plan limits or a switch to real data show up within a minute.
 const PAGE_CACHE_CONTROL: &str = "private, max-age=60";
 
 const LANG_COOKIE_SECONDS: u32 = 365 * 24 * 3600;
@@ -100,7 +100,7 @@ impl PageMetadata {
 /// `page` in `layout.html` and the templates that extend it.
 pub(crate) struct Layout {
     pub(crate) lang: Lang,
-    /// Whether this request chooses the language, so that it must be remembered.
+    /// Whether this request chooses the language, which a cookie then remembers.
     has_lang_param: bool,
     pub(crate) title: String,
     pub(crate) description: String,
@@ -175,8 +175,8 @@ pub(crate) enum StylePolicy {
 /// Renders a page and adds the headers that all pages have.
 pub(crate) fn html_response(template: &impl Template, page: &Layout, styles: StylePolicy) -> Response {
     let Ok(html) = template.render() else {
-        // Templates render to memory, so this does not happen; still no reason to panic.
-        return (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be written.\n").into_response();
+        // Rendering to memory does not fail in practice, but a page must not panic.
+        return (StatusCode::INTERNAL_SERVER_ERROR, "Could not render the page.\n").into_response();
     };
 
     let policy = match styles {

@@ -1,14 +1,14 @@
 //! The HTML pages, with the scripts, styles and pictures that they load.
 //!
-//! Plans and routes come from the tables of `vintem_domain` and are never repeated here; data comes from the snapshot, as
-//! in the API. Everything is embedded in the binary: a page loads nothing from other hosts, has no inline script, and
-//! declares both in its Content-Security-Policy.
+//! Plans and routes come from the tables of `vintem_domain` and are never repeated here. Data comes from the snapshot,
+//! as in the API. Everything is embedded in the binary: a page loads nothing from other hosts and has no inline script.
+//! Its Content-Security-Policy enforces both.
 //!
 //! This crate has no SQL, no Redis keys and no API response bodies: the reader's browser calls the API. A page shows at
-//! most ten filings, so that pages are no way around the plans.
+//! most ten filings, so that pages cannot be used to bypass the plans.
 //!
-//! Nothing here waits for a dependency. Without Postgres and Redis every page is served as usual, and only the scripts
-//! that call the API show the errors that it returns.
+//! No page waits for a dependency. Without Postgres and Redis every page is served as usual; only scripts that call the
+//! API show its errors.
 
 mod assets;
 mod chart;
@@ -45,7 +45,7 @@ pub use context::{PageContext, SearchFuture};
 /// Renders a problem as an HTML page, from the problem, the headers and URI of the request, and the request ID.
 pub type ProblemRenderer = Arc<dyn Fn(&Problem, &HeaderMap, &Uri, &str) -> Response + Send + Sync>;
 
-/// The handlers by operation name of the route table. The caller joins each with its path.
+/// The handlers by operation name. The caller adds the path of each from the route table.
 pub fn handlers(settings: PageContext) -> Vec<(&'static str, MethodRouter)> {
     let shared: SharedSettings = Arc::new(settings);
     let pages: Vec<(&'static str, MethodRouter<SharedSettings>)> = vec![
@@ -67,7 +67,6 @@ pub fn handlers(settings: PageContext) -> Vec<(&'static str, MethodRouter)> {
         ("get_sitemap", get(well_known::get_sitemap)),
         ("get_security_contact", get(well_known::get_security_contact)),
         ("get_llms", get(well_known::get_llms)),
-        ("get_openapi", get(docs::get_openapi)),
         ("get_docs_bundle", get(docs_bundle::get_docs_bundle)),
         ("get_asset", get(assets::get_asset)),
         ("get_icon", get(assets::get_icon)),
@@ -75,8 +74,11 @@ pub fn handlers(settings: PageContext) -> Vec<(&'static str, MethodRouter)> {
     let mut handlers: Vec<_> =
         pages.into_iter().map(|(operation, handler)| (operation, handler.with_state(shared.clone()))).collect();
 
-    let json = docs::yaml_to_json(shared.openapi_yaml);
-    handlers.push(("get_openapi_json", get(docs::get_openapi_json).with_state(json)));
+    for (lang, yaml_operation, json_operation) in docs::OPENAPI_OPERATIONS {
+        let yaml = shared.openapi_yaml.in_lang(lang);
+        handlers.push((yaml_operation, get(docs::get_openapi).with_state(yaml)));
+        handlers.push((json_operation, get(docs::get_openapi_json).with_state(docs::yaml_to_json(yaml))));
+    }
     handlers
 }
 

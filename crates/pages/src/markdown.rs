@@ -30,7 +30,7 @@ pub(crate) fn escape_html(text: &str) -> String {
     askama::filters::escape(text, askama::filters::Html).map(|text| text.to_string()).unwrap_or_default()
 }
 
-/// A comment is for those who edit the text.
+/// Comments are for editors of the text, not for readers.
 fn is_comment(event: &Event<'_>) -> bool {
     matches!(event, Event::Html(text) if text.starts_with("<!--"))
 }
@@ -102,11 +102,11 @@ mod tests {
     #[test]
     fn rendered_document_has_title_summary_and_heading_ids() {
         let text =
-            "# Lists as `CSV`\n\nEvery list.\nFor *Platinum*.\n\n## Ask for it\n\n[x](exports.md#now) [y](/pricing)\n";
+            "# Lists as `CSV`\n\nEvery list.\nFor *Platinum*.\n\n## Get a list\n\n[x](exports.md#now) [y](/pricing)\n";
         let document = render(text);
         assert_eq!(document.title, "Lists as CSV");
         assert_eq!(document.summary, "Every list. For Platinum.");
-        assert!(document.html.contains("<h2 id=\"ask-for-it\">Ask for it</h2>"), "{}", document.html);
+        assert!(document.html.contains("<h2 id=\"get-a-list\">Get a list</h2>"), "{}", document.html);
         assert!(document.html.contains("href=\"/docs/guides/exports#now\""));
         assert!(document.html.contains("href=\"/pricing\""));
 

@@ -12,7 +12,7 @@ use vintem_snapshot::{LiveSnapshot, PairRates, SeriesValues, Snapshot};
 use crate::chart::{SvgCurve, draw_curve, lowest_and_highest};
 use crate::formatting::{format_decimal, format_period};
 
-/// A series or an exchange rate. Its ID in URLs is the name of the series, such as `selic`, or a pair such as `usd-brl`.
+/// A series or an exchange rate. Its ID in URLs is that of the series, such as `selic`, or a pair such as `usd-brl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SeriesOrRate {
     Series(&'static Series),
@@ -179,7 +179,7 @@ fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usi
         SeriesOrRate::Series(_) => format!("{} p.p.", format_decimal((value - before).abs(), lang)),
         SeriesOrRate::ExchangeRate(_) => {
             let percent = (value - before).checked_div(before).unwrap_or_default() * Decimal::ONE_HUNDRED;
-            format!("{} %", format_decimal(percent.abs().round_dp(2), lang))
+            format!("{}%", format_decimal(percent.abs().round_dp(2), lang))
         }
     };
 
@@ -187,9 +187,9 @@ fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usi
     let when = format_period(date, subject.frequency(), lang);
     match (lang, subject.frequency()) {
         (Lang::En, Frequency::Monthly) => format!("{arrow} {difference}, from {before} in {when}"),
-        (Lang::Pt, Frequency::Monthly) => format!("{arrow} {difference}, de {before} em {when}"),
+        (Lang::Pt, Frequency::Monthly) => format!("{arrow} {difference}, ante {before} em {when}"),
         (Lang::En, _) => format!("{arrow} {difference}, from {before} on {when}"),
-        (Lang::Pt, _) => format!("{arrow} {difference}, de {before} em {when}"),
+        (Lang::Pt, _) => format!("{arrow} {difference}, ante {before} em {when}"),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::context::SharedSettings;
 use crate::formatting::format_integer;
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
 
-/// The highlighted plan: the first one with the filings themselves.
+/// The highlighted plan: the lowest one that includes filings.
 const HIGHLIGHTED_PLAN: Plan = Plan::Gold;
 
 #[derive(Template)]
@@ -39,7 +39,7 @@ struct PlanCard {
     upgrade_links: Option<UpgradeLinks>,
 }
 
-/// Links that ask the operator for a plan.
+/// Links to request an upgrade from the operator.
 struct UpgradeLinks {
     without_key: String,
     /// `KEY` is a placeholder for the first characters of the reader's key, which only the browser knows.
@@ -59,8 +59,8 @@ struct FaqItem {
 
 const TITLE: LocalizedText = LocalizedText::new("Plans and prices", "Planos e preços");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "Four plans with exact limits, side by side, and a free key at once.",
-    "Quatro planos com limites exatos, lado a lado, e uma chave gratuita na hora.",
+    "Compare four plans with exact rate limits and get a free API key right away.",
+    "Compare quatro planos com limites exatos e obtenha uma chave de API gratuita na hora.",
 );
 
 pub(crate) async fn show_pricing(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
@@ -131,45 +131,45 @@ fn feature_row(feature: Feature, lang: Lang) -> FeatureRow {
 
 const FAQ: [(LocalizedText, LocalizedText); 6] = [
     (
-        LocalizedText::new("How exactly is the limit counted?", "Como exatamente o limite é contado?"),
+        LocalizedText::new("How is the rate limit counted?", "Como o limite de requisições é contado?"),
         LocalizedText::new(
-            "In any 60 seconds, wherever they begin, at most your limit passes, and nothing is refused while fewer passed. A refused request takes nothing. Every answer says what is left and when all of it is free again.",
-            "Em quaisquer 60 segundos, onde quer que comecem, passa no máximo o seu limite, e nada é recusado enquanto menos passou. Uma requisição recusada não conta. Cada resposta diz quanto resta e quando tudo volta a estar livre.",
+            "With a sliding window: in any 60 seconds, we accept as many requests as your plan allows and refuse only requests beyond that. Refused requests do not count. Every response says how many requests remain and when the full limit is available again.",
+            "Com uma janela deslizante: em qualquer intervalo de 60 segundos, aceitamos todas as requisições do seu plano e recusamos só as que passam disso. Requisições recusadas não contam. Cada resposta informa quantas requisições restam e quando o limite volta a ficar completo.",
         ),
     ),
     (
-        LocalizedText::new("What happens when I reach it?", "O que acontece quando eu o atinjo?"),
+        LocalizedText::new("What happens when I reach the limit?", "O que acontece quando atinjo o limite?"),
         LocalizedText::new(
-            "You get 429 with Retry-After: the seconds after which one request will pass. Pages, the reference and /health go on, and nothing is charged.",
-            "Você recebe 429 com Retry-After: os segundos após os quais uma requisição passará. Páginas, referência e /health seguem, e nada é cobrado.",
+            "The API responds with status 429. The Retry-After header says how many seconds to wait before the next request. Web pages, the API reference and /health keep working, and there is no extra charge.",
+            "A API responde com o status 429. O cabeçalho Retry-After informa quantos segundos esperar até a próxima requisição. As páginas, a referência da API e /health continuam funcionando, e não há cobrança extra.",
         ),
     ),
     (
-        LocalizedText::new("How do I change the plan?", "Como mudo de plano?"),
+        LocalizedText::new("How do I change plans?", "Como mudo de plano?"),
         LocalizedText::new(
-            "By asking the operator of this service, who moves your key. The key stays the same, and the new plan holds everywhere within a second. There is no payment within this software.",
-            "Pedindo ao operador deste serviço, que muda o plano da sua chave. A chave continua a mesma, e o novo plano vale em um segundo. Não há pagamento dentro deste software.",
+            "Contact the operator of this service, who will change the plan of your key. You keep the same key, and the new plan applies within a second. Vintém itself does not process payments.",
+            "Fale com o operador deste serviço, que muda o plano da sua chave. A chave continua a mesma, e o novo plano passa a valer em até um segundo. O Vintém não processa pagamentos.",
         ),
     ),
     (
-        LocalizedText::new("May I use the data in my own product?", "Posso usar os dados em meu próprio produto?"),
+        LocalizedText::new("Can I use the data in my own product?", "Posso usar os dados no meu produto?"),
         LocalizedText::new(
-            "The data is published by Banco Central do Brasil and by CVM under the Open Database License: use it, name them, and see what the licence asks of derived databases.",
-            "Os dados são publicados pelo Banco Central do Brasil e pela CVM sob a Open Database License: use-os, cite-os e veja o que a licença pede de bases derivadas.",
+            "Yes. Banco Central do Brasil and CVM publish the data under the Open Database License. Credit them, and check what the license requires of derived databases.",
+            "Sim. O Banco Central do Brasil e a CVM publicam os dados sob a Open Database License. Cite as fontes e confira o que a licença exige de bases derivadas.",
         ),
     ),
     (
-        LocalizedText::new("What if a publisher is down or errs?", "E se um publicador sair do ar ou errar?"),
+        LocalizedText::new("How do you handle upstream errors?", "E se uma fonte sair do ar ou publicar um erro?"),
         LocalizedText::new(
-            "You never get its error. What was served before is served on, marked as overdue once it is; what cannot be true is set aside instead of being loaded.",
-            "Você nunca recebe o erro dele. O que era servido continua sendo, marcado como atrasado quando estiver; o que não pode ser verdade é separado em vez de carregado.",
+            "Upstream errors never reach you. Vintém keeps serving the last good data and marks it as stale when newer data is overdue. Implausible values are quarantined instead of loaded.",
+            "Os erros da fonte não chegam até você. O Vintém continua servindo os últimos dados válidos e os marca como desatualizados quando os novos atrasam. Valores implausíveis ficam em quarentena e não são carregados.",
         ),
     ),
     (
-        LocalizedText::new("I lost my key, or it leaked.", "Perdi minha chave, ou ela vazou."),
+        LocalizedText::new("How do I replace a lost or leaked key?", "Perdi minha chave, ou ela vazou. E agora?"),
         LocalizedText::new(
-            "We cannot show it again: only a fingerprint is stored. Rotate it in the dashboard while you have it, or register another. A leaked key can be revoked there at once.",
-            "Não podemos mostrá-la de novo: só se guarda uma impressão digital. Troque-a no painel enquanto a tiver, ou crie outra. Uma chave vazada pode ser revogada ali na hora.",
+            "We store only a hash of the key, so we cannot show it again. If you lost it, register a new one. If it leaked, rotate or revoke it in the dashboard right away.",
+            "Guardamos só um hash da chave e por isso não podemos mostrá-la de novo. Se você a perdeu, crie outra. Se ela vazou, entre no painel na hora e troque o segredo ou revogue a chave.",
         ),
     ),
 ];
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn plan_card_limits_use_digit_grouping() {
         let sentences = |lang| build_plan_card(Plan::Platinum, &PlanConfig::default(), None, lang).features;
-        assert_eq!(sentences(Lang::En)[0], "2,000 requests in any minute");
-        assert_eq!(sentences(Lang::Pt)[0], "2.000 requisições em qualquer minuto");
+        assert_eq!(sentences(Lang::En)[0], "2,000 requests per minute");
+        assert_eq!(sentences(Lang::Pt)[0], "2.000 requisições por minuto");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use vintem_domain::Problem;
 
-/// The service turns the problem in the extensions into an HTML page or a JSON body.
+/// The server turns the problem in the response extensions into an HTML page or a JSON body.
 pub(crate) fn problem_response(problem: Problem) -> Response {
     let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = status.into_response();

@@ -1,4 +1,4 @@
-//! Error pages for people (404, 429, 500 and so on), in place of the problem JSON for programs.
+//! HTML error pages (404, 429, 500 and so on) for browsers. Programs get the same problems as JSON.
 
 use askama::Template;
 use axum::response::Response;
@@ -30,7 +30,7 @@ pub(crate) fn render_problem_page(
     let request = PageRequest { headers: headers.clone(), uri: uri.clone() };
     let lang = request.lang();
     let heading = problem_heading(problem.code()).in_lang(lang);
-    // Its own path, so that the language switch leads back to this page.
+    // The path of the request, so that the language switch leads back to this page.
     let metadata = PageMetadata::with_title(uri.path(), format!("{heading} · Vintém"), problem.message(lang)).noindex();
     let page = ProblemPage {
         page: Layout::new(settings, &request, metadata),
@@ -51,13 +51,13 @@ pub(crate) fn render_problem_page(
 
 const fn problem_heading(code: ErrorCode) -> LocalizedText {
     match code {
-        ErrorCode::NotFound => LocalizedText::new("There is no such page", "Página não encontrada"),
-        ErrorCode::RateLimited => LocalizedText::new("That was a little fast", "Um pouco rápido demais"),
-        ErrorCode::DataUnavailable => LocalizedText::new("The data is not there yet", "Os dados ainda não estão aqui"),
+        ErrorCode::NotFound => LocalizedText::new("Page not found", "Página não encontrada"),
+        ErrorCode::RateLimited => LocalizedText::new("Too many requests", "Muitas requisições"),
+        ErrorCode::DataUnavailable => LocalizedText::new("Data not loaded yet", "Dados ainda não carregados"),
         ErrorCode::ServiceUnavailable | ErrorCode::Overloaded => {
-            LocalizedText::new("One moment, please", "Um momento, por favor")
+            LocalizedText::new("Temporarily unavailable", "Temporariamente indisponível")
         }
-        ErrorCode::InternalError => LocalizedText::new("That was our fault", "O erro foi nosso"),
-        _ => LocalizedText::new("That cannot be answered", "Isso não pode ser respondido"),
+        ErrorCode::InternalError => LocalizedText::new("Internal error", "Erro interno"),
+        _ => LocalizedText::new("Request refused", "Requisição recusada"),
     }
 }

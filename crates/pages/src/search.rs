@@ -1,4 +1,4 @@
-//! `/search?q=`: at most ten hits among series, companies and filings. Full result lists are in the API.
+//! `/search?q=`: at most ten hits among series, companies and filings. The API returns longer lists.
 
 use askama::Template;
 use axum::extract::State;
@@ -30,7 +30,7 @@ struct SearchPage {
     problem: Option<&'static str>,
     summary: String,
     hits: Vec<SearchPageHit>,
-    /// The lowest plan with the full search.
+    /// The lowest plan that includes the search of the API.
     plan: &'static str,
 }
 
@@ -38,17 +38,19 @@ struct SearchPageHit {
     title: String,
     text: String,
     link: String,
-    /// Whether it links to the publisher.
+    /// Whether it links to the site of the publisher.
     external: bool,
 }
 
 const TITLE: LocalizedText = LocalizedText::new("Search", "Busca");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "Companies by name, ticker or CNPJ, and filings by what they are about.",
-    "Companhias por nome, ticker ou CNPJ, e documentos pelo assunto.",
+    "Find companies by name, ticker or CNPJ, and filings by subject.",
+    "Encontre companhias por nome, ticker ou CNPJ, e documentos pelo assunto.",
 );
-const QUERY_TOO_LONG: LocalizedText =
-    LocalizedText::new("Please search for at most 200 characters.", "Busque por no máximo 200 caracteres.");
+const QUERY_TOO_LONG: LocalizedText = LocalizedText::new(
+    "The search text is too long. Use at most 200 characters.",
+    "O texto da busca é longo demais. Use no máximo 200 caracteres.",
+);
 
 pub(crate) async fn show_search(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
     let lang = request.lang();

@@ -1,5 +1,5 @@
-//! `/series/{id}`: one series or exchange rate with its description, a chart of all values, a table of the newest, a form
-//! for the accumulation between two dates, and the API call that returns all of it.
+//! `/series/{id}`: one series or exchange rate with its description, a chart of all values, a table of the latest ones,
+//! an accumulation form, and the API call that returns the full history.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -65,7 +65,7 @@ struct SeriesTableRow {
 /// The inputs of the accumulation form.
 struct AccumulationForm {
     path: String,
-    /// Whether both ends are months, which count as a whole.
+    /// Whether both bounds are months, which are counted in full.
     is_monthly: bool,
     from: String,
     to: String,
@@ -137,8 +137,8 @@ pub(crate) async fn show_series(
 fn page_description(name: &str, indicator: &Indicator, lang: Lang) -> String {
     let Indicator { value, unit, date_label, .. } = indicator;
     match lang {
-        Lang::En => format!("{name}: {value} {unit} on {date_label}. Chart, table and API call."),
-        Lang::Pt => format!("{name}: {value} {unit} em {date_label}. Gráfico, tabela e chamada da API."),
+        Lang::En => format!("{name}: {value} {unit} ({date_label}). Chart, table and API call."),
+        Lang::Pt => format!("{name}: {value} {unit} ({date_label}). Gráfico, tabela e chamada da API."),
     }
 }
 
@@ -173,8 +173,8 @@ fn build_table_row(
     Some(SeriesTableRow { date, date_label: format_period(date, subject.frequency(), lang), cells })
 }
 
-/// The ranges that the reader can select. Prices from before the real would flatten everything after them, so they are not
-/// shown by default.
+/// The ranges that the reader can select. Values from before the real would flatten the rest of the chart, so they are
+/// not shown by default.
 fn build_chart_ranges(first: NaiveDate, newest: NaiveDate, lang: Lang) -> Vec<ChartRange> {
     let years = |years: u32| newest.checked_sub_months(Months::new(12 * years)).unwrap_or(first);
     let predates_real = first < BRL_START_DATE;
@@ -182,7 +182,7 @@ fn build_chart_ranges(first: NaiveDate, newest: NaiveDate, lang: Lang) -> Vec<Ch
         (years(1), LocalizedText::new("1 year", "1 ano"), false),
         (years(5), LocalizedText::new("5 years", "5 anos"), false),
         (years(10), LocalizedText::new("10 years", "10 anos"), false),
-        (BRL_START_DATE, LocalizedText::new("since the real, 1994", "desde o real, 1994"), predates_real),
+        (BRL_START_DATE, LocalizedText::new("since the Brazilian real (1994)", "desde o real (1994)"), predates_real),
         (first, LocalizedText::new("all", "tudo"), !predates_real),
     ];
 
@@ -195,25 +195,27 @@ fn kind_label(subject: SeriesOrRate) -> LocalizedText {
     match subject {
         SeriesOrRate::ExchangeRate(_) => LocalizedText::new("Exchange rate", "Câmbio"),
         SeriesOrRate::Series(series) if series.formula.is_some() => {
-            LocalizedText::new("Series that we compute", "Série que calculamos")
+            LocalizedText::new("Series computed by Vintém", "Série calculada pelo Vintém")
         }
-        SeriesOrRate::Series(_) => LocalizedText::new("Series of the central bank", "Série do Banco Central"),
+        SeriesOrRate::Series(_) => LocalizedText::new("Central bank series", "Série do Banco Central"),
     }
 }
 
 fn details_heading(subject: SeriesOrRate) -> LocalizedText {
     let id = subject.id();
     match subject {
-        SeriesOrRate::ExchangeRate(_) => LocalizedText::new("Which rate is this?", "Que cotação é esta?"),
+        SeriesOrRate::ExchangeRate(_) => LocalizedText::new("About this rate", "Sobre esta cotação"),
         SeriesOrRate::Series(_) if id.contains("selic") => {
-            LocalizedText::new("Which Selic is this?", "Qual Selic é esta?")
+            LocalizedText::new("About this Selic series", "Sobre esta série da Selic")
         }
-        SeriesOrRate::Series(_) if id.contains("cdi") => LocalizedText::new("Which CDI is this?", "Qual CDI é este?"),
-        SeriesOrRate::Series(_) => LocalizedText::new("Which IPCA is this?", "Qual IPCA é este?"),
+        SeriesOrRate::Series(_) if id.contains("cdi") => {
+            LocalizedText::new("About this CDI series", "Sobre esta série do CDI")
+        }
+        SeriesOrRate::Series(_) => LocalizedText::new("About this IPCA series", "Sobre esta série do IPCA"),
     }
 }
 
-/// Labels and values that explain the series, what it is not, and how many values it has.
+/// Labels and values that describe the series, what it is often confused with, and how many values it has.
 fn series_details(
     subject: SeriesOrRate,
     (count, first, next_expected): (usize, NaiveDate, Option<NaiveDate>),
@@ -235,41 +237,46 @@ fn series_details(
                 localize("Unit and basis", "Unidade e base"),
                 format!("{}; {}", series.unit.in_lang(lang), series.basis.in_lang(lang)),
             ));
-            details.push((localize("Careful", "Atenção"), series.is_not.in_lang(lang).replace('`', "")));
+            details.push((localize("Note", "Atenção"), series.is_not.in_lang(lang).replace('`', "")));
         }
         SeriesOrRate::ExchangeRate(currency) => {
             details.push((localize("Source", "Fonte"), format!("BCB PTAX, {}", currency.code())));
             details.push((
                 localize("Unit and basis", "Unidade e base"),
-                localize("reais for one unit, at the closing bulletin", "reais por unidade, no boletim de fechamento")
+                localize("reais per unit, from the closing bulletin", "reais por unidade, no boletim de fechamento")
                     .to_owned(),
             ));
             details.push((
-                localize("Careful", "Atenção"),
-                localize("not a rate at which anyone trades now, but the average that the central bank publishes for the day", "não é uma cotação de negócio agora, e sim a média que o Banco Central publica para o dia").to_owned(),
+                localize("Note", "Atenção"),
+                localize(
+                    "not a live trading rate, but the daily average that the central bank publishes",
+                    "não é uma cotação em tempo real, e sim a média do dia publicada pelo Banco Central",
+                )
+                .to_owned(),
             ));
         }
     }
 
     let frequency = match subject.frequency() {
-        Frequency::Daily => localize("every day", "todo dia"),
-        Frequency::BusinessDaily => localize("every business day", "todo dia útil"),
-        Frequency::Monthly => localize("every month", "todo mês"),
+        Frequency::Daily => localize("every day", "todos os dias"),
+        Frequency::BusinessDaily => localize("every business day", "todos os dias úteis"),
+        Frequency::Monthly => localize("every month", "todos os meses"),
     };
     details.push((localize("Published", "Publicada"), frequency.to_owned()));
     let since = format_period(first, subject.frequency(), lang);
     details.push((
-        localize("Held", "Disponível"),
+        localize("Available", "Disponível"),
         match lang {
             Lang::En => format!("{} values since {since}", format_integer(count, lang)),
             Lang::Pt => format!("{} valores desde {since}", format_integer(count, lang)),
         },
     ));
-    details.extend(next_expected.map(|next| (localize("Next expected", "Próximo esperado"), format_date(next, lang))));
+    details.extend(next_expected.map(|next| (localize("Next expected", "Próximo previsto"), format_date(next, lang))));
     details
 }
 
-/// Defaults to the year up to the newest value; for monthly series, to the newest twelve months. `None` if the API cannot accumulate the series.
+/// Defaults to the year up to the newest value; for monthly series, to the newest twelve months. `None` if the API
+/// cannot accumulate the series.
 fn accumulation_form(subject: SeriesOrRate, newest: NaiveDate) -> Option<AccumulationForm> {
     let (id, has_percent) = match subject {
         SeriesOrRate::ExchangeRate(currency) => (currency.series_id(), false),

@@ -22,14 +22,14 @@ use crate::problem_response::problem_response;
 const HISTORY_DAYS: u64 = 90;
 const FULL_BAR_HEIGHT: u32 = 28;
 const EMPTY_BAR_HEIGHT: u32 = 6;
-/// How far after the newest value to search for the day on which a source became overdue.
+/// How many days after the newest value to search for the day when a source became stale.
 const MAX_OVERDUE_SEARCH_DAYS: usize = 400;
 
 #[derive(Template)]
 #[template(path = "status.html")]
 struct StatusPage {
     page: Layout,
-    /// The backends are healthy, and nothing is overdue.
+    /// The backends are healthy, and no data is stale.
     healthy: bool,
     backends_healthy: bool,
     now: String,
@@ -65,10 +65,10 @@ enum DayCoverage {
     NotExpected,
 }
 
-const TITLE: LocalizedText = LocalizedText::new("Status", "Situação");
+const TITLE: LocalizedText = LocalizedText::new("Status", "Status");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "How new each source is, when the next value is expected, and its last 90 days.",
-    "Quão nova é cada fonte, quando se espera o próximo valor e seus últimos 90 dias.",
+    "Freshness of each source, its next expected value and its last 90 days.",
+    "Última atualização de cada fonte, próximo valor previsto e os últimos 90 dias.",
 );
 
 pub(crate) async fn show_status(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
@@ -132,8 +132,8 @@ fn describe_days(days: &[DayCoverage], lang: Lang) -> String {
     let present = count(DayCoverage::Present);
     let missing = count(DayCoverage::Missing);
     match lang {
-        Lang::En => format!("Last 90 days: {present} with data, {missing} expected and missing"),
-        Lang::Pt => format!("Últimos 90 dias: {present} com dados, {missing} esperados e ausentes"),
+        Lang::En => format!("Last 90 days: {present} with data, {missing} with a missing value"),
+        Lang::Pt => format!("Últimos 90 dias: {present} com dados, {missing} com valor faltando"),
     }
 }
 
@@ -145,8 +145,8 @@ fn dataset_frequency(dataset: Dataset) -> Frequency {
     }
 }
 
-/// The last 90 days, oldest first. A day is present if a series or rate has a value for it, if filings were delivered on
-/// it, or if the company registry changed on it.
+/// The last 90 days, oldest first. A day is present if a series or rate has a value for that day, if filings were
+/// delivered on that day, or if the company registry changed.
 fn recent_day_coverage(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) -> Vec<DayCoverage> {
     let days = DateRange { from: today - Days::new(HISTORY_DAYS - 1), to: today };
     let (present, expected) = match dataset {
@@ -201,7 +201,7 @@ fn days_with_filings(snapshot: &Snapshot, days: DateRange) -> HashSet<NaiveDate>
     days.from.iter_days().take_while(|day| *day <= days.to).filter(has_filings).collect()
 }
 
-/// One entry for the current status of each source. A source gets a new entry when it has new data, becomes overdue, or
+/// One entry for the current status of each source. A source gets a new entry when it has new data, becomes stale or
 /// recovers.
 pub(crate) async fn get_status_feed(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
     let Some(snapshot) = settings.snapshot.get() else { return problem_response(Problem::DependencyUnavailable) };
@@ -218,7 +218,7 @@ pub(crate) async fn get_status_feed(State(settings): State<SharedSettings>, requ
 
     let updated = entries.keys().map(|(at, _)| *at).max().unwrap_or(now);
     let url = escape_xml(&settings.public_url);
-    let title = LocalizedText::new("Vintém: status of the data", "Vintém: situação dos dados").in_lang(lang);
+    let title = LocalizedText::new("Vintém: data status", "Vintém: status dos dados").in_lang(lang);
     let entries: String = entries.into_values().rev().collect();
     let feed = format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<feed xmlns=\"http://www.w3.org/2005/Atom\">\n<title>{title}</title>\n\
@@ -231,7 +231,7 @@ pub(crate) async fn get_status_feed(State(settings): State<SharedSettings>, requ
     (headers, feed).into_response()
 }
 
-/// Since when the status of a source holds: since it was loaded, or since it became overdue.
+/// When the current status of a source began: when it was loaded, or when it became stale.
 fn status_since(dataset: Dataset, freshness: &DatasetFreshness, now: DateTime<Utc>) -> DateTime<Utc> {
     let loaded_at = freshness.loaded_at.unwrap_or(now);
     let Some(newest) = freshness.newest_date.filter(|_| freshness.stale) else { return loaded_at };
@@ -249,7 +249,7 @@ fn render_feed_entry(
     let name = dataset.name().in_lang(lang);
     let state = match (freshness.rows, freshness.stale) {
         (0, _) => LocalizedText::new("never loaded", "nunca carregada"),
-        (_, true) => LocalizedText::new("overdue", "atrasada"),
+        (_, true) => LocalizedText::new("stale", "desatualizada"),
         (_, false) => LocalizedText::new("up to date", "em dia"),
     };
     let newest = freshness.newest_date.map(|newest| newest.to_string()).unwrap_or_default();
@@ -257,8 +257,8 @@ fn render_feed_entry(
     let state = state.in_lang(lang);
 
     let summary = match lang {
-        Lang::En => format!("{} rows, newest {newest}", freshness.rows),
-        Lang::Pt => format!("{} linhas, mais recente {newest}", freshness.rows),
+        Lang::En => format!("{} rows, latest {newest}", freshness.rows),
+        Lang::Pt => format!("{} registros, mais recente: {newest}", freshness.rows),
     };
     let id = format!(
         "{url}/status#{}-{}-{}",

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Uri, header};
 use vintem_domain::SystemClock;
+use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::plan::{Plan, PlanConfig, PlanLimits};
 use vintem_domain::route::{ROUTES, RateLimitKind};
 
@@ -19,7 +20,7 @@ fn test_settings() -> PageContext {
         offer: PlanConfig::default(),
         public_url: PUBLIC_URL.to_owned(),
         contact: None,
-        openapi_yaml: "openapi: 3.0.3\n",
+        openapi_yaml: LocalizedText::new("openapi: 3.0.3\n", "openapi: 3.0.3 # pt\n"),
         snapshot: Arc::default(),
         clock: Arc::new(SystemClock),
         backends_healthy: Arc::new(|| true),
@@ -86,7 +87,7 @@ async fn pricing_shows_the_configured_limits() {
     let mut settings = test_settings();
     settings.offer.limits = PlanLimits { window_seconds: 10, requests_by_plan: [7, 11, 13, 1017] };
     let html = body_text(fetch_page(settings, "/pricing").await).await;
-    assert!(html.contains("1,017 requests in any 10 seconds"));
+    assert!(html.contains("1,017 requests per 10 seconds"));
     assert!(html.contains("<td>11</td>"));
     assert!(!html.contains("2,000"));
 }
@@ -127,7 +128,7 @@ async fn operator_settings_are_escaped() {
 
 #[tokio::test]
 async fn openapi_file_is_served_unchanged() {
-    let response = docs::get_openapi(State(Arc::new(test_settings()))).await;
+    let response = docs::get_openapi(State(test_settings().openapi_yaml.in_lang(Lang::En))).await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/yaml; charset=utf-8");
     assert_eq!(body_text(response).await, "openapi: 3.0.3\n");
 }
@@ -139,5 +140,5 @@ async fn internal_error_page_hides_details_and_shows_the_request_id() {
     assert_eq!(response.status(), 500);
     assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
     let html = body_text(response).await;
-    assert!(html.contains("O erro foi nosso") && html.contains("0123-abc"), "{html}");
+    assert!(html.contains("Erro interno") && html.contains("0123-abc"), "{html}");
 }

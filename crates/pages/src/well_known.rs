@@ -1,4 +1,4 @@
-//! Files for machines: `robots.txt`, `sitemap.xml`, `security.txt`, `llms.txt`.
+//! Machine-readable files: `robots.txt`, `sitemap.xml`, `security.txt`, `llms.txt`.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -70,12 +70,15 @@ pub(crate) async fn get_llms(State(settings): State<SharedSettings>) -> Response
         .collect();
 
     let body = format!(
-        "# Vintém\n\n> Brazilian financial data as a JSON API: Selic, CDI, IPCA and exchange rates of the central bank (BCB), \
-         companies and filings of the securities regulator (CVM). Values are exact decimals. Market data needs no key; \
-         a key is sent as `X-API-Key`. Limits are told by `X-RateLimit-*`, on 429 wait `Retry-After` seconds.\n\n\
-         ## Reference\n\n- [OpenAPI, YAML]({url}/docs/openapi.yaml): every operation, its parameters, answers and plan\n\
-         - [OpenAPI, JSON]({url}/docs/openapi.json): the same\n- [Plans]({url}/api/v1/plans): limits and what each plan includes\n\
-         - [Status]({url}/api/v1/status): how new each source is\n\n## Guides\n\n{guides}\n## Series\n\n{series}"
+        "# Vintém\n\n> Brazilian financial data as a JSON API: Selic, CDI, IPCA and exchange rates from the central \
+         bank (BCB), companies and filings from the securities regulator (CVM). Values are exact decimals. Market data \
+         needs no key; if you have one, send it in the `X-API-Key` header. The `X-RateLimit-*` headers state your rate \
+         limit; on 429, wait `Retry-After` seconds.\n\n\
+         ## Reference\n\n\
+         - [OpenAPI, YAML]({url}/docs/openapi.yaml): every operation with its parameters, responses and plan\n\
+         - [OpenAPI, JSON]({url}/docs/openapi.json): the same description as JSON\n\
+         - [Plans]({url}/api/v1/plans): rate limits and features of each plan\n\
+         - [Status]({url}/api/v1/status): freshness of each source\n\n## Guides\n\n{guides}\n## Series\n\n{series}"
     );
     text_response("text/markdown; charset=utf-8", body)
 }

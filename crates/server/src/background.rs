@@ -57,12 +57,12 @@ pub async fn listen_for_notifications(store: Store, notifications: Arc<Notificat
                         notifications.deliveries.notify_one();
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "the channel to Postgres was cut");
+                        tracing::warn!(%error, "lost postgres notification channel; reconnecting");
                         break;
                     }
                 }
             },
-            Err(error) => tracing::warn!(%error, "Postgres cannot be listened to"),
+            Err(error) => tracing::warn!(%error, "cannot listen for postgres notifications; retrying"),
         }
         sleep(RECONNECT_DELAY).await;
     }
@@ -73,7 +73,7 @@ pub async fn refresh_keys(app: Arc<App>, notifications: Arc<Notifications>) {
         let refreshed = app.keyring.refresh().await;
         app.set_store_up(refreshed.is_ok());
         if let Err(error) = refreshed {
-            tracing::warn!(%error, "keys cannot be followed; those in memory rule");
+            tracing::warn!(%error, "cannot follow key changes; using the keys in memory");
         }
         tokio::select! {
             () = notifications.keys.notified() => {}
@@ -90,14 +90,14 @@ pub async fn refresh_snapshot(store: Store, snapshot: Arc<LiveSnapshot>, notific
             Ok(true) => {
                 is_new = true;
                 metrics::counter!("vintem_snapshots_total").increment(1);
-                tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "a new snapshot is served");
+                tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "serving new snapshot");
             }
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "no new snapshot could be built; the last one is served on"),
+            Err(error) => tracing::warn!(%error, "cannot build snapshot; serving the last one"),
         }
 
         if let Err(error) = snapshot.refresh_sources(&store).await {
-            tracing::warn!(%error, "how the sources stand is not known");
+            tracing::warn!(%error, "cannot read source states");
         }
 
         if is_new {
@@ -114,7 +114,7 @@ pub async fn refresh_snapshot(store: Store, snapshot: Arc<LiveSnapshot>, notific
 pub async fn refresh_events(app: Arc<App>, notifications: Arc<Notifications>) {
     loop {
         if let Err(error) = app.event_feed.refresh(&app.store).await {
-            tracing::warn!(%error, "events cannot be followed");
+            tracing::warn!(%error, "cannot follow events");
         }
         tokio::select! {
             () = notifications.events.notified() => {}
@@ -127,9 +127,9 @@ pub async fn refresh_events(app: Arc<App>, notifications: Arc<Notifications>) {
 pub async fn compact_layers(snapshot: Arc<LiveSnapshot>) {
     loop {
         match snapshot.compact_filings().await {
-            Ok(true) => tracing::info!("layers of filings became one"),
+            Ok(true) => tracing::info!("compacted filing layers"),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "layers of filings could not be made one"),
+            Err(error) => tracing::warn!(%error, "cannot compact filing layers"),
         }
         sleep(COMPACTION_INTERVAL).await;
     }
@@ -140,10 +140,12 @@ pub async fn save_snapshot_copy(snapshot: Arc<LiveSnapshot>) {
     loop {
         let started = Instant::now();
         match snapshot.save_disk_cache().await {
-            Ok(true) => tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "the copy on disk is new"),
+            Ok(true) => {
+                tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "saved snapshot copy to disk")
+            }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "the copy on disk could not be written");
+                tracing::warn!(%error, "cannot save snapshot copy to disk");
                 sleep(COPY_RETRY_DELAY).await;
             }
         }
@@ -162,16 +164,16 @@ pub async fn drain_usage(app: Arc<App>) {
         if pruned_at.elapsed() > PRUNE_INTERVAL {
             pruned_at = Instant::now();
             if let Err(error) = app.store.prune_usage().await {
-                tracing::warn!(%error, "old usage waits to be forgotten");
+                tracing::warn!(%error, "cannot prune old usage; retrying");
             }
             if let Err(error) = app.store.prune_events().await {
-                tracing::warn!(%error, "old events wait to be forgotten");
+                tracing::warn!(%error, "cannot prune old events; retrying");
             }
         }
 
         for source in app.meter.usage_sources() {
             if let Err(error) = drain_usage_source(&app, source).await {
-                tracing::warn!(%error, "usage waits to be drained");
+                tracing::warn!(%error, "cannot store usage in postgres; retrying");
             }
         }
     }

@@ -1,10 +1,16 @@
 //! The command line: one subcommand per file of `commands`.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
 
-use crate::commands::{demo, doctor, ingest, keys, migrate, serve, work};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
-/// Brazilian financial data as an API that people trust.
+use crate::commands::{demo, doctor, ingest, init, keys, migrate, serve, work};
+use crate::env_file::load_env_file;
+use crate::usage_error::{BadSetting, SettingProblem, bad_settings, describe_bad_settings};
+
+/// Brazilian financial data as an API
 #[derive(Debug, Parser)]
 #[command(name = "vintem", version, about, disable_help_subcommand = true)]
 pub struct Cli {
@@ -14,27 +20,86 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Bring the database to this version's schema, serve, work, and keep asking the publishers, all in one process
+    /// Write a .env file with generated secrets
+    Init(init::InitCommand),
+    /// Run everything in one process: migrate, serve, fetch new data, build exports and deliver webhooks
     Up(serve::UpCommand),
     /// Serve the API and the pages
     Serve(serve::ServeCommand),
-    /// Make the files of the bulk export, publish events, and deliver them to webhooks
+    /// Build bulk export files, publish events and deliver webhooks
     Work(work::WorkCommand),
-    /// Bring the database to this version's schema
+    /// Create or update the database schema
     Migrate(migrate::MigrateCommand),
-    /// Ask the central bank and the regulator for what is new, or for everything the first time
+    /// Fetch new data from the central bank and the regulator; the first run fetches the whole history
     Ingest(ingest::IngestCommand),
-    /// Fill an empty database with synthetic data, or take that data away
+    /// Fill an empty database with synthetic data, or remove that data
     Demo(demo::DemoCommand),
-    /// Create, list, move and revoke API keys
+    /// Create, list and manage API keys
     Keys(keys::KeysCommand),
-    /// Check the settings and what they point to
+    /// Check the settings, the services they point to and the freshness of the data
     Doctor(doctor::DoctorCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// Shell to print the script for
+        shell: Shell,
+    },
 }
 
 impl Cli {
+    /// Reads the settings of `.env`, the environment and the command line. Where that fails it says why and returns the
+    /// exit code.
+    pub fn from_command_line() -> Result<Self, ExitCode> {
+        let env_file = load_env_file();
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        let parsed = Self::parse_arguments(arguments);
+
+        // Help must work whatever the file contains.
+        let is_help = parsed.as_ref().is_err_and(|error| !error.use_stderr());
+        if let (Err(error), false) = (env_file, is_help) {
+            eprintln!("error: {error}");
+            return Err(ExitCode::FAILURE);
+        }
+        parsed.map_err(|error| {
+            let root = Self::command();
+            let settings = bad_settings(&root, &error);
+            if settings.is_empty() {
+                error.exit();
+            }
+            eprintln!("error: {}", describe_bad_settings(&root, &error, &settings));
+            ExitCode::from(USAGE_ERROR)
+        })
+    }
+
+    fn parse_arguments(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+        let is_doctor = arguments.get(1).is_some_and(|command| command == "doctor");
+        let mut found: Vec<BadSetting> = Vec::new();
+        loop {
+            let error = match Self::try_parse_from(&arguments) {
+                Ok(mut cli) => {
+                    if let Command::Doctor(doctor) = &mut cli.command {
+                        doctor.bad_settings = found;
+                    }
+                    return Ok(cli);
+                }
+                Err(error) => error,
+            };
+
+            let settings = bad_settings(&Self::command(), &error);
+            let is_new = settings.iter().any(|setting| !found.contains(setting));
+            if !is_doctor || !is_new {
+                return Err(error);
+            }
+            // The doctor reports bad settings with everything else, so it goes on with stand-ins for them.
+            for setting in settings {
+                arguments.push(format!("--{}={}", setting.option, stand_in(&setting)).into());
+                found.push(setting);
+            }
+        }
+    }
+
     pub async fn run(self) -> anyhow::Result<()> {
         match self.command {
+            Command::Init(command) => command.run(),
             Command::Up(command) => command.run().await,
             Command::Serve(command) => command.run().await,
             Command::Work(command) => command.run().await,
@@ -43,6 +108,21 @@ impl Cli {
             Command::Demo(command) => command.run().await,
             Command::Keys(command) => command.run().await,
             Command::Doctor(command) => command.run().await,
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Self::command(), "vintem", &mut std::io::stdout());
+                Ok(())
+            }
         }
+    }
+}
+
+/// As clap exits on errors of the command line.
+const USAGE_ERROR: u8 = 2;
+
+/// A value that parses.
+fn stand_in(setting: &BadSetting) -> &str {
+    match &setting.problem {
+        SettingProblem::Missing => "",
+        SettingProblem::Invalid { default, .. } => default.as_deref().unwrap_or_default(),
     }
 }

@@ -75,7 +75,7 @@ pub async fn serve<S: RequestHandler>(listener: TcpListener, handler: S, mut sto
                 connections.spawn(serve_connection(stream, peer.ip(), handler.clone(), stopping.clone()));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept connection");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
@@ -85,7 +85,7 @@ pub async fn serve<S: RequestHandler>(listener: TcpListener, handler: S, mut sto
     let drain = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_TIMEOUT, drain).await.is_err() {
         // Dropping the `JoinSet` closes the connections that are still open.
-        tracing::warn!("connections that did not end in time were cut");
+        tracing::warn!("closed connections that exceeded the shutdown timeout");
     }
 }
 
@@ -97,7 +97,7 @@ async fn serve_connection<S: RequestHandler>(
 ) {
     // Responses are small and complete: waiting to fill a packet would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection was gone before it was served");
+        tracing::debug!(%error, "connection closed before it was served");
         return;
     }
 
@@ -146,6 +146,6 @@ async fn serve_connection<S: RequestHandler>(
 
     if let Err(error) = serving.await {
         // Resets and timeouts of clients: of use only when debugging a client.
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended early");
     }
 }

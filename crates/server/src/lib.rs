@@ -6,11 +6,27 @@
 mod background;
 pub mod cli;
 mod commands;
+mod env_file;
 mod head_timer;
 mod http_server;
 mod operator;
 pub mod replica;
 pub mod settings;
 mod smuggling_guard;
+mod usage_error;
 pub mod worker;
 mod write_timeout;
+
+/// An error with its causes. Causes that an outer message repeats are left out.
+pub fn describe_error(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}

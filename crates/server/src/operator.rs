@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use http::StatusCode;
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::sync::watch;
 use vintem_api::App;
@@ -36,9 +37,24 @@ pub fn metrics_handle() -> PrometheusHandle {
     let install = || {
         let buckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
         let builder = PrometheusBuilder::new().set_buckets(&buckets).expect("the list of buckets is not empty");
-        builder.install_recorder().expect("nothing else in this process records metrics")
+        let handle = builder.install_recorder().expect("nothing else in this process records metrics");
+        describe_metrics();
+        handle
     };
     HANDLE.get_or_init(install).clone()
+}
+
+/// The help texts in `/metrics`.
+fn describe_metrics() {
+    describe_counter!("vintem_requests_total", "Requests by route, plan and status");
+    describe_histogram!("vintem_request_seconds", Unit::Seconds, "Duration of requests by route");
+    describe_gauge!("vintem_snapshot_age_seconds", Unit::Seconds, "Seconds since the last load of a dataset");
+    describe_gauge!("vintem_snapshot_generation", "Loads of a dataset so far");
+    describe_counter!("vintem_snapshots_total", "New snapshots since startup");
+    describe_gauge!("vintem_meter_shared", "1 while limits and usage are shared through this Redis server, else 0");
+    describe_gauge!("vintem_usage_kept", "Usage counts in this process that are not stored yet");
+    describe_counter!("vintem_webhook_attempts_total", "Attempts to deliver an event to a webhook, by verdict");
+    describe_gauge!("vintem_keys_in_memory", "Key secrets in memory");
 }
 
 /// Moves histogram values into their buckets. Until then each value stays in memory, so without this task memory would

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vintem_api::App;
+use vintem_domain::lang::LocalizedText;
 use vintem_domain::{Clock, Dataset};
 use vintem_meter::UsageSource;
 use vintem_pages::PageContext;
@@ -21,7 +22,8 @@ use crate::settings::ServeSettings;
 use crate::{background, http_server, operator};
 
 /// The API description, served unchanged.
-const OPENAPI_YAML: &str = include_str!("../../../openapi.yaml");
+const OPENAPI_YAML: LocalizedText =
+    LocalizedText::new(include_str!("../../../openapi.yaml"), include_str!("../../../openapi.pt-BR.yaml"));
 /// Subdirectory of the data directory for the disk copy of the filings.
 const SNAPSHOT_DIRECTORY: &str = "snapshot";
 /// The prefix of all our keys in Redis.
@@ -50,7 +52,7 @@ pub async fn start_replica(
     if offer.limits.window_seconds != 60 {
         tracing::warn!(
             seconds = offer.limits.window_seconds,
-            "the window of the rate limit is not the minute that plans promise"
+            "rate limit window differs from the 60 seconds that plans promise"
         );
     }
 
@@ -159,7 +161,7 @@ impl Replica {
         self.stop_sender.send_replace(true);
         self.app.event_feed.shut_down();
         if let Err(error) = (&mut self.server_task).await {
-            tracing::error!(%error, "serving ended badly");
+            tracing::error!(%error, "http server failed");
         }
         for task in &self.background_tasks {
             task.abort();
@@ -172,8 +174,8 @@ impl Replica {
         };
         match tokio::time::timeout(USAGE_FLUSH_TIMEOUT, last_counts).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the last requests could not be counted"),
-            Err(_) => tracing::warn!("the last requests could not be counted in time"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot store the last usage counts"),
+            Err(_) => tracing::warn!("timed out storing the last usage counts"),
         }
         self.app.store.close().await;
     }

@@ -1,6 +1,7 @@
 //! Settings from the environment or the command line. `vintem <command> --help` is their reference.
 
 use std::fmt;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -57,26 +58,26 @@ impl FromStr for NetworkList {
 
 #[derive(Debug, Clone, Args)]
 pub struct DatabaseSettings {
-    /// PostgreSQL, e.g. postgres://vintem:secret@127.0.0.1:5432/vintem
+    /// PostgreSQL database, e.g. postgres://vintem:secret@127.0.0.1:5432/vintem
     #[arg(long, env = "VINTEM_DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct PepperSettings {
-    /// The secret under which keys are stored, at least 32 characters. A lost pepper makes every key invalid.
+    /// Secret that API keys are hashed with, at least 32 characters. Without it every existing key is invalid
     #[arg(long, env = "VINTEM_KEY_PEPPER", hide_env_values = true)]
     pub key_pepper: Secret,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct WebhookSettings {
-    /// The secret under which the secrets of webhooks are sealed, at least 32 characters. A lost one makes every webhook
-    /// fail until its secret is rotated
+    /// Secret that webhook signing secrets are encrypted with, at least 32 characters. Without it every webhook fails
+    /// until its owner rotates its signing secret
     #[arg(long, env = "VINTEM_SECRET_KEY", hide_env_values = true)]
     pub secret_key: Secret,
 
-    /// Networks that webhooks may lead to although they are not public, also without encryption, comma-separated
+    /// Private networks that webhooks may be sent to, even over plain HTTP; comma-separated
     #[arg(long, env = "VINTEM_WEBHOOK_ALLOW", default_value = "", hide_default_value = true)]
     pub webhook_allow: NetworkList,
 }
@@ -95,45 +96,45 @@ impl WebhookSettings {
 
 #[derive(Debug, Clone, Args)]
 pub struct LogSettings {
-    /// What is logged, e.g. `info` or `warn,vintem_api=debug`
+    /// Log filter, e.g. `info` or `warn,vintem_api=debug`
     #[arg(long, env = "VINTEM_LOG", default_value = "info,sqlx=warn")]
     log: String,
 }
 
 impl LogSettings {
-    /// Logs JSON lines to standard error.
+    /// Logs to standard error: readable lines on a terminal, JSON otherwise.
     pub fn init_logging(&self) -> anyhow::Result<()> {
-        let filter = EnvFilter::try_new(&self.log).context("VINTEM_LOG cannot be read")?;
-        tracing_subscriber::fmt()
-            .json()
-            .flatten_event(true)
-            .with_writer(std::io::stderr)
-            .with_env_filter(filter)
-            .init();
+        let filter = EnvFilter::try_new(&self.log).context("VINTEM_LOG is not a valid log filter")?;
+        let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
+        if std::io::stderr().is_terminal() {
+            logs.with_target(false).init();
+        } else {
+            logs.json().flatten_event(true).init();
+        }
         Ok(())
     }
 }
 
-/// Where data comes from. The defaults are the publishers' own addresses.
+/// Addresses of the upstreams. The defaults are the publishers' own.
 #[derive(Debug, Clone, Args)]
 pub struct UpstreamSettings {
-    /// The central bank's time series
+    /// Base URL of the central bank's time series (SGS)
     #[arg(long, env = "VINTEM_SGS_URL", default_value = "https://api.bcb.gov.br")]
     pub sgs_url: String,
 
-    /// The central bank's exchange rates
+    /// Base URL of the central bank's exchange rates (PTAX)
     #[arg(long, env = "VINTEM_PTAX_URL", default_value = "https://olinda.bcb.gov.br")]
     pub ptax_url: String,
 
-    /// The regulator's files
+    /// Base URL of the regulator's files (CVM)
     #[arg(long, env = "VINTEM_CVM_URL", default_value = "https://dados.cvm.gov.br")]
     pub cvm_url: String,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct ContactSettings {
-    /// Where you are reached: an e-mail or the address of a page. Sent to the publishers as part of the User-Agent; on
-    /// the pages who asks for a plan, for help or for erasure is led there
+    /// Your contact, an email address or a URL. Shown as the contact for upgrades, support and data erasure, and sent to
+    /// the publishers in the User-Agent
     #[arg(long, env = "VINTEM_CONTACT", default_value = "", hide_default_value = true)]
     pub contact: String,
 }
@@ -152,13 +153,13 @@ impl UpstreamSettings {
 
 #[derive(Debug, Clone, Args)]
 pub struct DirectorySettings {
-    /// A directory of this process alone: a replica keeps a copy of the filings there to start from; default: none is
-    /// kept
+    /// Directory for this replica's snapshot copy, which makes it start faster. Every replica needs its own; without it
+    /// no copy is kept
     #[arg(long, env = "VINTEM_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Where the files of the bulk export are, the same for all processes; default: `export` in VINTEM_DATA_DIR. Without
-    /// either there is no bulk export
+    /// Directory for bulk export files, shared by all processes [default: `export` in VINTEM_DATA_DIR]. Without either
+    /// setting there is no bulk export
     #[arg(long, env = "VINTEM_EXPORT_DIR")]
     pub export_dir: Option<PathBuf>,
 }
@@ -178,36 +179,36 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub pepper: PepperSettings,
 
-    /// What a request may wait for a row of PostgreSQL, in milliseconds; for many rows it is twice that
+    /// Timeout for a PostgreSQL query during a request, in milliseconds; twice that if it returns many rows
     #[arg(long, env = "VINTEM_POSTGRES_BUDGET_MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub postgres_budget_ms: u32,
 
-    /// Redis or Valkey, e.g. redis://127.0.0.1:6379; several, comma-separated, share the callers: the same ones in the
-    /// same order for every replica
+    /// Redis or Valkey, e.g. redis://127.0.0.1:6379. Separate several servers with commas; callers are divided among
+    /// them. Every replica needs the same list in the same order
     #[arg(long, env = "VINTEM_REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1:6379")]
     pub redis_url: Secret,
 
-    /// What a request may wait for Redis, in milliseconds, before this replica decides by itself
+    /// Timeout for Redis during a request, in milliseconds; after that, the replica enforces the limit by itself
     #[arg(long, env = "VINTEM_REDIS_BUDGET_MS", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub redis_budget_ms: u32,
 
-    /// How many replicas there are: their parts of a limit if Redis is away before it could tell
+    /// Number of replicas. While Redis is unreachable, each replica enforces its share of each limit
     #[arg(long, env = "VINTEM_REPLICAS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub replicas: u32,
 
-    /// Where the API and the pages are served
+    /// Address of the API and the pages
     #[arg(long, env = "VINTEM_LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// Where /livez, /readyz and /metrics are served, for the operator alone
+    /// Address of /livez, /readyz and /metrics. Keep it private
     #[arg(long, env = "VINTEM_ADMIN_LISTEN", default_value = "127.0.0.1:9080")]
     pub admin_listen: SocketAddr,
 
-    /// Where the service is reached from outside, e.g. https://api.example.com; default: the listen address
+    /// Public URL of the service, e.g. https://api.example.com [default: the listen address]
     #[arg(long, env = "VINTEM_PUBLIC_URL", default_value = "", hide_default_value = true)]
     pub public_url: String,
 
-    /// Networks of proxies whose X-Forwarded-For or Forwarded is believed, comma-separated
+    /// Networks of proxies whose X-Forwarded-For or Forwarded header is trusted; comma-separated
     #[arg(long, env = "VINTEM_TRUSTED_PROXIES", default_value = "", hide_default_value = true)]
     pub trusted_proxies: NetworkList,
 
@@ -220,36 +221,36 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub contact: ContactSettings,
 
-    /// How keys of the Platinum plan reach your support: an e-mail, an address, a telephone number. Without it priority
-    /// support is not offered
+    /// Support contact for the Platinum plan: an email address, a URL or a telephone number. Without it, priority support
+    /// is not offered
     #[arg(long, env = "VINTEM_SUPPORT", default_value = "", hide_default_value = true)]
     pub support: String,
 
-    /// The window of the rate limit in seconds; anything but 60 is for tests
+    /// Window of the rate limits in seconds; values other than 60 are for tests
     #[arg(long, env = "VINTEM_LIMIT_WINDOW_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub limit_window_seconds: u32,
 
-    /// Requests in a window on the Free plan
+    /// Rate limit of the Free plan, in requests per window
     #[arg(long, env = "VINTEM_LIMIT_FREE", default_value_t = Plan::Free.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_free: u32,
 
-    /// Requests in a window on the Bronze plan
+    /// Rate limit of the Bronze plan, in requests per window
     #[arg(long, env = "VINTEM_LIMIT_BRONZE", default_value_t = Plan::Bronze.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_bronze: u32,
 
-    /// Requests in a window on the Gold plan
+    /// Rate limit of the Gold plan, in requests per window
     #[arg(long, env = "VINTEM_LIMIT_GOLD", default_value_t = Plan::Gold.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_gold: u32,
 
-    /// Requests in a window on the Platinum plan
+    /// Rate limit of the Platinum plan, in requests per window
     #[arg(long, env = "VINTEM_LIMIT_PLATINUM", default_value_t = Plan::Platinum.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_platinum: u32,
 
-    /// New keys a day for one address, and for one e-mail
+    /// New keys per day for one client address and for one email address
     #[arg(long, env = "VINTEM_REGISTER_PER_DAY", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub register_per_day: u32,
 
-    /// Requests under way at once; what is beyond is told to come again. Large requests are held to fewer
+    /// Maximum number of concurrent requests; further ones get 503. The limit drops while requests are expensive
     #[arg(long, env = "VINTEM_MAX_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_in_flight: u32,
 }
@@ -263,11 +264,18 @@ impl DatabaseSettings {
         self.open_store_with(Timeouts::for_workers())
     }
 
+    /// The same for a command that cannot do without the database: fails at once if it is unreachable or not migrated.
+    pub async fn open_migrated_store(&self) -> anyhow::Result<Store> {
+        let store = self.open_store()?;
+        store.check_schema().await?;
+        Ok(store)
+    }
+
     fn open_store_with(&self, timeouts: Timeouts) -> anyhow::Result<Store> {
         // The original error would contain the URL, password included.
         Store::open(self.database_url.reveal(), MAX_DATABASE_CONNECTIONS, timeouts).map_err(|_| {
             anyhow::anyhow!(
-                "VINTEM_DATABASE_URL cannot be read: it must look like postgres://user:password@host:5432/database"
+                "VINTEM_DATABASE_URL is not valid. It must look like postgres://user:password@host:5432/database"
             )
         })
     }
@@ -314,7 +322,9 @@ impl ServeSettings {
 
         // The original error would contain the URL, password included.
         Meter::open(&settings).map_err(|_| {
-            anyhow::anyhow!("VINTEM_REDIS_URL cannot be read: it must look like redis://:password@host:6379, or several of them with commas")
+            anyhow::anyhow!(
+                "VINTEM_REDIS_URL is not valid. It must look like redis://:password@host:6379; separate URLs with commas"
+            )
         })
     }
 

@@ -61,7 +61,7 @@ pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clo
             Ok(BuildReport { built_datasets, failed_datasets, postponed_count: waiting, is_locked_elsewhere }) => {
                 if !built_datasets.is_empty() {
                     let seconds = started.elapsed().as_secs();
-                    tracing::info!(datasets = built_datasets.len(), waiting, seconds, "files of the export were made");
+                    tracing::info!(datasets = built_datasets.len(), waiting, seconds, "built export files");
                 }
                 if !failed_datasets.is_empty() {
                     sleep(EXPORT_RETRY_DELAY).await;
@@ -72,7 +72,7 @@ pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clo
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "the files of the export could not be made");
+                tracing::error!(%error, "export build failed");
                 sleep(EXPORT_RETRY_DELAY).await;
             }
         }
@@ -86,7 +86,7 @@ pub async fn run_event_publisher(store: Store, live: Arc<LiveSnapshot>, clock: A
             // There may be more.
             Ok(published) if published > 0 => continue,
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "events wait to be published"),
+            Err(error) => tracing::warn!(%error, "cannot publish events; retrying"),
         }
         sleep(PUBLISH_INTERVAL).await;
     }
@@ -138,7 +138,7 @@ pub async fn run_webhook_dispatcher(
         if let Err(error) = &round
             && !is_store_down
         {
-            tracing::warn!(%error, "deliveries wait for Postgres");
+            tracing::warn!(%error, "postgres unreachable; webhook deliveries wait");
         }
         is_store_down = round.is_err();
         if is_store_down {
@@ -155,7 +155,7 @@ pub async fn run_webhook_dispatcher(
     }
 
     if let Err(error) = dispatcher.finish(DELIVERY_SHUTDOWN_TIMEOUT).await {
-        tracing::warn!(%error, "the last deliveries could not be noted: they will be made again");
+        tracing::warn!(%error, "cannot record the last webhook deliveries; they will be sent again");
     }
 }
 

@@ -4,13 +4,13 @@ use crate::disk_cache::DiskCacheError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    #[error("reading what the snapshot is built from: {0}")]
+    #[error("reading data for the snapshot: {0}")]
     Store(#[from] vintem_store::StoreError),
     #[error("building the search index: {0}")]
     Index(#[from] tantivy::TantivyError),
-    #[error("the copy on disk: {0}")]
+    #[error("snapshot copy on disk: {0}")]
     DiskCache(#[from] DiskCacheError),
-    #[error("building the snapshot was cut off: {0}")]
+    #[error("building the snapshot was interrupted: {0}")]
     TaskFailed(#[from] tokio::task::JoinError),
 }
 

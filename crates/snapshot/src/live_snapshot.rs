@@ -88,7 +88,7 @@ impl LiveSnapshot {
             let mut snapshot = Snapshot::default();
             for part in SNAPSHOT_DATASETS {
                 if let Err(error) = part.open(&mut snapshot, &directory) {
-                    tracing::info!(%error, "no copy on disk to start from");
+                    tracing::info!(%error, "no snapshot copy on disk");
                 }
             }
             snapshot

@@ -5,6 +5,7 @@
 //! endpoints that need Postgres return an error.
 
 pub mod copy_buffer;
+pub mod diagnosis;
 pub mod events;
 pub mod history;
 pub mod keys;
@@ -25,17 +26,18 @@ use sqlx::{ConnectOptions, SqlStr};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("asking Postgres: {0}")]
+    #[error("PostgreSQL: {0}")]
     Database(#[from] sqlx::Error),
-    #[error("Postgres did not answer within {0:?}")]
+    #[error("PostgreSQL did not answer within {0:?}")]
     Timeout(Duration),
-    #[error("migrating the database: {0}")]
+    #[error("migration failed: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
     #[error(
-        "the database holds {stored} data and takes no {offered} data: use another database, or `vintem demo --remove`"
+        "The database contains {stored} data, which cannot be mixed with {offered} data. Use another database, or \
+         remove demo data with: vintem demo --remove"
     )]
     WrongOrigin { stored: &'static str, offered: &'static str },
-    #[error("the database holds what this version cannot read: {0}")]
+    #[error("the database contains a value that this version cannot read: {0}")]
     UnreadableData(String),
 }
 
@@ -84,6 +86,10 @@ pub struct Store {
 impl Store {
     /// Connects lazily, so that a replica can start and serve the snapshot while Postgres is unavailable.
     pub fn open(url: &str, max_connections: u32, timeouts: Timeouts) -> Result<Self> {
+        // sqlx would take a URL of any other database for one of Postgres.
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(sqlx::Error::Configuration("not a PostgreSQL URL".into()).into());
+        }
         let options: PgConnectOptions = url.parse()?;
 
         // No statement logging: the URL contains a password, and statements contain email addresses.
@@ -106,15 +112,16 @@ impl Store {
         self.timeouts.query
     }
 
-    /// Applies the migrations that are missing.
-    pub async fn migrate(&self) -> Result<()> {
+    /// Applies the missing migrations.
+    pub async fn migrate(&self) -> Result<SchemaChange> {
         let mut connection = self.pool.acquire().await?;
         disable_timeouts(&mut connection).await?;
+        let before = schema_version(&mut connection).await?;
         build_migrator().run(&mut *connection).await?;
 
         // The timeouts stay disabled on this connection, so it must not serve requests.
         connection.close().await?;
-        Ok(())
+        Ok(SchemaChange { before, after: SCHEMA_VERSION })
     }
 
     /// Checks that Postgres answers.
@@ -145,6 +152,27 @@ async fn disable_timeouts_in_transaction(transaction: &mut PgConnection) -> Resu
 
 /// The migrations: number, name and SQL of each file in `migrations`, in order. An applied file never changes.
 const MIGRATIONS: &[(i64, &str, &str)] = &include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
+/// The schema that this version of the service uses.
+const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Versions of the schema; 0 stands for a database without tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaChange {
+    pub before: i64,
+    pub after: i64,
+}
+
+async fn schema_version(connection: &mut PgConnection) -> std::result::Result<i64, sqlx::Error> {
+    let has_migrations: bool =
+        sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null").fetch_one(&mut *connection).await?;
+    if !has_migrations {
+        return Ok(0);
+    }
+    sqlx::query_scalar("select coalesce(max(version), 0) from _sqlx_migrations where success")
+        .fetch_one(connection)
+        .await
+}
 
 fn build_migrator() -> Migrator {
     let migrations = MIGRATIONS.iter().copied().map(|(version, name, sql)| {

@@ -60,6 +60,12 @@ impl Store {
     pub async fn dataset_states(&self) -> Result<HashMap<Dataset, DatasetState>> {
         with_timeout(BACKGROUND_TIMEOUT, async { load_dataset_states(&mut *self.pool.acquire().await?).await }).await
     }
+
+    /// A database contains either demo data or real data, never both.
+    pub async fn has_synthetic_data(&self) -> Result<bool> {
+        let states = self.dataset_states().await?;
+        Ok(states.values().any(|state| state.origin == DataOrigin::Synthetic))
+    }
 }
 
 impl SnapshotReader {

@@ -19,6 +19,11 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
+    /// Neither data nor tables, as `createdb` makes it.
+    pub async fn create_without_schema() -> anyhow::Result<Self> {
+        Self::from_template("template0").await
+    }
+
     /// The schema without data.
     pub async fn create_empty() -> anyhow::Result<Self> {
         Self::from_template(&ensure_template(None).await?).await

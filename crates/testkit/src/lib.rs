@@ -11,6 +11,7 @@ mod quiet_clock;
 pub mod rate_limit_check;
 mod raw_http;
 mod replica;
+mod temp_directory;
 mod test_servers;
 pub mod timed_requests;
 pub mod upstreams;
@@ -27,6 +28,7 @@ pub use replica::{
     DEFAULT_POSTGRES_BUDGET_FLAGS, HIGH_LIMIT_FLAGS, TEST_PEPPER, TEST_SECRET_KEY, TestReplica, TestReplicaOptions,
     create_key, parse_serve_settings, random_redis_prefix,
 };
+pub use temp_directory::TempDirectory;
 pub use test_servers::{DedicatedPostgres, TcpProxy, find_free_port, postgres_url, redis_url};
 
 use std::time::Duration;

@@ -136,7 +136,7 @@ impl ServerProcess {
                     process.admin_address = text("admin_address");
                     is_listening = true;
                 }
-                Some("a new snapshot is served") => is_ready = true,
+                Some("serving new snapshot") => is_ready = true,
                 _ => {}
             }
         }

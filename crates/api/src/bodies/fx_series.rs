@@ -6,7 +6,7 @@ use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{CellWriter, Column};
 use vintem_domain::series::{DatedValue, Frequency};
-use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Lang};
+use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Lang, LocalizedText};
 use vintem_snapshot::Snapshot;
 use vintem_store::reader::RowProvenance;
 
@@ -76,6 +76,10 @@ impl RateSource for FxSeriesSource<'_> {
 
     fn row_range(&self, days: DateRange) -> Range<usize> {
         self.fx.row_range(days)
+    }
+
+    fn empty_range_message(&self, days: DateRange) -> Option<LocalizedText> {
+        self.fx.empty_range_message(days)
     }
 
     fn row(&self, at: usize, options: RowOptions<'_>) -> Option<FxSeriesRateBody> {

@@ -277,7 +277,7 @@ impl RateSource for SeriesSource<'_> {
 }
 
 const BEFORE_THE_REAL: LocalizedText = LocalizedText::new(
-    "Rates in BRL begin on 1994-07-01, the first day of the real. Earlier bulletins, in the currency of their day, are \
+    "Rates in BRL begin on 1994-07-01, the first day of the real. Earlier bulletins, in the currency of the time, are \
      at /api/v1/market/fx/bulletins.",
     "As cotações em BRL começam em 1994-07-01, o primeiro dia do real. Os boletins anteriores, na moeda da época, \
      estão em /api/v1/market/fx/bulletins.",

@@ -49,7 +49,7 @@ impl BlockingPool {
         match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
             Err(error) => {
-                tracing::error!(%error, "blocking work was cut off");
+                tracing::error!(%error, "blocking task was canceled");
                 Err(ApiError(Problem::Internal))
             }
         }

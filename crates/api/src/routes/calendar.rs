@@ -96,7 +96,7 @@ async fn list_business_days(caller: Caller, State(app): AppState, query: QueryPa
     if from + Months::new(12 * MAX_RANGE_YEARS) < to {
         return Ok(invalid_param(
             "to",
-            LocalizedText::new("be at most 40 years after `from`", "ser no máximo 40 anos após `from`"),
+            LocalizedText::new("must be at most 40 years after `from`", "deve ser no máximo 40 anos após `from`"),
         )?);
     }
 
@@ -122,8 +122,8 @@ async fn add_business_days(caller: Caller, State(app): AppState, query: QueryPar
     let calendar = parse_calendar(&query)?;
 
     let must = LocalizedText::new(
-        "be given: a whole number from -10080 to 10080 that leads to a day from 1900-01-01 to 2199-12-31",
-        "ser informado: um número inteiro de -10080 a 10080 que leve a um dia de 1900-01-01 a 2199-12-31",
+        "is required: an integer from -10080 to 10080, with a result from 1900-01-01 to 2199-12-31",
+        "é obrigatório: um número inteiro de -10080 a 10080, com resultado de 1900-01-01 a 2199-12-31",
     );
     let days = query.single_value("days")?.and_then(parse_whole_number).filter(|days| days.abs() <= MAX_STEP_DAYS);
     let result = days.and_then(|days| Some((days, calendar.add_business_days(date, days)?)));
@@ -234,12 +234,12 @@ fn calendar_responder<'a>(caller: &'a Caller, app: &'a App) -> EtagResponder<'a>
 
 fn parse_calendar(query: &QueryParams) -> Result<Calendar, Problem> {
     let Some(id) = query.single_value("calendar")? else { return Ok(Calendar::Settlement) };
-    let must = LocalizedText::new("be `settlement` or `exchange`", "ser `settlement` ou `exchange`");
+    let must = LocalizedText::new("must be `settlement` or `exchange`", "deve ser `settlement` ou `exchange`");
     Calendar::from_id(id).map_or_else(|| invalid_param("calendar", must), Ok)
 }
 
 fn required_year(query: &QueryParams) -> Result<i32, Problem> {
-    let must = LocalizedText::new("be given: a year from 1900 to 2199", "ser informado: um ano de 1900 a 2199");
+    let must = LocalizedText::new("is required: a year from 1900 to 2199", "é obrigatório: um ano de 1900 a 2199");
     query.year()?.map_or_else(|| invalid_param("year", must), Ok)
 }
 

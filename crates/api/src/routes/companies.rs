@@ -133,8 +133,8 @@ fn parse_company_identifier(query: &QueryParams) -> Result<(CompanyIdentifierKin
     }
 
     let must = LocalizedText::new(
-        "be the only identifier, and not blank: give one of `cnpj`, `code`, `ticker` and `name`",
-        "ser o único identificador, e não vazio: informe um de `cnpj`, `code`, `ticker` e `name`",
+        "must be the only identifier and must not be blank: send one of `cnpj`, `code`, `ticker` or `name`",
+        "deve ser o único identificador e não pode ficar em branco: envie `cnpj`, `code`, `ticker` ou `name`",
     );
     match identifiers.pop() {
         Some((kind, text)) if identifiers.is_empty() && !text.trim().is_empty() => Ok((kind, text)),

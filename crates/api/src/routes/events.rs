@@ -89,8 +89,8 @@ fn parse_event_kinds(query: &QueryParams) -> Result<Option<Vec<&'static str>>, P
 static EVENT_TYPES_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
     let types = EventKind::id_list();
     LocalizedText::leak(
-        format!("be event types separated by commas: {types}"),
-        format!("ser tipos de eventos separados por vírgulas: {types}"),
+        format!("must be a comma-separated list of event types: {types}"),
+        format!("deve ser uma lista de tipos de evento separados por vírgula: {types}"),
     )
 });
 
@@ -106,7 +106,10 @@ fn parse_cursor(text: &str) -> Result<i64, Problem> {
 fn invalid_cursor<T>() -> Result<T, Problem> {
     invalid_param(
         "after",
-        LocalizedText::new("be a cursor that we gave, or `latest`", "ser um cursor dado por nós, ou `latest`"),
+        LocalizedText::new(
+            "must be a cursor returned by this endpoint, or `latest`",
+            "deve ser um cursor retornado por este endpoint ou `latest`",
+        ),
     )
 }
 

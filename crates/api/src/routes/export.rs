@@ -110,7 +110,7 @@ async fn read_export_directory<T: Send + 'static>(
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };
-    tracing::error!(error, "the files of the export cannot be read");
+    tracing::error!(error, "cannot read export directory");
     Err(ApiError(Problem::Internal))
 }
 
@@ -153,7 +153,7 @@ async fn file_response(
 
         let mut opened = tokio::fs::File::from_std(opened);
         if let Err(error) = opened.seek(SeekFrom::Start(first)).await {
-            tracing::error!(%error, "a file of the export cannot be read");
+            tracing::error!(%error, "cannot read export file");
             return Err(ApiError(Problem::Internal));
         }
         *response.body_mut() = Body::from_stream(ReaderStream::with_capacity(opened.take(length), READ_CHUNK_BYTES));

@@ -225,16 +225,16 @@ fn find_company_of_filter(snapshot: &Snapshot, query: &QueryParams) -> Result<Op
     let row = match (id, ticker) {
         (Some(_), Some(_)) => {
             let must = LocalizedText::new(
-                "not be given together with `company_id`",
-                "não ser informado junto com `company_id`",
+                "must not be combined with `company_id`",
+                "não pode ser usado junto com `company_id`",
             );
             return Ok(invalid_param("ticker", must)?);
         }
         (Some(id), None) => companies.resolve(&id).map_or_else(
             || {
                 let must = LocalizedText::new(
-                    "be the CVM code or CNPJ of a company; find it with /api/v1/companies",
-                    "ser o código CVM ou o CNPJ de uma companhia; procure em /api/v1/companies",
+                    "must be the CVM code or CNPJ of a known company; find it with /api/v1/companies",
+                    "deve ser o código CVM ou o CNPJ de uma companhia cadastrada; busque em /api/v1/companies",
                 );
                 invalid_param("company_id", must)
             },
@@ -244,15 +244,15 @@ fn find_company_of_filter(snapshot: &Snapshot, query: &QueryParams) -> Result<Op
             [row] => row,
             [] => {
                 let must = LocalizedText::new(
-                    "be the whole ticker of a company; find it with /api/v1/companies?ticker=",
-                    "ser o ticker completo de uma companhia; procure em /api/v1/companies?ticker=",
+                    "must be the complete ticker of a company; find it with /api/v1/companies?ticker=",
+                    "deve ser o ticker completo de uma companhia; busque em /api/v1/companies?ticker=",
                 );
                 return Ok(invalid_param("ticker", must)?);
             }
             _ => {
                 let must = LocalizedText::new(
-                    "name one company; several have this ticker, so use `company_id`",
-                    "indicar uma só companhia; várias têm este ticker, então use `company_id`",
+                    "is ambiguous: several companies share this ticker. Use `company_id` instead",
+                    "é ambíguo: mais de uma companhia usa este ticker. Use `company_id`",
                 );
                 return Ok(invalid_param("ticker", must)?);
             }

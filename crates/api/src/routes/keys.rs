@@ -86,8 +86,8 @@ async fn update_key(
 ) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
     let expected = LocalizedText::new(
-        "The body must be one JSON object with the field label, once.",
-        "O corpo deve ser um objeto JSON com o campo label, uma vez.",
+        "The body must be a JSON object with the field `label`, exactly once.",
+        "O corpo deve ser um objeto JSON com o campo `label`, uma única vez.",
     );
 
     let body: UpdateKeyRequest = read_json_object(&app.load, &headers, body, expected).await?;
@@ -124,8 +124,8 @@ async fn rotate_key(
     app.keyring.apply_rows(&rows);
 
     let message = LocalizedText::new(
-        "Your API key has a new secret. It is shown only now: keep it safe.",
-        "Sua chave de API tem um novo segredo. Ele só é mostrado agora: guarde-o bem.",
+        "Your API key has a new secret. Store it safely: it is shown only once.",
+        "Sua chave de API tem um novo segredo. Guarde-o em local seguro: ele só aparece uma vez.",
     );
     let body = RotatedKeyBody {
         message: message.in_lang(caller.lang),
@@ -140,8 +140,8 @@ async fn rotate_key(
 impl RotateRequest {
     pub async fn read_grace_period(load: &LoadControls, headers: &HeaderMap, body: Body) -> Result<TimeDelta, Problem> {
         let expected = LocalizedText::new(
-            "The body must be empty, or one JSON object with the field grace_seconds, at most once.",
-            "O corpo deve ser vazio, ou um objeto JSON com o campo grace_seconds, no máximo uma vez.",
+            "The body must be empty, or a JSON object with the field `grace_seconds` at most once.",
+            "O corpo deve estar vazio ou ser um objeto JSON com o campo `grace_seconds` no máximo uma vez.",
         );
         let body: Self = read_optional_json_object(load, headers, body, expected).await?;
         Ok(TimeDelta::seconds(parse_grace_seconds(body.grace_seconds.as_ref())?.into()))
@@ -183,8 +183,8 @@ fn parse_label(label: Option<&Value>) -> Result<&str, Problem> {
     label.and_then(Value::as_str).filter(|label| is_valid_label(label)).ok_or(Problem::BadField {
         name: "label",
         requirement: LocalizedText::new(
-            "be a text of at most 100 characters without control characters",
-            "ser um texto de no máximo 100 caracteres, sem caracteres de controle",
+            "must be a string of at most 100 characters without control characters",
+            "deve ser um texto de no máximo 100 caracteres, sem caracteres de controle",
         ),
     })
 }
@@ -194,7 +194,10 @@ fn parse_grace_seconds(grace: Option<&Value>) -> Result<u32, Problem> {
     let seconds = grace.as_u64().and_then(|seconds| u32::try_from(seconds).ok());
     seconds.filter(|seconds| *seconds <= MAX_GRACE_SECONDS).ok_or(Problem::BadField {
         name: "grace_seconds",
-        requirement: LocalizedText::new("be a whole number from 0 to 86400", "ser um número inteiro de 0 a 86400"),
+        requirement: LocalizedText::new(
+            "must be an integer from 0 to 86400",
+            "deve ser um número inteiro de 0 a 86400",
+        ),
     })
 }
 

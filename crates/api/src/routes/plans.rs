@@ -90,8 +90,8 @@ async fn register_key(
     body: Body,
 ) -> Result<Response, ApiError> {
     let expected = LocalizedText::new(
-        "The body must be one JSON object with the fields name and email, each once.",
-        "O corpo deve ser um objeto JSON com os campos name e email, cada um uma vez.",
+        "The body must be a JSON object with the fields `name` and `email`, each exactly once.",
+        "O corpo deve ser um objeto JSON com os campos `name` e `email`, uma vez cada.",
     );
     let body: RegisterKeyRequest = read_json_object(&app.load, &headers, body, expected).await?;
     let name = parse_name(body.name.as_ref())?;
@@ -123,8 +123,8 @@ async fn register_key(
     }
 
     let message = LocalizedText::new(
-        "Your API key was created on the Free plan. It is shown only now: keep it safe.",
-        "Sua chave de API foi criada no plano Free. Ela só é mostrada agora: guarde-a bem.",
+        "Your API key was created on the Free plan. Store it safely: it is shown only once.",
+        "Sua chave de API foi criada no plano Free. Guarde-a em local seguro: ela só aparece uma vez.",
     );
     let body = RegisteredKeyBody {
         message: message.in_lang(caller.lang),
@@ -143,8 +143,8 @@ fn parse_name(name: Option<&Value>) -> Result<&str, Problem> {
     }
 
     let must = LocalizedText::new(
-        "be a text of 1 to 100 characters without control characters",
-        "ser um texto de 1 a 100 caracteres, sem caracteres de controle",
+        "must be a string of 1 to 100 characters without control characters",
+        "deve ser um texto de 1 a 100 caracteres, sem caracteres de controle",
     );
     Err(Problem::BadField { name: "name", requirement: must })
 }
@@ -156,8 +156,8 @@ fn parse_email(email: Option<&Value>) -> Result<&str, Problem> {
     }
 
     let must = LocalizedText::new(
-        "be an e-mail address of at most 254 characters, such as ana@example.com",
-        "ser um endereço de e-mail de até 254 caracteres, como ana@example.com",
+        "must be a valid email address of at most 254 characters, such as ana@example.com",
+        "deve ser um endereço de e-mail válido de até 254 caracteres, como ana@example.com",
     );
     Err(Problem::BadField { name: "email", requirement: must })
 }

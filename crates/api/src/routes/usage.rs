@@ -149,8 +149,8 @@ fn parse_usage_days(query: &QueryParams, today: NaiveDate) -> Result<(NaiveDate,
         return invalid_param(
             "from",
             LocalizedText::new(
-                "lie at most 366 days before `to`, both included",
-                "estar a no máximo 366 dias de `to`, ambos incluídos",
+                "must be within 366 days of `to`, counting both dates",
+                "deve estar a no máximo 366 dias de `to`, contando as duas datas",
             ),
         );
     }

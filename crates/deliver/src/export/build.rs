@@ -51,7 +51,7 @@ pub fn build_export_files(directory: &Path, datasets: &[ExportDataset], now: Dat
     }
 
     let before = read_manifest(directory).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the manifest of another version, or a damaged one, is written anew");
+        tracing::warn!(%error, "export manifest is damaged or of another version; rewriting it");
         None
     });
     let before = before.unwrap_or_default();
@@ -77,7 +77,7 @@ pub fn build_export_files(directory: &Path, datasets: &[ExportDataset], now: Dat
                 report.built_datasets.push(dataset.name.clone());
             }
             Err(error) => {
-                tracing::error!(dataset = dataset.name, %error, "files of the export could not be made");
+                tracing::error!(dataset = dataset.name, %error, "cannot build export files");
                 after.datasets.extend(entry.cloned());
                 report.failed_datasets.push(dataset.name.clone());
                 continue;
@@ -214,7 +214,7 @@ impl From<&Column> for SidecarColumn {
 }
 
 fn attribution_text(source: &str) -> String {
-    format!("Contains data of {source}, made available under the Open Database License (ODbL) 1.0.")
+    format!("Contains data from {source}, made available under the Open Database License (ODbL) 1.0.")
 }
 
 /// Writes no modification time, so that the same rows give the same bytes.

@@ -18,13 +18,13 @@ use crate::table::OutputTable;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    #[error("writing the files of the export: {0}")]
+    #[error("writing export files: {0}")]
     Io(#[from] std::io::Error),
-    #[error("the manifest of the export: {0}")]
+    #[error("export manifest: {0}")]
     Manifest(#[from] serde_json::Error),
     #[error("writing Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    #[error("{0} has other rows each time that it is read")]
+    #[error("{0} returns different rows each time it is read")]
     InconsistentRows(String),
 }
 

@@ -61,15 +61,15 @@ const fn v6_network(first_segments: [u16; 3], prefix: u8) -> Ipv6Net {
 /// Why a webhook URL is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    #[error("is no address of the form https://host/path, or is longer than 2000 characters")]
+    #[error("is not a URL of the form https://host/path, or is longer than 2000 characters")]
     InvalidUrl,
-    #[error("carries a user or a password")]
+    #[error("contains a user name or password")]
     HasCredentials,
-    #[error("names a port below 1024 that is not that of https")]
+    #[error("uses a port below 1024 other than 443")]
     ForbiddenPort,
-    #[error("is not public")]
+    #[error("is not a public address")]
     NotPublic,
-    #[error("leads nowhere")]
+    #[error("does not resolve")]
     UnresolvedHost,
 }
 

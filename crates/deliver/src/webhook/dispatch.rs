@@ -140,7 +140,7 @@ impl WebhookDispatcher {
                 self.finished_attempts.push(attempt);
             }
             Err(error) => {
-                tracing::error!(%error, "an attempt to deliver did not come to its end");
+                tracing::error!(%error, "webhook delivery attempt failed unexpectedly");
                 self.finished_attempts
                     .extend(self.in_flight.remove(&error.id()).map(|attempt| attempt.result_if_aborted));
             }
@@ -245,7 +245,7 @@ async fn send_delivery(
         Some(secret.sign(&due.event_id, timestamp, &due.body))
     };
     let Some(signatures) = sealed_secrets.map(sign).collect::<Option<Vec<String>>>() else {
-        tracing::error!(webhook = due.webhook_id, "its secret was sealed under another VINTEM_SECRET_KEY");
+        tracing::error!(webhook = due.webhook_id, "webhook secret was encrypted with another VINTEM_SECRET_KEY");
         return SendAttempt::failed(now, "internal");
     };
 

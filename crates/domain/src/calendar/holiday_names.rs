@@ -8,7 +8,7 @@ use crate::lang::LocalizedText;
 /// The first year in which November 20 is a national holiday (law 14.759 of 2023).
 const FIRST_NATIONAL_AWARENESS_DAY: i32 = 2024;
 
-/// The name of the holiday on this day. Whether a calendar observes it is for the calendar to say.
+/// The name of the holiday on this day. Each calendar decides whether it observes it.
 pub fn holiday_name(day: NaiveDate) -> Option<LocalizedText> {
     match (easter_holiday_name(day), fixed_holiday_name(day)) {
         // In years with Easter on April 23, such as 2000, two holidays share a day.
@@ -52,7 +52,7 @@ fn fixed_holiday_name(day: NaiveDate) -> Option<LocalizedText> {
         (12, 31) => LocalizedText::new("New Year's Eve", "Véspera de Ano-Novo"),
         // The exchange closes on the last weekday of the year.
         (12, 29 | 30) if day.weekday() == Weekday::Fri => {
-            LocalizedText::new("Last weekday of the year", "Último dia útil do ano")
+            LocalizedText::new("Last weekday of the year", "Último dia de semana do ano")
         }
         _ => return None,
     };

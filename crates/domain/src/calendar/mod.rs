@@ -1,5 +1,4 @@
-//! Business days and holidays of banks and of the exchange: computed by rule, with overrides for days that broke the
-//! rules.
+//! Business days and holidays of banks and of the exchange: computed by rule, with overrides for the exceptions.
 
 mod holiday_names;
 mod overrides;
@@ -16,11 +15,10 @@ use crate::lang::LocalizedText;
 use holiday_names::holiday_name;
 use overrides::parse_overrides;
 
-/// Days on which banks were closed or open against the rules, found by comparing the rules with the days that have a
-/// Selic.
+/// Exceptions to the rules for banks, found by comparing the rules with the days that have a Selic rate.
 const SETTLEMENT_OVERRIDES_CSV: &str = include_str!("settlement_overrides.csv");
 
-/// Days on which the exchange was closed against the rules. Each line names at least two sources that agree:
+/// Exceptions to the rules for the exchange. Each line names at least two sources that agree:
 ///
 /// - `R-bizdays Brazil/B3`: github.com/wilsonfreitas/R-bizdays, `inst/extdata/Brazil_B3.json`, lists the days on which
 ///   the exchange was closed from 1990 to 2025.
@@ -42,10 +40,10 @@ const EXCHANGE_OVERRIDES_CSV: &str = include_str!("exchange_overrides.csv");
 /// and 1996 and none in 1997. Only exchange_calendars begins in 1998.
 const FIRST_CLOSED_JULY_9: i32 = 1997;
 
-/// The name of a holiday that has no name of its own. Tests make sure that there is none.
+/// A fallback. Tests verify that every holiday has a name.
 const UNNAMED_HOLIDAY: LocalizedText = LocalizedText::new("Holiday", "Feriado");
 
-/// Whose business days count.
+/// A business-day calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calendar {
     /// Banks: the days that have a Selic, a CDI and exchange rates.
@@ -54,7 +52,7 @@ pub enum Calendar {
     Exchange,
 }
 
-/// A day on which a calendar is closed for another reason than the weekend. It may fall on a weekend all the same.
+/// A holiday of a calendar. It may fall on a weekend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holiday {
     pub date: NaiveDate,
@@ -104,12 +102,12 @@ impl Calendar {
         self.business_day_table().is_business_day(day)
     }
 
-    /// The holiday on this day, also if it is a weekend.
+    /// The holiday on this day, even on a weekend.
     pub fn holiday(self, day: NaiveDate) -> Option<Holiday> {
         self.holidays(DateRange { from: day, to: day }).first().copied()
     }
 
-    /// The holidays in a range, in order, also those on weekends.
+    /// The holidays in a range, in order, including those on weekends.
     pub fn holidays(self, range: DateRange) -> &'static [Holiday] {
         let holidays = &self.business_day_table().holidays;
         let start = holidays.partition_point(|holiday| holiday.date < range.from);
@@ -152,7 +150,7 @@ impl Calendar {
     }
 }
 
-/// The rules of the exchange, without the years in which July 9 was no holiday yet.
+/// The rules of the exchange, corrected for the years before July 9 became a holiday.
 struct ExchangeRules;
 
 impl HolidayCalendar<NaiveDate> for ExchangeRules {
@@ -171,7 +169,7 @@ struct BusinessDayTable {
 }
 
 impl BusinessDayTable {
-    /// A business day is a weekday that is no holiday, so the two lists cannot contradict each other.
+    /// A business day is a weekday that is not a holiday, so the two lists cannot contradict each other.
     fn new(rules: &impl HolidayCalendar<NaiveDate>, overrides_csv: &'static str) -> Self {
         let overrides = parse_overrides(overrides_csv);
         let mut table = Self { days: Vec::new(), holidays: Vec::new(), business_days_before: vec![0] };

@@ -1,11 +1,11 @@
-//! Days that broke the rules, as the CSV files of this folder list them.
+//! Exceptions to the holiday rules, read from the CSV files in this folder.
 
 use chrono::NaiveDate;
 
 use crate::dates::parse_date;
 use crate::lang::LocalizedText;
 
-/// A day on which banks or the exchange were closed or open against the rules.
+/// A day on which banks or the exchange were open or closed contrary to the rules.
 pub struct CalendarOverride {
     pub date: NaiveDate,
     /// The name of the holiday; `None` if the day was open.

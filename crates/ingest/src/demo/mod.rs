@@ -80,10 +80,10 @@ pub async fn load_demo_data(
 
 fn validate_size(size: &DemoSize) -> Result<(), IngestError> {
     if size.companies > companies::MAX_COMPANIES {
-        return Err(IngestError::InvalidDemoSize("at most 500,000 companies have a name and a code of their own"));
+        return Err(IngestError::InvalidDemoSize("the maximum is 500,000 companies"));
     }
     if !(EARLIEST_LAST_DAY..=vintem_domain::dates::MAX_DATE).contains(&size.until) {
-        return Err(IngestError::InvalidDemoSize("its last day must lie between 2004-01-01 and 2199-12-31"));
+        return Err(IngestError::InvalidDemoSize("the last day must be between 2004-01-01 and 2199-12-31"));
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ fn merge_line(
     let markets = std::mem::take(&mut company.markets);
     company.markets.clone_from(&existing.markets);
     if company != *existing {
-        return Err(format!("an earlier row of the code {} says other things than this one", existing.id));
+        return Err(format!("an earlier row of the code {} differs from this one", existing.id));
     }
 
     existing.markets.extend(markets);
@@ -163,9 +163,9 @@ fn merge_line(
 
 fn parse_company(row: &CsvRow<'_, { COLUMNS.len() }>) -> Result<Company, String> {
     let id = parse_company_id(&row.trimmed(COMPANY_CODE_COLUMN))
-        .ok_or_else(|| row.invalid_field_reason(COMPANY_CODE_COLUMN, "no code of a company"))?;
+        .ok_or_else(|| row.invalid_field_reason(COMPANY_CODE_COLUMN, "not a company code"))?;
     let cnpj = Cnpj::parse(&row.trimmed(CNPJ_COLUMN))
-        .ok_or_else(|| row.invalid_field_reason(CNPJ_COLUMN, "no CNPJ with right check digits"))?;
+        .ok_or_else(|| row.invalid_field_reason(CNPJ_COLUMN, "not a valid CNPJ"))?;
     let market = row.text(MARKET_COLUMN)?;
 
     Ok(Company {
@@ -325,7 +325,7 @@ mod tests {
             ("COMPANHIA AÇÚCAR S.A.", &["BOLSA".to_owned()][..])
         );
         assert_eq!(parsed.bad_rows[0].line, 3);
-        assert_eq!(parsed.bad_rows[0].reason, "an earlier row of the code 12345 says other things than this one");
+        assert_eq!(parsed.bad_rows[0].reason, "an earlier row of the code 12345 differs from this one");
     }
 
     #[test]
@@ -354,22 +354,14 @@ mod tests {
         let long: &'static str = Box::leak("X".repeat(1_001).into_boxed_str());
 
         for (column, value, reason) in [
-            (
-                "CNPJ_CIA",
-                "99.912.345/0001-88",
-                "CNPJ_CIA is \"99.912.345/0001-88\", which is no CNPJ with right check digits",
-            ),
-            (
-                "CNPJ_CIA",
-                "00.000.000/0000-00",
-                "CNPJ_CIA is \"00.000.000/0000-00\", which is no CNPJ with right check digits",
-            ),
-            ("CD_CVM", "", "CD_CVM is \"\", which is no code of a company"),
-            ("CD_CVM", "02109-1", "CD_CVM is \"02109-1\", which is no code of a company"),
+            ("CNPJ_CIA", "99.912.345/0001-88", "CNPJ_CIA is \"99.912.345/0001-88\", which is not a valid CNPJ"),
+            ("CNPJ_CIA", "00.000.000/0000-00", "CNPJ_CIA is \"00.000.000/0000-00\", which is not a valid CNPJ"),
+            ("CD_CVM", "", "CD_CVM is \"\", which is not a company code"),
+            ("CD_CVM", "02109-1", "CD_CVM is \"02109-1\", which is not a company code"),
             ("DENOM_SOCIAL", " ", "DENOM_SOCIAL is empty"),
             ("SIT", "", "SIT is empty"),
-            ("DT_REG", "21/07/1998", "DT_REG is \"21/07/1998\", which is no day as yyyy-MM-dd"),
-            ("DT_CANCEL", "1998-02-30", "DT_CANCEL is \"1998-02-30\", which is no day as yyyy-MM-dd"),
+            ("DT_REG", "21/07/1998", "DT_REG is \"21/07/1998\", which is not a date as yyyy-MM-dd"),
+            ("DT_CANCEL", "1998-02-30", "DT_CANCEL is \"1998-02-30\", which is not a date as yyyy-MM-dd"),
             ("AUDITOR", long, "AUDITOR is longer than 1000 bytes"),
             ("DENOM_COMERC", "A;B", "it has 48 fields, but the header has 47"),
         ] {

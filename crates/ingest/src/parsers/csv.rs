@@ -207,7 +207,7 @@ impl<'f, const N: usize> CsvRow<'f, N> {
         if text.is_empty() {
             return Ok(None);
         }
-        parse_iso_date(&text).map(Some).ok_or_else(|| self.invalid_field_reason(column, "no day as yyyy-MM-dd"))
+        parse_iso_date(&text).map(Some).ok_or_else(|| self.invalid_field_reason(column, "not a date as yyyy-MM-dd"))
     }
 
     pub fn required_date(&self, column: usize) -> Result<NaiveDate, String> {
@@ -362,7 +362,10 @@ mod tests {
         let table = open_table(b"CODE;NAME;SINCE\r\n1;;29/02/2020\r\n2;x;\r\n").unwrap();
         let rows: Vec<_> = table.lines().map(|line| line.row.unwrap()).collect();
         assert_eq!(rows[0].required_text(NAME_COLUMN).unwrap_err(), "NAME is empty");
-        assert_eq!(rows[0].date(SINCE_COLUMN).unwrap_err(), "SINCE is \"29/02/2020\", which is no day as yyyy-MM-dd");
+        assert_eq!(
+            rows[0].date(SINCE_COLUMN).unwrap_err(),
+            "SINCE is \"29/02/2020\", which is not a date as yyyy-MM-dd"
+        );
         assert_eq!(rows[1].date(SINCE_COLUMN).unwrap(), None);
         assert_eq!(rows[1].required_date(SINCE_COLUMN).unwrap_err(), "SINCE is empty");
     }

@@ -120,10 +120,10 @@ fn parse_security(row: &CsvRow<'_, { COLUMNS.len() }>) -> Result<Option<ListedSe
 
     Ok(Some(ListedSecurity {
         cnpj: Cnpj::parse(&row.trimmed(CNPJ_COLUMN))
-            .ok_or_else(|| row.invalid_field_reason(CNPJ_COLUMN, "no CNPJ with right check digits"))?,
+            .ok_or_else(|| row.invalid_field_reason(CNPJ_COLUMN, "not a valid CNPJ"))?,
         ticker,
         document_id: document_id
-            .ok_or_else(|| row.invalid_field_reason(DOCUMENT_ID_COLUMN, "no number of a document"))?,
+            .ok_or_else(|| row.invalid_field_reason(DOCUMENT_ID_COLUMN, "not a document number"))?,
         version: parse_version(row, VERSION_COLUMN)?,
         reference_date: row.required_date(REFERENCE_DATE_COLUMN)?,
         market: row.text(MARKET_COLUMN)?,
@@ -250,15 +250,11 @@ mod tests {
     #[test]
     fn one_bad_row_does_not_affect_the_others() {
         for (column, value, reason) in [
-            (
-                0,
-                "99.912.345/0001-88",
-                "CNPJ_Companhia is \"99.912.345/0001-88\", which is no CNPJ with right check digits",
-            ),
+            (0, "99.912.345/0001-88", "CNPJ_Companhia is \"99.912.345/0001-88\", which is not a valid CNPJ"),
             (1, "", "Data_Referencia is empty"),
-            (2, "0", "Versao is \"0\", which is no version"),
-            (3, "x", "ID_Documento is \"x\", which is no number of a document"),
-            (14, "31/12/2025", "Data_Fim_Negociacao is \"31/12/2025\", which is no day as yyyy-MM-dd"),
+            (2, "0", "Versao is \"0\", which is not a version"),
+            (3, "x", "ID_Documento is \"x\", which is not a document number"),
+            (14, "31/12/2025", "Data_Fim_Negociacao is \"31/12/2025\", which is not a date as yyyy-MM-dd"),
             (4, "A;B", "it has 19 fields, but the header has 18"),
         ] {
             let parsed = parse_securities(&csv_file(&[row_with(&[]), row_with(&[(column, value)])])).unwrap();

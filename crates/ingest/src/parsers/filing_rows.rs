@@ -48,7 +48,7 @@ impl FilingCollector {
                 Ok(())
             }
             Entry::Occupied(_) => {
-                let reason = format!("an earlier row of the id {} says other things than this one", filing.id);
+                let reason = format!("an earlier row of the id {} differs from this one", filing.id);
                 self.parsed.push_bad_row(BadRow::from_line(line.number, line.bytes, reason))
             }
         }
@@ -62,7 +62,7 @@ impl FilingCollector {
 /// The company need not be in the registry: foreign issuers are not. That is also why the CNPJ is not checked.
 pub fn parse_company_id<const N: usize>(row: &CsvRow<'_, N>, column: usize) -> Result<CompanyId, String> {
     company::parse_company_id(&row.trimmed(column))
-        .ok_or_else(|| row.invalid_field_reason(column, "no code of a company"))
+        .ok_or_else(|| row.invalid_field_reason(column, "not a company code"))
 }
 
 pub fn parse_delivery_date<const N: usize>(
@@ -86,7 +86,7 @@ pub fn parse_version<const N: usize>(row: &CsvRow<'_, N>, column: usize) -> Resu
     let has_only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     version
         .filter(|version| has_only_digits && *version > 0)
-        .ok_or_else(|| row.invalid_field_reason(column, "no version"))
+        .ok_or_else(|| row.invalid_field_reason(column, "not a version"))
 }
 
 /// The address of the document. Only web addresses are valid, because readers will open them.
@@ -96,6 +96,6 @@ pub fn parse_url<const N: usize>(row: &CsvRow<'_, N>, column: usize) -> Result<S
     if url.is_empty() || (is_web && !url.contains(' ')) {
         Ok(url)
     } else {
-        Err(row.invalid_field_reason(column, "no address of the web"))
+        Err(row.invalid_field_reason(column, "not a web address"))
     }
 }

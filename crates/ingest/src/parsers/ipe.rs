@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((parsed.total, parsed.rows.len(), parsed.merged, parsed.bad_rows.len()), (5, 2, 2, 1));
         assert_eq!(
             (parsed.bad_rows[0].line, parsed.bad_rows[0].reason.as_str()),
-            (4, "an earlier row of the id 1497743 says other things than this one")
+            (4, "an earlier row of the id 1497743 differs from this one")
         );
         assert!(parsed.rows[0].subject.starts_with("Eleição"));
     }
@@ -254,21 +254,21 @@ mod tests {
         let long = "x".repeat(8_193);
 
         for (column, value, reason) in [
-            (2, "", "Codigo_CVM is \"\", which is no code of a company"),
-            (2, "02109-1", "Codigo_CVM is \"02109-1\", which is no code of a company"),
+            (2, "", "Codigo_CVM is \"\", which is not a company code"),
+            (2, "02109-1", "Codigo_CVM is \"02109-1\", which is not a company code"),
             (1, "", "Nome_Companhia is empty"),
             (4, "", "Categoria is empty"),
-            (3, "30/04/2026", "Data_Referencia is \"30/04/2026\", which is no day as yyyy-MM-dd"),
+            (3, "30/04/2026", "Data_Referencia is \"30/04/2026\", which is not a date as yyyy-MM-dd"),
             (7, &long, "Assunto is longer than 8192 bytes"),
             (8, "", "Data_Entrega is empty"),
-            (8, "11/02/2026", "Data_Entrega is \"11/02/2026\", which is no day as yyyy-MM-dd"),
+            (8, "11/02/2026", "Data_Entrega is \"11/02/2026\", which is not a date as yyyy-MM-dd"),
             (8, "2026-11-16", "Data_Entrega is \"2026-11-16\", which is in the future"),
             (8, "1900-01-01", "Data_Entrega is \"1900-01-01\", which is before the regulator took any filing"),
-            (11, "", "Versao is \"\", which is no version"),
-            (11, "0", "Versao is \"0\", which is no version"),
-            (11, "+1", "Versao is \"+1\", which is no version"),
-            (11, "32768", "Versao is \"32768\", which is no version"),
-            (12, "javascript:alert(1)", "Link_Download is \"javascript:alert(1)\", which is no address of the web"),
+            (11, "", "Versao is \"\", which is not a version"),
+            (11, "0", "Versao is \"0\", which is not a version"),
+            (11, "+1", "Versao is \"+1\", which is not a version"),
+            (11, "32768", "Versao is \"32768\", which is not a version"),
+            (12, "javascript:alert(1)", "Link_Download is \"javascript:alert(1)\", which is not a web address"),
             (7, "a;b", "it has 14 fields, but the header has 13"),
         ] {
             let parsed = parse_rows(&[row_with(&[(12, &other)]), row_with(&[(column, value)])]);

@@ -62,7 +62,7 @@ pub enum FormatAlert {
 /// Why a whole file is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    #[error("nothing was received: it is empty")]
+    #[error("the response is empty")]
     Empty,
     #[error("it should be {expected}, but {found}")]
     UnexpectedFormat { expected: &'static str, found: String },
@@ -122,7 +122,7 @@ impl BadRow {
 impl fmt::Display for FormatAlert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ReorderedColumns => f.write_str("the columns stand in another order than before"),
+            Self::ReorderedColumns => f.write_str("the order of the columns changed"),
             Self::AdditionalColumns(names) => write!(f, "there are additional columns: {}", names.join(", ")),
         }
     }

@@ -53,7 +53,7 @@ pub fn parse_response(status: u16, body: &[u8]) -> Result<SgsResponse, SgsError>
             Ok(SgsResponse::WindowTooWide)
         }
         200 => parse_body(body).map(SgsResponse::Rows),
-        400 => Err(SgsError::GiveUp(format!("the request was refused as wrong: {}", body_excerpt(body)))),
+        400 => Err(SgsError::GiveUp(format!("the request was rejected as invalid: {}", body_excerpt(body)))),
         _ => Err(SgsError::Retry(format!("the answer has status {status}: {}", body_excerpt(body)))),
     }
 }
@@ -119,10 +119,10 @@ fn parse_observation(element: &str, alerts: &mut Vec<FormatAlert>) -> Result<Obs
 }
 
 fn parse_date(text: &str) -> Result<NaiveDate, String> {
-    let date =
-        parse_brazilian_date(text).ok_or_else(|| format!("data {} is no day as dd/MM/yyyy", quote_truncated(text)))?;
+    let date = parse_brazilian_date(text)
+        .ok_or_else(|| format!("data {} is not a date as dd/MM/yyyy", quote_truncated(text)))?;
     if !(MIN_DATE..=MAX_DATE).contains(&date) {
-        return Err(format!("data {text:?} is a day that nobody can ask for"));
+        return Err(format!("data {text:?} is outside the supported dates"));
     }
     Ok(date)
 }
@@ -275,9 +275,9 @@ mod tests {
                 r#"{"data":"02/06/2025","valor":"1.1234567890123"}"#,
                 "valor \"1.1234567890123\" has more than 12 decimals",
             ),
-            (r#"{"data":"2025-06-02","valor":"1"}"#, "data \"2025-06-02\" is no day as dd/MM/yyyy"),
-            (r#"{"data":"31/02/2025","valor":"1"}"#, "data \"31/02/2025\" is no day as dd/MM/yyyy"),
-            (r#"{"data":"31/12/1899","valor":"1"}"#, "data \"31/12/1899\" is a day that nobody can ask for"),
+            (r#"{"data":"2025-06-02","valor":"1"}"#, "data \"2025-06-02\" is not a date as dd/MM/yyyy"),
+            (r#"{"data":"31/02/2025","valor":"1"}"#, "data \"31/02/2025\" is not a date as dd/MM/yyyy"),
+            (r#"{"data":"31/12/1899","valor":"1"}"#, "data \"31/12/1899\" is outside the supported dates"),
             (r#"{"valor":"1"}"#, "it has no data"),
             (r#"{"data":"02/06/2025"}"#, "it has no valor"),
             (r#"{"data":"02/06/2025","valor":"1","valor":"2"}"#, "it has valor twice"),

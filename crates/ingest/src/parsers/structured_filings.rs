@@ -73,7 +73,7 @@ fn parse_document_number(row: &CsvRow<'_, { COLUMNS.len() }>) -> Result<u64, Str
     let number = is_number.then(|| digits.parse().ok()).flatten();
     number
         .filter(|number| *number > 0)
-        .ok_or_else(|| row.invalid_field_reason(DOCUMENT_ID_COLUMN, "no number of a document"))
+        .ok_or_else(|| row.invalid_field_reason(DOCUMENT_ID_COLUMN, "not a document number"))
 }
 
 #[cfg(test)]
@@ -156,13 +156,13 @@ mod tests {
         for (column, value, reason) in [
             (5, "ITR", "CATEG_DOC is \"ITR\", which is not of the set DFP"),
             (5, "", "CATEG_DOC is \"\", which is not of the set DFP"),
-            (6, "", "ID_DOC is \"\", which is no number of a document"),
-            (6, "-7", "ID_DOC is \"-7\", which is no number of a document"),
+            (6, "", "ID_DOC is \"\", which is not a document number"),
+            (6, "-7", "ID_DOC is \"-7\", which is not a document number"),
             (7, "2026-11-16", "DT_RECEB is \"2026-11-16\", which is in the future"),
             (7, "", "DT_RECEB is empty"),
-            (4, "000000", "CD_CVM is \"000000\", which is no code of a company"),
-            (2, "x", "VERSAO is \"x\", which is no version"),
-            (8, "ftp://example.org", "LINK_DOC is \"ftp://example.org\", which is no address of the web"),
+            (4, "000000", "CD_CVM is \"000000\", which is not a company code"),
+            (2, "x", "VERSAO is \"x\", which is not a version"),
+            (8, "ftp://example.org", "LINK_DOC is \"ftp://example.org\", which is not a web address"),
         ] {
             let parsed = parse_filings(
                 CvmDataset::Dfp,

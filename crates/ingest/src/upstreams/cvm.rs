@@ -185,7 +185,7 @@ async fn fetch_if_changed(
     let validators = CacheValidators { etag: state.etag.clone(), last_modified: state.last_modified.clone() };
     let judge_response = |response: &UpstreamResponse| match response.status {
         200 => ResponseVerdict::Accept,
-        404 => ResponseVerdict::GiveUp("is not there, which for this file is an outage (404)".to_owned()),
+        404 => ResponseVerdict::GiveUp("is missing, which for this file means an outage (404)".to_owned()),
         429 | 500.. => ResponseVerdict::Retry(format!("answered with status {}", response.status)),
         status => ResponseVerdict::GiveUp(format!("answered with status {status}")),
     };
@@ -271,7 +271,7 @@ fn finish_part<T>(
     report.add_alerts(&parsed.alerts);
     if report.vanished.rejected > 0 {
         let rejected = report.vanished.rejected;
-        report.alerts.push(format!("{rejected} rows are gone for the second time, too many at once to be believed"));
+        report.alerts.push(format!("{rejected} rows disappeared again; too many at once to accept"));
     }
 
     state.etag = response.validators.etag.clone();

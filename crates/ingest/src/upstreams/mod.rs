@@ -119,14 +119,14 @@ pub enum PartError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// The whole response is quarantined; Vintém keeps serving the last good data.
-    #[error("what came is not believed: {0}")]
+    #[error("the response was rejected: {0}")]
     Rejected(String),
     /// The upstream does not have the file, and may not have published it yet.
-    #[error("not there yet")]
+    #[error("not published yet")]
     NotPublishedYet,
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("reading was cut off: {0}")]
+    #[error("reading was interrupted: {0}")]
     ParseTaskFailed(#[from] tokio::task::JoinError),
 }
 

@@ -75,7 +75,7 @@ fn parse_archived_bulletins(fetch: &IncompleteFetch, today: NaiveDate) -> Vec<Ne
     let body = match decompress_from_archive(&fetch.body) {
         Ok(body) => body,
         Err(error) => {
-            tracing::warn!(currency = fetch.currency.code(), %error, "an archived body is damaged");
+            tracing::warn!(currency = fetch.currency.code(), %error, "archived response is damaged");
             return Vec::new();
         }
     };
@@ -83,7 +83,7 @@ fn parse_archived_bulletins(fetch: &IncompleteFetch, today: NaiveDate) -> Vec<Ne
     match ptax::parse_bulletins(fetch.currency, &body, today) {
         Ok(parsed) => parsed.rows,
         Err(error) => {
-            tracing::warn!(currency = fetch.currency.code(), %error, "an archived body has no bulletins");
+            tracing::warn!(currency = fetch.currency.code(), %error, "archived response has no bulletins");
             Vec::new()
         }
     }
@@ -111,7 +111,7 @@ async fn load_window(
     ) {
         (200, Ok(_)) => ResponseVerdict::Accept,
         (200, Err(error)) => ResponseVerdict::Retry(format!("sent what is no bulletin: {error}")),
-        (400, _) => ResponseVerdict::GiveUp("refused the request as wrong".to_owned()),
+        (400, _) => ResponseVerdict::GiveUp("rejected the request as invalid".to_owned()),
         (status, _) => ResponseVerdict::Retry(format!("answered with status {status}")),
     };
 

@@ -165,11 +165,7 @@ fn retain_rows_in_window(
             parsed.skipped += 1;
         } else if row.date < from || row.date > to {
             let text = format!("{} {}", row.date, row.value);
-            parsed.bad_rows.push(BadRow {
-                line,
-                text,
-                reason: "it lies outside of the window that was asked for".into(),
-            });
+            parsed.bad_rows.push(BadRow { line, text, reason: "it is outside the requested window".into() });
         } else {
             parsed.rows.push(row);
         }

@@ -86,7 +86,7 @@ impl ShardWorker {
                     if let Err(CallFailure { error, .. }) =
                         self.call_redis(&[], UsageFieldCounts::default(), true, PROBE_TIMEOUT).await
                     {
-                        tracing::debug!(%error, "Redis is still away");
+                        tracing::debug!(%error, "redis still unreachable");
                     }
                 }
             }
@@ -166,7 +166,7 @@ impl ShardWorker {
                 }
 
                 if self.state.lock_queue().circuit.record_failure() {
-                    tracing::warn!(%error, "Redis is away: this process limits and counts by itself");
+                    tracing::warn!(%error, "redis unreachable; limiting and counting locally");
                 }
 
                 // Checks that arrived during the call have waited too, and must not wait for a second call that may
@@ -242,7 +242,7 @@ impl ShardWorker {
         }
         if state.lock_queue().circuit.record_success() {
             state.local_limiter.clear();
-            tracing::info!("Redis is back: limits and counts are shared again");
+            tracing::info!("redis is back; limits and usage are shared again");
         }
 
         Ok(reply)

@@ -3,71 +3,79 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use anyhow::Context;
 use chrono::{NaiveDate, Utc};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use vintem_domain::dates::sao_paulo_date;
 use vintem_ingest::demo::{self, DemoSize};
+use vintem_store::Store;
 
 use crate::settings::DatabaseSettings;
+
+/// As many as CVM has registered, and as many as they file in about a year.
+const DEFAULT_COMPANIES: usize = 2_600;
+const DEFAULT_FILINGS: usize = 50_000;
 
 #[derive(Debug, Args)]
 pub struct DemoCommand {
     #[command(flatten)]
     database: DatabaseSettings,
 
-    /// How many filings
-    #[arg(long, default_value_t = 50_000)]
+    /// Number of filings
+    #[arg(long, default_value_t = DEFAULT_FILINGS)]
     filings: usize,
 
-    /// How many companies
-    #[arg(long, default_value_t = 2_600)]
+    /// Number of companies
+    #[arg(long, default_value_t = DEFAULT_COMPANIES)]
     companies: usize,
 
-    /// The last day that has data; default: today in São Paulo
+    /// Last day with data [default: today in São Paulo]
     #[arg(long)]
     until: Option<NaiveDate>,
 
-    /// Take the synthetic data away instead
+    /// Remove the demo data instead
     #[arg(long, conflicts_with_all = ["filings", "companies", "until"])]
     remove: bool,
 }
 
 impl DemoCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        let store = self.database.open_store()?;
+        let store = self.database.open_migrated_store().await?;
         if self.remove {
             store.remove_synthetic_data().await?;
-            println!("The synthetic data is gone.");
+            println!("Removed the demo data.");
             return Ok(());
         }
 
-        let now = Utc::now();
-        let size = DemoSize {
-            filings: self.filings,
-            companies: self.companies,
-            until: self.until.unwrap_or_else(|| sao_paulo_date(now)),
-        };
-
-        let started = Instant::now();
-        let progress = DemoProgressBar::default();
-        let result =
-            demo::load_demo_data(&store, &size, now, &|name, done, total| progress.update(name, done, total)).await;
-        progress.finish();
-        let loaded = result.context("the demo data was not loaded")?;
-
-        println!(
-            "Synthetic data until {}: {} observations, {} exchange rates, {} companies, {} filings, in {:.1} s.",
-            size.until,
-            loaded.observations,
-            loaded.quotes,
-            loaded.companies,
-            loaded.filings,
-            started.elapsed().as_secs_f64()
-        );
-        Ok(())
+        let until = self.until.unwrap_or_else(|| sao_paulo_date(Utc::now()));
+        load_demo_data(&store, &DemoSize { filings: self.filings, companies: self.companies, until }).await
     }
+}
+
+/// The size of a demo that nobody chose, until today in São Paulo.
+pub fn default_size() -> DemoSize {
+    DemoSize { filings: DEFAULT_FILINGS, companies: DEFAULT_COMPANIES, until: sao_paulo_date(Utc::now()) }
+}
+
+/// Loads demo data and says what it contains.
+pub async fn load_demo_data(store: &Store, size: &DemoSize) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let progress = DemoProgressBar::default();
+    let report_progress = |name: &str, done: u64, total: u64| progress.update(name, done, total);
+    let result = demo::load_demo_data(store, size, Utc::now(), &report_progress).await;
+    progress.finish();
+    let loaded = result?;
+
+    println!(
+        "Loaded demo data until {}: {} observations, {} exchange rates, {} companies and {} filings in {:.1} s.",
+        size.until,
+        loaded.observations,
+        loaded.quotes,
+        loaded.companies,
+        loaded.filings,
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
 }
 
 /// Shows one bar at a time on a terminal, and nothing elsewhere.

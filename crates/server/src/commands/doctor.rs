@@ -1,19 +1,19 @@
 //! `vintem doctor`: checks the settings, the services that they point to, and the freshness of the data.
 
-use std::sync::Arc;
-
-use anyhow::bail;
+use anyhow::{Context, bail};
 use chrono::{NaiveDate, Utc};
 use clap::Args;
+use vintem_domain::Dataset;
 use vintem_domain::dates::sao_paulo_date;
-use vintem_domain::{DataOrigin, Dataset, SystemClock};
-use vintem_ingest::fetch::RetryPolicy;
-use vintem_ingest::ingestor::Ingestor;
+use vintem_ingest::probe::probe;
 use vintem_ingest::source::{DataSource, Upstream};
+use vintem_store::Store;
 use vintem_store::sources::SourceState;
 
 use crate::commands::ingest;
+use crate::describe_error;
 use crate::settings::{ServeSettings, UpstreamSettings};
+use crate::usage_error::BadSetting;
 
 #[derive(Debug, Args)]
 pub struct DoctorCommand {
@@ -22,120 +22,142 @@ pub struct DoctorCommand {
 
     #[command(flatten)]
     upstreams: UpstreamSettings,
+
+    /// Settings that could not be parsed; the others have their values.
+    #[arg(skip)]
+    pub bad_settings: Vec<BadSetting>,
+}
+
+/// Prints a line for each check, and counts those that failed.
+#[derive(Default)]
+struct Report {
+    failures: usize,
+}
+
+impl Report {
+    fn add(&mut self, name: &str, result: anyhow::Result<String>) {
+        match result {
+            Ok(details) => println!("ok    {name}: {details}"),
+            Err(error) => {
+                self.failures += 1;
+                println!("FAIL  {name}: {}", describe_error(&error));
+            }
+        }
+    }
+}
+
+/// What the database tells; the other checks depend on it.
+enum DatabaseCheck {
+    /// With the store, and whether it contains demo data.
+    Usable {
+        store: Store,
+        is_demo: bool,
+    },
+    Unusable,
 }
 
 impl DoctorCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         let settings = &self.settings;
-        let mut failures = 0;
-        let mut report = |name: &str, result: anyhow::Result<String>| match result {
-            Ok(details) => println!("ok    {name}: {details}"),
-            Err(error) => {
-                failures += 1;
-                println!("FAIL  {name}: {error:#}");
-            }
-        };
+        let mut report = Report::default();
 
-        report("VINTEM_KEY_PEPPER", settings.pepper.parse_pepper().map(|pepper| format!("id {}", pepper.id())));
-        report("VINTEM_SECRET_KEY", settings.webhooks.secret_box().map(|_| "long enough".to_owned()));
-        report("VINTEM_DATABASE_URL", self.check_postgres().await);
-        report("VINTEM_REDIS_URL", self.check_redis().await);
-        report(
-            "VINTEM_PUBLIC_URL",
-            match settings.public_url.as_str() {
-                "" => Ok("not set: the listen address".to_owned()),
-                url if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
-                url => Err(anyhow::anyhow!("{url} is no http or https address")),
-            },
-        );
-        for (upstream, setting) in
-            [(Upstream::Sgs, "VINTEM_SGS_URL"), (Upstream::Ptax, "VINTEM_PTAX_URL"), (Upstream::Cvm, "VINTEM_CVM_URL")]
-        {
-            report(setting, self.check_upstream(upstream).await);
+        for setting in &self.bad_settings {
+            report.add(&setting.variable, Err(anyhow::anyhow!("{}", setting.describe())));
         }
-        match self.check_data().await {
-            Ok(results) => {
-                for (name, result) in results {
-                    report(&name, result);
-                }
-            }
-            Err(error) => report("data", Err(error)),
+        let is_bad = |variable: &str| self.bad_settings.iter().any(|setting| setting.variable == variable);
+
+        if !is_bad("VINTEM_KEY_PEPPER") {
+            report.add("VINTEM_KEY_PEPPER", settings.pepper.parse_pepper().map(|pepper| format!("id {}", pepper.id())));
+        }
+        if !is_bad("VINTEM_SECRET_KEY") {
+            report.add("VINTEM_SECRET_KEY", settings.webhooks.secret_box().map(|_| "long enough".to_owned()));
+        }
+        report.add("VINTEM_PUBLIC_URL", self.check_public_url());
+        report.add("VINTEM_REDIS_URL", self.check_redis().await);
+
+        let mut database = DatabaseCheck::Unusable;
+        if !is_bad("VINTEM_DATABASE_URL") {
+            let result = self.check_postgres().await.map(|(check, details)| {
+                database = check;
+                details
+            });
+            report.add("VINTEM_DATABASE_URL", result);
         }
 
-        if failures > 0 {
-            bail!("{failures} of the checks failed");
+        if let DatabaseCheck::Usable { is_demo: true, .. } = database {
+            report.add("data", Ok("demo data; remove it with: vintem demo --remove".to_owned()));
+        } else {
+            self.check_upstreams(&mut report).await;
         }
-        Ok(())
+        if let DatabaseCheck::Usable { store, is_demo: false } = &database {
+            check_data(store, &mut report).await;
+        }
+
+        match report.failures {
+            0 => Ok(()),
+            1 => bail!("1 check failed"),
+            failures => bail!("{failures} checks failed"),
+        }
     }
 
-    async fn check_postgres(&self) -> anyhow::Result<String> {
-        let store = self.settings.database.open_store()?;
-        store.ping().await?;
-        let states = store
-            .dataset_states()
-            .await
-            .map_err(|_| anyhow::anyhow!("answers, but lacks our tables: run `vintem migrate`"))?;
-        Ok(format!("answers, {} of {} datasets loaded", states.len(), Dataset::all().count()))
-    }
-
-    async fn has_demo_data(&self) -> anyhow::Result<bool> {
-        let states = self.settings.database.open_store()?.dataset_states().await?;
-        Ok(states.values().any(|state| state.origin == DataOrigin::Synthetic))
-    }
-
-    async fn check_upstream(&self, upstream: Upstream) -> anyhow::Result<String> {
-        if self.has_demo_data().await.unwrap_or(false) {
-            return Ok("not asked: the database holds synthetic data".to_owned());
-        }
-
-        let addresses = self.upstreams.upstream_addresses();
-        let contact = &self.settings.contact.contact;
-        let store = self.settings.database.open_store()?;
-        let clock = Arc::new(SystemClock);
-        let ingestor = Ingestor::with_retry_policies(
-            store,
-            clock,
-            &addresses,
-            contact,
-            RetryPolicy::SINGLE_ATTEMPT,
-            RetryPolicy::SINGLE_ATTEMPT,
-        )?;
-        ingestor.probe(upstream).await?;
-        Ok(format!("{} answers", upstream.name()))
-    }
-
-    /// How fresh each dataset is, and what to do if it is stale.
-    async fn check_data(&self) -> anyhow::Result<Vec<(String, anyhow::Result<String>)>> {
-        if self.has_demo_data().await? {
-            return Ok(vec![("data".to_owned(), Ok("synthetic: `vintem demo --remove` takes it away".to_owned()))]);
-        }
-
-        let store = self.settings.database.open_store()?;
-        let today = sao_paulo_date(Utc::now());
-        let newest_dates = store.newest_dates(today).await?;
-        let source_states = store.source_states().await?;
-        let cross_checks = store.cross_checks().await?;
-
-        let mut results = Vec::new();
-        for source in DataSource::all() {
-            let state = source_states.iter().find(|state| state.source == source.id());
-            let newest = newest_dates.get(&source.dataset()).copied();
-            results.push((source.id().to_owned(), check_freshness(source, state, newest, today)));
-        }
-        for check in cross_checks {
-            let name = format!("check {}", check.id);
-            let text = ingest::format_cross_check(&check);
-            results.push((name, if check.differing_values == 0 { Ok(text) } else { Err(anyhow::anyhow!("{text}")) }));
-        }
-        Ok(results)
+    async fn check_postgres(&self) -> anyhow::Result<(DatabaseCheck, String)> {
+        let store = self.settings.database.open_migrated_store().await?;
+        let states = store.dataset_states().await?;
+        let is_demo = store.has_synthetic_data().await?;
+        let details = format!("connected; {} of {} datasets have data", states.len(), Dataset::all().count());
+        Ok((DatabaseCheck::Usable { store, is_demo }, details))
     }
 
     async fn check_redis(&self) -> anyhow::Result<String> {
         let servers = self.settings.redis_urls();
         for server in &servers {
-            vintem_meter::ping_redis(server).await?;
+            vintem_meter::ping_redis(server).await.context("not connected; check the URL and that Redis is running")?;
         }
-        Ok(if servers.len() == 1 { "answers".to_owned() } else { format!("all {} servers answer", servers.len()) })
+        Ok(if servers.len() == 1 { "connected".to_owned() } else { format!("connected to {} servers", servers.len()) })
+    }
+
+    fn check_public_url(&self) -> anyhow::Result<String> {
+        match self.settings.public_url.as_str() {
+            "" => Ok(format!("not set; using http://{}", self.settings.listen)),
+            url if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
+            url => bail!("\"{url}\" is not valid. It must start with https:// or http://"),
+        }
+    }
+
+    async fn check_upstreams(&self, report: &mut Report) {
+        let addresses = self.upstreams.upstream_addresses();
+        for (upstream, setting) in
+            [(Upstream::Sgs, "VINTEM_SGS_URL"), (Upstream::Ptax, "VINTEM_PTAX_URL"), (Upstream::Cvm, "VINTEM_CVM_URL")]
+        {
+            let probed = probe(upstream, &addresses, &self.settings.contact.contact).await;
+            report.add(setting, probed.map(|()| format!("{} answers", upstream.name())).map_err(Into::into));
+        }
+    }
+}
+
+/// How fresh each dataset is, and what to do if it is stale.
+async fn check_data(store: &Store, report: &mut Report) {
+    let today = sao_paulo_date(Utc::now());
+    let states = async {
+        let newest_dates = store.newest_dates(today).await?;
+        let source_states = store.source_states().await?;
+        let cross_checks = store.cross_checks().await?;
+        anyhow::Ok((newest_dates, source_states, cross_checks))
+    };
+    let (newest_dates, source_states, cross_checks) = match states.await {
+        Ok(states) => states,
+        Err(error) => return report.add("data", Err(error)),
+    };
+
+    for source in DataSource::all() {
+        let state = source_states.iter().find(|state| state.source == source.id());
+        let newest = newest_dates.get(&source.dataset()).copied();
+        report.add(source.id(), check_freshness(source, state, newest, today));
+    }
+    for check in cross_checks {
+        let text = ingest::format_cross_check(&check);
+        let result = if check.differing_values == 0 { Ok(text) } else { Err(anyhow::anyhow!("{text}")) };
+        report.add(&format!("cross-check {}", check.id), result);
     }
 }
 
@@ -146,18 +168,22 @@ fn check_freshness(
     today: NaiveDate,
 ) -> anyhow::Result<String> {
     let id = source.id();
-    let Some(state) = state else { bail!("never asked for: run `vintem ingest {id}`") };
+    let Some(state) = state else { bail!("never fetched. Fetch it with: vintem ingest {id}") };
     if let Some(failure) = &state.failure {
-        bail!("the last request failed: {failure}. What is stored is served on; `vintem ingest {id}` asks again");
+        bail!("the last fetch failed: {failure}. The stored data is still served. Retry with: vintem ingest {id}");
     }
-    let Some(checked_at) = state.checked_at else { bail!("not filled to the end: run `vintem ingest {id}` again") };
+    let Some(checked_at) = state.checked_at else {
+        bail!("the first fetch did not finish. Continue it with: vintem ingest {id}")
+    };
 
     let checked_at = checked_at.format("%Y-%m-%d %H:%M UTC");
     match newest {
         Some(newest) if source.dataset().is_stale(newest, today) => {
-            bail!("its newest day is {newest} although it was asked on {checked_at}: look at what the publisher has")
+            bail!(
+                "stale: the newest data is from {newest}; last fetched on {checked_at}. Check if the publisher has newer data"
+            )
         }
-        Some(newest) => Ok(format!("up to {newest}, asked on {checked_at}")),
-        None => Ok(format!("asked on {checked_at}")),
+        Some(newest) => Ok(format!("data until {newest}, fetched on {checked_at}")),
+        None => Ok(format!("fetched on {checked_at}")),
     }
 }

@@ -14,6 +14,7 @@ use vintem_domain::{Clock, SystemClock};
 use vintem_ingest::ingestor::{Ingestor, NoopReporter, PartOutcome, ProgressReporter, parse_source_names};
 use vintem_ingest::scheduler::run_on_schedule;
 use vintem_ingest::source::{DataSource, Upstream};
+use vintem_store::Store;
 use vintem_store::sources::CrossCheck;
 
 use crate::commands::serve::ShutdownSignals;
@@ -34,34 +35,35 @@ pub struct IngestCommand {
     #[command(flatten)]
     log: LogSettings,
 
-    /// What to ask for; all sources where none is named
+    /// Sources to fetch [default: all]
     sources: Vec<String>,
 
-    /// Only what is of this day or later
-    #[arg(long)]
+    /// Fetch data again, starting from this date
+    #[arg(long, value_name = "DATE")]
     since: Option<NaiveDate>,
 
-    /// Go on asking, each source by its own schedule
+    /// Keep running and fetch each source on its schedule
     #[arg(long, conflicts_with_all = ["sources", "since", "file"])]
     watch: bool,
 
-    /// Load a file that was kept instead of asking; takes one source
+    /// Load an archived file instead of fetching; needs exactly one source
     #[arg(long, requires = "known_at")]
     file: Option<PathBuf>,
 
-    /// The day from which on the contents of the file were known
-    #[arg(long, requires = "file")]
+    /// Date on which the contents of the file became known
+    #[arg(long, value_name = "DATE", requires = "file")]
     known_at: Option<NaiveDate>,
 }
 
 fn sources_help() -> String {
     let ids: Vec<&str> = DataSource::all().map(DataSource::id).collect();
-    format!("Sources: {}; or groups of them: sgs, ptax, cvm, filings", ids.join(", "))
+    format!("Sources: {}. Groups of sources: sgs, ptax, cvm, filings", ids.join(", "))
 }
 
 impl IngestCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        let store = self.database.open_store()?;
+        let store = self.database.open_migrated_store().await?;
+        refuse_demo_database(&store).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let upstreams = &self.upstreams;
         let ingestor = Ingestor::new(store, clock.clone(), &upstreams.upstream_addresses(), &self.contact.contact)?;
@@ -86,6 +88,17 @@ impl IngestCommand {
     }
 }
 
+/// Before anything is fetched: a load would be refused only after the first download.
+async fn refuse_demo_database(store: &Store) -> anyhow::Result<()> {
+    if store.has_synthetic_data().await? {
+        bail!(
+            "The database contains demo data, which cannot be mixed with real data. Use another database, or remove \
+             the demo data with: vintem demo --remove"
+        );
+    }
+    Ok(())
+}
+
 async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Option<NaiveDate>) -> anyhow::Result<()> {
     let started = Instant::now();
     let is_terminal = std::io::stderr().is_terminal();
@@ -105,7 +118,7 @@ async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Optio
         println!("FAIL  {} {part}: {problem}", source.id());
     }
     println!(
-        "{} parts, {:.1} MB, {} rows read, {} appended, {} set aside, in {seconds:.1} s ({:.0} rows a second).",
+        "Fetched {} parts ({:.1} MB) in {seconds:.1} s: {} rows read, {} new or changed, {} quarantined ({:.0} rows/s).",
         report.parts,
         report.bytes as f64 / 1e6,
         report.rows,
@@ -116,7 +129,7 @@ async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Optio
 
     if !report.failures.is_empty() {
         bail!(
-            "{} of {} parts failed; what is stored stays, and the next run asks again",
+            "{} of {} parts failed. Their stored data is unchanged; run the command again to retry.",
             report.failures.len(),
             report.parts
         );
@@ -131,23 +144,24 @@ async fn load_file(
     file: &PathBuf,
     known_at: NaiveDate,
 ) -> anyhow::Result<()> {
-    let [source] = sources else { bail!("name the one source that the file is of, not {}", names.len()) };
+    let [source] = sources else { bail!("--file needs exactly one source, not {}", names.len()) };
     let bytes = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("file");
     let known_at = known_at.and_time(NaiveTime::MIN).and_utc();
     if known_at > Utc::now() {
-        bail!("--known-at lies in the future");
+        bail!("--known-at must not be in the future");
     }
 
     let report = ingestor.load_file(*source, name, &bytes, known_at).await?;
-    println!("{} rows read, {} appended, {} set aside.", report.rows, report.appended, report.quarantined);
+    println!("{} rows read, {} new or changed, {} quarantined.", report.rows, report.appended, report.quarantined);
     Ok(())
 }
 
 pub fn format_cross_check(check: &CrossCheck) -> String {
-    let worst =
-        check.worst_date.map_or(String::new(), |date| format!(", at most by {} on {date}", check.largest_difference));
-    format!("CHECK {}: {} of {} days differ{worst}", check.id, check.differing_values, check.compared_values)
+    let worst = check
+        .worst_date
+        .map_or(String::new(), |date| format!("; the largest difference is {} on {date}", check.largest_difference));
+    format!("CHECK {}: {} of {} values differ{worst}", check.id, check.differing_values, check.compared_values)
 }
 
 /// Reports progress on a terminal, with a bar for each upstream.
@@ -193,7 +207,7 @@ impl ProgressReporter for BarReporter {
             let mut totals = self.rows_and_bytes.lock().expect("never held across a panic");
             *totals = (totals.0 + report.rows, totals.1 + report.bytes);
             let (rows, bytes) = *totals;
-            bar.set_message(format!("{} {part}, {rows} rows, {:.1} MB in all", source.id(), bytes as f64 / 1e6));
+            bar.set_message(format!("{} {part}, {rows} rows, {:.1} MB in total", source.id(), bytes as f64 / 1e6));
         }
         bar.inc(1);
     }
@@ -212,13 +226,13 @@ impl ProgressReporter for LineReporter {
         match outcome {
             PartOutcome::Succeeded(report) if report.unchanged => println!("{source} {part}: nothing new"),
             PartOutcome::Succeeded(report) => println!(
-                "{source} {part}: {} rows read, {} appended, {} set aside, {:.1} MB",
+                "{source} {part}: {} rows read, {} new or changed, {} quarantined, {:.1} MB",
                 report.rows,
                 report.appended,
                 report.quarantined,
                 report.bytes as f64 / 1e6
             ),
-            PartOutcome::NotPublishedYet => println!("{source} {part}: not there yet"),
+            PartOutcome::NotPublishedYet => println!("{source} {part}: not published yet"),
             PartOutcome::Failed(error) => println!("{source} {part}: failed: {error}"),
         }
     }

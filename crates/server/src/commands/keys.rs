@@ -21,7 +21,7 @@ pub struct KeysCommand {
 
 #[derive(Debug, Subcommand)]
 enum KeysSubcommand {
-    /// Create a key on any plan; it is shown once
+    /// Create an API key and show it once
     Create {
         #[command(flatten)]
         database: DatabaseSettings,
@@ -29,91 +29,101 @@ enum KeysSubcommand {
         pepper: PepperSettings,
         #[command(flatten)]
         args: NewKeyArgs,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// List keys, the newest first
+    /// List keys, newest first
     List {
         #[command(flatten)]
         database: DatabaseSettings,
-        /// How many at most
+        /// Maximum number of keys
         #[arg(long, default_value_t = 100)]
         limit: i64,
-        /// Only keys older than the one with this id
-        #[arg(long, default_value_t = KeyId::MAX)]
-        before: KeyId,
+        /// List keys created before the key with this id
+        #[arg(long, value_name = "ID")]
+        before: Option<KeyId>,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Move a key to another plan, in force everywhere within a second
+    /// Move a key to another plan; takes effect within a second
     SetPlan {
         #[command(flatten)]
         database: DatabaseSettings,
-        /// The key's id, as `keys list` shows it
+        /// Id of the key, from `vintem keys list`
         id: KeyId,
+        /// New plan: free, bronze, gold or platinum
         #[arg(value_parser = parse_plan)]
         plan: Plan,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say when a key expires, in force everywhere within a second
+    /// Set when a key expires; takes effect within a second
     SetExpiry {
         #[command(flatten)]
         database: DatabaseSettings,
-        /// The key's id, as `keys list` shows it
+        /// Id of the key, from `vintem keys list`
         id: KeyId,
-        /// A date (from its midnight UTC on the key is refused), an instant as 2027-01-31T12:00:00Z, or `never`
+        /// Date (00:00 UTC) or time (2027-01-31T12:00:00Z) when the key expires, or `never`
         #[arg(value_parser = parse_expiry)]
         when: Expiry,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a key for good, in force everywhere within a second
+    /// Revoke a key permanently; takes effect within a second
     Revoke {
         #[command(flatten)]
         database: DatabaseSettings,
-        /// The key's id, as `keys list` shows it
+        /// Id of the key, from `vintem keys list`
         id: KeyId,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show what happened to a key, when and by whom
+    /// Show the changes to a key, with time and author
     History {
         #[command(flatten)]
         database: DatabaseSettings,
-        /// The key's id, as `keys list` shows it
+        /// Id of the key, from `vintem keys list`
         id: KeyId,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Forget a person: revoke all keys of an e-mail address, and remove name, address and label. What was used stays,
-    /// under the keys' ids
+    /// Erase a person's data: revoke all keys of an email address and delete the name, address and labels. Usage counts
+    /// remain, without personal data
     Erase {
         #[command(flatten)]
         database: DatabaseSettings,
-        /// In upper or lower case
+        /// Email address of the person, in upper or lower case
         #[arg(long)]
         email: String,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
 }
 
-/// What a new key is to be.
+/// The properties of a new key.
 #[derive(Debug, Args)]
 struct NewKeyArgs {
+    /// Plan of the key: free, bronze, gold or platinum
     #[arg(long, value_parser = parse_plan)]
     plan: Plan,
-    /// Whose key it is
+    /// Name of the key's owner
     #[arg(long)]
     name: String,
+    /// Email address of the key's owner
     #[arg(long)]
     email: String,
-    /// What the key is for, up to 100 characters
+    /// Purpose of the key, up to 100 characters
     #[arg(long, default_value = "")]
     label: String,
-    /// A date (from its midnight UTC on the key is refused) or an instant as 2027-01-31T12:00:00Z
-    #[arg(long, value_parser = parse_expiry)]
+    /// Expire the key at 00:00 UTC on this date, or at this time (2027-01-31T12:00:00Z)
+    #[arg(long, value_name = "DATE", value_parser = parse_expiry)]
     expires: Option<Expiry>,
 }
 
@@ -127,20 +137,22 @@ impl KeysCommand {
             KeysSubcommand::Create { database, pepper, args, json } => {
                 create_key(&database, &pepper, &args, json).await
             }
-            KeysSubcommand::List { database, limit, before, json } => list_keys(&database, before, limit, json).await,
+            KeysSubcommand::List { database, limit, before, json } => {
+                list_keys(&database, before.unwrap_or(KeyId::MAX), limit, json).await
+            }
             KeysSubcommand::SetPlan { database, id, plan, json } => {
-                let found = database.open_store()?.set_key_plan(id, plan).await?;
-                print_key_change(found, id, json, &format!("Key {id} is on the {} plan.", plan.name()))
+                let found = database.open_migrated_store().await?.set_key_plan(id, plan).await?;
+                print_key_change(found, id, json, &format!("Key {id} is now on the {} plan.", plan.name()))
             }
             KeysSubcommand::SetExpiry { database, id, when: Expiry(at), json } => {
-                let found = database.open_store()?.set_key_expiry(id, at).await?;
+                let found = database.open_migrated_store().await?.set_key_expiry(id, at).await?;
                 let message = at.map_or(format!("Key {id} never expires."), |at| {
                     format!("Key {id} expires at {}.", format_instant(at))
                 });
                 print_key_change(found, id, json, &message)
             }
             KeysSubcommand::Revoke { database, id, json } => {
-                let found = database.open_store()?.revoke_key(id).await?;
+                let found = database.open_migrated_store().await?.revoke_key(id).await?;
                 print_key_change(found, id, json, &format!("Key {id} is revoked."))
             }
             KeysSubcommand::History { database, id, json } => print_key_history(&database, id, json).await,
@@ -162,10 +174,10 @@ async fn create_key(
         bail!("--name must not be empty");
     }
     if !is_valid_email(email) {
-        bail!("--email must be an e-mail address");
+        bail!("--email must be an email address");
     }
     if !is_valid_label(label) {
-        bail!("--label must have at most 100 characters, none of them a control character");
+        bail!("--label must have at most 100 characters and no control characters");
     }
 
     let pepper = pepper.parse_pepper()?;
@@ -179,10 +191,9 @@ async fn create_key(
         email,
     };
     let expires_at = args.expires.and_then(|expiry| expiry.0);
-    let row = database
-        .open_store()?
-        .create_key_with_options(&new_key, &KeyOptions { label, expires_at, ..KeyOptions::default() })
-        .await?;
+    let store = database.open_migrated_store().await?;
+    let row =
+        store.create_key_with_options(&new_key, &KeyOptions { label, expires_at, ..KeyOptions::default() }).await?;
 
     if as_json {
         let key = json!({
@@ -196,13 +207,13 @@ async fn create_key(
         });
         println!("{key}");
     } else {
-        println!("Key {} on the {} plan, shown only now:\n{}", row.id, plan.name(), key.reveal());
+        println!("Created key {} on the {} plan. It is shown only once:\n{}", row.id, plan.name(), key.reveal());
     }
     Ok(())
 }
 
 async fn list_keys(database: &DatabaseSettings, before: KeyId, limit: i64, as_json: bool) -> anyhow::Result<()> {
-    let keys = database.open_store()?.list_keys(before, limit.max(1)).await?;
+    let keys = database.open_migrated_store().await?.list_keys(before, limit.max(1)).await?;
     if as_json {
         let keys: Vec<_> = keys.iter().map(key_details_json).collect();
         println!("{}", json!({ "keys": keys }));
@@ -210,7 +221,7 @@ async fn list_keys(database: &DatabaseSettings, before: KeyId, limit: i64, as_js
     }
 
     println!(
-        "{:>8}  {:13}  {:8}  {:10}  {:10}  {:20}  {:7}  name <e-mail> label",
+        "{:>8}  {:13}  {:8}  {:10}  {:10}  {:20}  {:7}  name <email> label",
         "id", "key", "plan", "created", "last used", "expires", "state"
     );
     let now = Utc::now();
@@ -258,9 +269,9 @@ fn key_details_json(key: &KeyDetails) -> serde_json::Value {
 }
 
 async fn print_key_history(database: &DatabaseSettings, id: KeyId, as_json: bool) -> anyhow::Result<()> {
-    let store = database.open_store()?;
+    let store = database.open_migrated_store().await?;
     if store.key_details(id).await?.is_none() {
-        bail!("no key has the id {id}");
+        bail!("No key has the id {id}. List the keys with: vintem keys list");
     }
 
     let changes = store.key_history(id).await?;
@@ -289,21 +300,21 @@ fn describe_change(change: &KeyChangeRow) -> String {
     let old_value = change.old_value.as_deref().unwrap_or("never");
     let new_value = change.new_value.as_deref().unwrap_or("never");
     match change.kind {
-        KeyChange::Created => format!("created on the plan {new_value}"),
-        KeyChange::PlanChanged => format!("moved from the plan {old_value} to {new_value}"),
-        KeyChange::LabelChanged => "given another label".into(),
-        KeyChange::ExpiryChanged => format!("expires {new_value}, before {old_value}"),
-        KeyChange::Rotated => format!("rotated; the secret before it ends {new_value}"),
+        KeyChange::Created => format!("created on the {new_value} plan"),
+        KeyChange::PlanChanged => format!("plan changed from {old_value} to {new_value}"),
+        KeyChange::LabelChanged => "label changed".into(),
+        KeyChange::ExpiryChanged => format!("expiry changed from {old_value} to {new_value}"),
+        KeyChange::Rotated => format!("rotated; the previous secret expires at {new_value}"),
         KeyChange::Revoked => "revoked".into(),
-        KeyChange::Erased => "name, address and label erased".into(),
+        KeyChange::Erased => "name, email address and label erased".into(),
     }
 }
 
 async fn erase_keys(database: &DatabaseSettings, email: &str, as_json: bool) -> anyhow::Result<()> {
     if !is_valid_email(email) {
-        bail!("--email must be an e-mail address");
+        bail!("--email must be an email address");
     }
-    let erased = database.open_store()?.erase_keys_by_email(email).await?;
+    let erased = database.open_migrated_store().await?.erase_keys_by_email(email).await?;
     // The output omits the e-mail address, which must not appear anywhere from now on.
     if as_json {
         println!("{}", json!({ "erased": erased.len(), "ids": erased }));
@@ -315,7 +326,7 @@ async fn erase_keys(database: &DatabaseSettings, email: &str, as_json: bool) -> 
 
 fn print_key_change(found: bool, id: KeyId, as_json: bool, message: &str) -> anyhow::Result<()> {
     if !found {
-        bail!("no key has the id {id}");
+        bail!("No key has the id {id}. List the keys with: vintem keys list");
     }
     if as_json {
         println!("{}", json!({ "id": id, "message": message }));
@@ -330,7 +341,7 @@ fn format_instant(at: DateTime<Utc>) -> String {
 }
 
 fn parse_plan(id: &str) -> Result<Plan, String> {
-    Plan::from_id(id).ok_or_else(|| format!("one of {}", Plan::ALL.map(Plan::id).join(", ")))
+    Plan::from_id(id).ok_or_else(|| format!("use one of {}", Plan::ALL.map(Plan::id).join(", ")))
 }
 
 fn parse_expiry(text: &str) -> Result<Expiry, String> {
@@ -340,9 +351,9 @@ fn parse_expiry(text: &str) -> Result<Expiry, String> {
 
     let midnight = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
     let instant = midnight.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc()));
-    let at = instant.ok_or("a date as 2027-01-31, an instant as 2027-01-31T12:00:00Z, or never")?;
+    let at = instant.ok_or("use a date (2027-01-31), a time (2027-01-31T12:00:00Z) or `never`")?;
     if at <= Utc::now() {
-        return Err("must lie ahead; `vintem keys revoke` ends a key at once".into());
+        return Err("the time is in the past; use `vintem keys revoke` to revoke a key now".into());
     }
 
     // Whole seconds, because that is what we show.

@@ -1,7 +1,7 @@
 //! `vintem migrate`: updates the database schema.
 
-use anyhow::Context;
 use clap::Args;
+use vintem_store::{SchemaChange, Store};
 
 use crate::settings::DatabaseSettings;
 
@@ -13,6 +13,22 @@ pub struct MigrateCommand {
 
 impl MigrateCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        self.database.open_store()?.migrate().await.context("the database was not migrated")
+        let change = migrate(&self.database.open_store()?).await?;
+        println!("{}", describe(change));
+        Ok(())
+    }
+}
+
+/// Fails at once, with the cause, if the database cannot be reached.
+pub async fn migrate(store: &Store) -> anyhow::Result<SchemaChange> {
+    store.check_connection().await?;
+    Ok(store.migrate().await?)
+}
+
+fn describe(SchemaChange { before, after }: SchemaChange) -> String {
+    match before {
+        0 => format!("Created the tables (schema version {after})."),
+        before if before == after => format!("The schema is up to date (version {after})."),
+        before => format!("Updated the schema from version {before} to {after}."),
     }
 }

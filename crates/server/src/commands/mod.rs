@@ -3,6 +3,7 @@
 pub mod demo;
 pub mod doctor;
 pub mod ingest;
+pub mod init;
 pub mod keys;
 pub mod migrate;
 pub mod serve;

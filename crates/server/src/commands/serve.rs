@@ -1,18 +1,23 @@
 //! `vintem serve` and `vintem up`: serve the API and the pages, the latter with the worker and the ingestion as well.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use vintem_domain::{Clock, DataOrigin, SystemClock, VERSION};
+use vintem_domain::{Clock, SystemClock, VERSION};
 use vintem_ingest::ingestor::{Ingestor, NoopReporter};
 use vintem_ingest::scheduler::run_on_schedule;
 
-use crate::replica::{self, REDIS_PREFIX};
+use super::demo;
+use super::migrate::migrate;
+use crate::replica::{self, REDIS_PREFIX, Replica};
 use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
 use crate::worker::{build_dispatcher, run_event_publisher, run_export_builder, run_webhook_dispatcher};
+
+const READINESS_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct ServeCommand {
@@ -32,9 +37,13 @@ pub struct UpCommand {
     #[command(flatten)]
     upstreams: UpstreamSettings,
 
-    /// Ask the publishers for nothing: serve what the database holds
+    /// Serve the stored data without fetching from the publishers
     #[arg(long)]
     no_ingest: bool,
+
+    /// Load demo data first if the database has none
+    #[arg(long)]
+    demo: bool,
 }
 
 impl UpCommand {
@@ -42,12 +51,14 @@ impl UpCommand {
         self.serve.log.init_logging()?;
         let signals = ShutdownSignals::new()?;
         let store = self.serve.settings.database.open_store()?;
-        store.migrate().await.context("the database was not migrated")?;
+        migrate(&store).await?;
+        if self.demo && !store.has_synthetic_data().await? {
+            demo::load_demo_data(&store, &demo::default_size()).await?;
+        }
 
         let (stop, stopping) = watch::channel(false);
         // Real data must not be mixed with synthetic data, so a demo does not ingest.
-        let states = store.dataset_states().await?;
-        let is_demo = states.values().any(|state| state.origin == DataOrigin::Synthetic);
+        let is_demo = store.has_synthetic_data().await?;
         let ingestion = (!self.no_ingest && !is_demo).then(|| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
             let addresses = self.upstreams.upstream_addresses();
@@ -99,17 +110,40 @@ impl ServeCommand {
             admin_address = %replica.admin_address,
             "listening"
         );
-        signals.wait().await;
+        tokio::select! {
+            () = announce_readiness(&replica, &self.settings.public_url) => signals.wait().await,
+            () = signals.wait() => {}
+        }
         tracing::info!("stopping");
 
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         stop.send_replace(true);
         replica.stop().await;
         if let Some(deliveries) = deliveries {
-            deliveries.await.context("delivering ended badly")?;
+            deliveries.await.context("the webhook dispatcher failed")?;
         }
         Ok(())
     }
+}
+
+/// Prints one line for the person at the terminal once requests are answered with data.
+async fn announce_readiness(replica: &Replica, public_url: &str) {
+    let live_snapshot = replica.snapshot();
+    let snapshot = loop {
+        match live_snapshot.get() {
+            Some(snapshot) => break snapshot,
+            None => tokio::time::sleep(READINESS_POLL_INTERVAL).await,
+        }
+    };
+    let data = if snapshot.is_synthetic() {
+        " (demo data)"
+    } else if snapshot.states().is_empty() {
+        " (no data yet)"
+    } else {
+        ""
+    };
+    let url = if public_url.is_empty() { format!("http://{}", replica.address) } else { public_url.to_owned() };
+    println!("Vintém is ready at {url}{data}");
 }
 
 /// SIGTERM and SIGINT. Created before the process announces anything, so that no signal hits the default handler, which

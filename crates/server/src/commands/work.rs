@@ -29,7 +29,7 @@ pub struct WorkCommand {
     #[command(flatten)]
     log: LogSettings,
 
-    /// Make the files of the bulk export as they are to be now, and end
+    /// Build the bulk export files that are due, then exit
     #[arg(long)]
     once: bool,
 }
@@ -43,19 +43,21 @@ impl WorkCommand {
         let live_snapshot = Arc::new(LiveSnapshot::default());
 
         if self.once {
-            let directory = directory.context("there is nothing to make: set VINTEM_EXPORT_DIR or VINTEM_DATA_DIR")?;
+            let directory =
+                directory.context("There is no export directory. Set VINTEM_EXPORT_DIR or VINTEM_DATA_DIR.")?;
+            store.check_schema().await?;
             live_snapshot.refresh(&store).await.context("the data could not be read")?;
-            let snapshot = live_snapshot.get().context("there is no data")?;
+            let snapshot = live_snapshot.get().context("The database has no data yet. Run `vintem ingest` first.")?;
             let report =
                 tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &directory, SystemClock.now()))
                     .await??;
             anyhow::ensure!(
                 report.failed_datasets.is_empty(),
-                "files of {} could not be made",
+                "Export files of {} could not be built; see the log for the cause",
                 report.failed_datasets.join(", ")
             );
             println!(
-                "files made of {} datasets, {} changed within the hour and wait",
+                "Built export files for {} datasets; postponed {} that were built less than an hour ago.",
                 report.built_datasets.len(),
                 report.postponed_count
             );
@@ -76,17 +78,17 @@ impl WorkCommand {
         match directory {
             Some(directory) => tasks.push(tokio::spawn(run_export_builder(live_snapshot, directory, clock))),
             None => {
-                tracing::info!("no files of the export are made: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
+                tracing::info!("bulk export is off: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
             }
         }
 
-        tracing::info!("working");
+        tracing::info!("worker started");
         signals.wait().await;
         tracing::info!("stopping");
 
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         stop.send_replace(true);
-        deliveries.await.context("delivering ended badly")?;
+        deliveries.await.context("the webhook dispatcher failed")?;
         store.close().await;
         Ok(())
     }

@@ -310,7 +310,7 @@ fn cvm_cases() -> Vec<FaultCase> {
 
 fn classify_report(report: &RunReport) -> ExpectedOutcome {
     match (report.failures.first(), report.alerts.is_empty(), report.quarantined) {
-        (Some((_, _, problem)), ..) if problem.contains("not believed") => ExpectedOutcome::Quarantined,
+        (Some((_, _, problem)), ..) if problem.contains("was rejected") => ExpectedOutcome::Quarantined,
         (Some(_), ..) => ExpectedOutcome::Failed,
         (None, false, _) => ExpectedOutcome::LoadedWithAlert,
         (None, true, 0) => ExpectedOutcome::Loaded,

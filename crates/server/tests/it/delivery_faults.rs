@@ -250,10 +250,10 @@ async fn killing_workers_and_postgres_loses_no_delivery() -> TestResult {
     println!("lost: {lost}");
 
     assert_eq!((lost, forgotten), (0, 0));
-    assert!(in_flight_at_kill > 0.0, "no kill met anything under way");
+    assert!(in_flight_at_kill > 0.0, "no kill met anything in progress");
     assert!(
         duplicates <= faults * HEALTHY_PATHS.len() * MAX_IN_FLIGHT_PER_WEBHOOK,
-        "more duplicates than were under way"
+        "more duplicates than were in progress"
     );
     assert!(shortest_retry >= MIN_RETRY_SECONDS, "a retry after {shortest_retry} seconds");
     assert_eq!(inversions, 0.0, "first attempts out of order");

@@ -311,7 +311,7 @@ async fn retry_after_from_an_upstream_is_honored() -> TestResult {
     harness.upstreams.set_fault("/", Some(Fault::TooManyRequests { retry_after: Some("3600".into()) }));
     harness.upstreams.clear_requests();
     let report = harness.ingest(&["ipca"]).await?;
-    assert!(report.failures[0].2.contains("come again in 3600 s"), "{:#?}", report.failures);
+    assert!(report.failures[0].2.contains("retry in 3600 s"), "{:#?}", report.failures);
     assert_eq!(harness.upstreams.requests_to(UpstreamService::Sgs).len(), 1);
 
     Ok(())

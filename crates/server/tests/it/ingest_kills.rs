@@ -66,7 +66,7 @@ async fn fifty_kills_during_ingestion_do_not_change_the_final_data() -> TestResu
     }
 
     println!("kills: {kills}");
-    assert!(kills > 40, "only {kills} met a filling under way");
+    assert!(kills > 40, "only {kills} met a filling in progress");
 
     Ok(())
 }

@@ -88,7 +88,7 @@ async fn excess_requests_get_a_complete_503_and_health_is_never_shed() -> TestRe
 
     let portuguese = replica.http.get(replica.url(SELIC_PATH)).header("Accept-Language", "pt-BR");
     let body: Value = replica.send(portuguese).await?.json().await?;
-    assert!(body["message"].as_str().is_some_and(|message| message.contains("tente de novo")), "{body}");
+    assert!(body["message"].as_str().is_some_and(|message| message.contains("Tente de novo")), "{body}");
 
     for _ in 0..20 {
         assert_eq!(replica.get("/health").await?.status(), 200);

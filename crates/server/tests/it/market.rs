@@ -211,7 +211,7 @@ async fn the_catalog_describes_each_series_in_both_languages() -> TestResult {
         rows.into_iter().find(|row| row["id"] == "cdi").expect("it is listed")
     };
     let cdi = find_cdi(&catalog);
-    assert_eq!(cdi["names"], json!({"en": "CDI, annualised", "pt": "CDI, anualizado"}));
+    assert_eq!(cdi["names"], json!({"en": "CDI, annualized", "pt": "CDI, anualizado"}));
     assert!(cdi["is_not"].as_str().unwrap_or_default().contains("CDB"), "{cdi}");
 
     let in_portuguese = replica.http.get(replica.url("/api/v1/market/series")).header("Accept-Language", "pt-BR");

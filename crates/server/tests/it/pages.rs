@@ -91,8 +91,8 @@ async fn every_page_has_both_languages_the_exact_headers_and_nothing_inline() ->
     let company = format!("/companies/{code}");
     for page in PAGE_PATHS.into_iter().chain([company.as_str()]) {
         for (lang, html_lang, banner) in [
-            ("en", "en", "Demonstration data: everything shown here is synthetic"),
-            ("pt", "pt-BR", "Dados de demonstração: tudo o que se mostra aqui é sintético"),
+            ("en", "en", "Demo data: everything on this site is synthetic"),
+            ("pt", "pt-BR", "Dados de demonstração: tudo neste site é fictício"),
         ] {
             let url = format!("{page}{}lang={lang}", if page.contains('?') { '&' } else { '?' });
             let response = get_page(&replica, &url).await?;
@@ -238,7 +238,7 @@ async fn errors_are_html_for_browsers_and_json_for_programs() -> TestResult {
         assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8", "{path}");
         assert!(page.headers().contains_key("x-ratelimit-remaining"), "{path}");
         let html = page.text().await?;
-        assert!(html.contains("There is no such page") && html.contains("<nav"), "{path}");
+        assert!(html.contains("Page not found") && html.contains("<nav"), "{path}");
         let body: Value = replica.get(path).await?.json().await?;
         assert_eq!(body["error"], "not_found", "{path}");
     }
@@ -261,7 +261,7 @@ async fn searches_have_their_own_limit_and_pages_still_work() -> TestResult {
     let refused = get_page(&replica, "/search?q=banco").await?;
     assert_eq!(refused.status(), 429);
     assert!(refused.headers()["retry-after"].to_str()?.parse::<u32>()? >= 1);
-    assert!(refused.text().await?.contains("That was a little fast"));
+    assert!(refused.text().await?.contains("Too many requests"));
 
     let page = get_page(&replica, "/pricing").await?;
     assert_eq!(page.status(), 200);

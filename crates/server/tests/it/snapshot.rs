@@ -7,7 +7,7 @@ use chrono::Duration as Span;
 use serde_json::Value;
 use vintem_domain::{CvmDataset, DataOrigin, Dataset, Plan};
 use vintem_store::load::{Filing, NewFetch};
-use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions, wait_until};
+use vintem_testkit::{TempDirectory, TestDatabase, TestReplica, TestReplicaOptions, wait_until};
 
 use crate::{TestResult, friday};
 
@@ -49,50 +49,27 @@ async fn wait_until_served(replica: &TestReplica, key: &str, expected: &[&str]) 
     .await;
 }
 
-/// A data directory that is removed on drop.
-struct TempDataDir(PathBuf);
-
-impl TempDataDir {
-    fn new() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("vintem-data-{:016x}", rand::random::<u64>()));
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path of ours is text")
-    }
-
-    /// The layer files and the file that lists them.
-    fn snapshot_files(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.0.join("snapshot")).into_iter().flatten();
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| !path.ends_with("unfinished")).collect()
-    }
-}
-
-impl Drop for TempDataDir {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("{} was left behind: {error}", self.0.display());
-        }
-    }
+/// The layer files and the file that lists them.
+fn snapshot_files(directory: &TempDirectory) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory.path().join("snapshot")).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| !path.ends_with("unfinished")).collect()
 }
 
 async fn start_with_data_dir(
     database: &TestDatabase,
-    directory: &TempDataDir,
+    directory: &TempDirectory,
 ) -> anyhow::Result<(TestReplica, String)> {
-    let flags = ["--data-dir", directory.path()];
+    let flags = ["--data-dir", directory.path().to_str().expect("a path of ours is text")];
     let options = TestReplicaOptions { flags: &flags, redis_prefix: None };
     let replica = TestReplica::start_with_options(database, friday() + Span::days(1), options).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
     Ok((replica, key))
 }
 
-async fn wait_until_saved(directory: &TempDataDir) {
+async fn wait_until_saved(directory: &TempDirectory) {
     let is_served = |path: &PathBuf| path.file_name() == Some(Path::new("served").as_os_str());
     wait_until("the copy is on disk", Duration::from_secs(20), || async {
-        directory.snapshot_files().iter().any(is_served)
+        snapshot_files(directory).iter().any(is_served)
     })
     .await;
 }
@@ -144,7 +121,7 @@ async fn the_snapshot_follows_changes_without_rereading_everything() -> TestResu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_starts_from_its_disk_copy_and_catches_up() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    let directory = TempDataDir::new()?;
+    let directory = TempDirectory::create()?;
 
     load_filings(&database, 1, &[filing("1", "um"), filing("2", "dois")]).await?;
     let (replica, key) = start_with_data_dir(&database, &directory).await?;
@@ -164,7 +141,7 @@ async fn a_replica_starts_from_its_disk_copy_and_catches_up() -> TestResult {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_corrupt_disk_copy_is_ignored() -> TestResult {
     let database = TestDatabase::create_empty().await?;
-    let directory = TempDataDir::new()?;
+    let directory = TempDirectory::create()?;
 
     load_filings(&database, 1, &[filing("1", "um")]).await?;
     let (replica, _) = start_with_data_dir(&database, &directory).await?;
@@ -172,7 +149,7 @@ async fn a_corrupt_disk_copy_is_ignored() -> TestResult {
     drop(replica);
 
     change_subject_unnoticed(&database, "outro").await?;
-    for file in directory.snapshot_files() {
+    for file in snapshot_files(&directory) {
         let mut content = std::fs::read(&file)?;
         let middle = content.len() / 2;
         content[middle] ^= 1;
@@ -187,7 +164,7 @@ async fn a_corrupt_disk_copy_is_ignored() -> TestResult {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_copy_of_another_database_is_ignored() -> TestResult {
-    let directory = TempDataDir::new()?;
+    let directory = TempDirectory::create()?;
     for subject in ["daqui", "dali"] {
         let database = TestDatabase::create_empty().await?;
         load_filings(&database, 1, &[filing("1", subject)]).await?;

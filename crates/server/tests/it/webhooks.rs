@@ -699,7 +699,7 @@ async fn a_slow_receiver_does_not_delay_others() -> TestResult {
     }
 
     let sending = harness.list_deliveries(&slow, "state=sending").await?;
-    assert_eq!(sending.len(), 8, "the slow one has its few under way");
+    assert_eq!(sending.len(), 8, "the slow one has its few in progress");
     assert_eq!(harness.receiver.requests_to("/fast").len(), 20);
 
     Ok(())

@@ -51,10 +51,10 @@ const CATALOG_COLUMNS: [Column; 9] = [
     Column::text("licence"),
 ];
 
-/// What an exchange rate is easily mistaken for.
+/// Rules out what an exchange rate is easily confused with.
 const FX_IS_NOT: LocalizedText = LocalizedText::new(
-    "not a rate at which anyone trades now: the average that the central bank publishes for the day",
-    "não é uma cotação de negócio agora: é a média que o Banco Central publica para o dia",
+    "not a live trading rate: it is the average that the central bank publishes for the day",
+    "não é uma cotação em tempo real: é a média do dia publicada pelo Banco Central",
 );
 
 #[derive(Serialize)]

@@ -28,8 +28,8 @@ const MAX_SERIES: usize = PUBLISHED_SERIES.len() + DERIVED_SERIES.len() + Curren
 
 static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
     LocalizedText::leak(
-        format!("be given: 1 to {MAX_SERIES} ids of /api/v1/market/series, separated by commas"),
-        format!("ser informado: de 1 a {MAX_SERIES} ids de /api/v1/market/series, separados por vírgulas"),
+        format!("must be 1 to {MAX_SERIES} comma-separated series IDs; see /api/v1/market/series"),
+        format!("deve ter de 1 a {MAX_SERIES} ids de séries separados por vírgula; veja /api/v1/market/series"),
     )
 });
 
@@ -74,7 +74,9 @@ impl RowAlignment {
         match query.single_value("align")? {
             None | Some("day") => Ok(Self::Day),
             Some("month") => Ok(Self::Month),
-            Some(_) => invalid_param("align", LocalizedText::new("be `day` or `month`", "ser `day` ou `month`")),
+            Some(_) => {
+                invalid_param("align", LocalizedText::new("must be `day` or `month`", "deve ser `day` ou `month`"))
+            }
         }
     }
 

@@ -75,7 +75,7 @@ impl QuoteSide {
             Some("buy") => Ok(Self::Buy),
             Some("mid") => Ok(Self::Mid),
             Some(_) => {
-                let must = LocalizedText::new("be `buy`, `sell` or `mid`", "ser `buy`, `sell` ou `mid`");
+                let must = LocalizedText::new("must be `buy`, `sell` or `mid`", "deve ser `buy`, `sell` ou `mid`");
                 invalid_param("side", must)
             }
         }
@@ -186,7 +186,7 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams
 /// Converts an amount at the close of a day; a day without one uses the last close before it.
 async fn convert_currency(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
     let pair = query.required_currency_pair()?;
-    let must = LocalizedText::new("be given: the amount to convert", "ser informado: o valor a converter");
+    let must = LocalizedText::new("is required: the amount to convert", "é obrigatório: o valor a converter");
     let amount = query.decimal("amount", AMOUNT_BOUNDS)?.map_or_else(|| invalid_param("amount", must), Ok)?;
     let side = QuoteSide::from_query(&query)?;
     let day = query.date("on")?.map_or(app.today(), |on| on.min(app.today()));
@@ -221,8 +221,8 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
     let today = app.today();
     let CurrencyPair::Published(currency) = pair else {
         let must = LocalizedText::new(
-            "be a published pair such as USD/BRL: only those have bulletins",
-            "ser um par publicado, como USD/BRL: só esses têm boletins",
+            "must be a published pair such as USD/BRL; other pairs have no bulletins",
+            "deve ser um par publicado, como USD/BRL; os demais não têm boletins",
         );
         return Ok(invalid_param("pair", must)?);
     };

@@ -204,8 +204,8 @@ async fn rotate_webhook(
     }
 
     let message = LocalizedText::new(
-        "Your webhook has a new secret. It is shown only now: keep it safe.",
-        "Seu webhook tem um novo segredo. Ele só é mostrado agora: guarde-o bem.",
+        "Your webhook has a new secret. Store it safely: it is shown only once.",
+        "Seu webhook tem um novo segredo. Guarde-o em local seguro: ele só aparece uma vez.",
     );
     let body = RotatedWebhookSecretBody {
         message: message.in_lang(caller.lang),
@@ -270,7 +270,10 @@ fn parse_delivery_state(query: &QueryParams) -> Result<Option<DeliveryState>, Pr
         Some(state) => Ok(Some(state)),
         None => invalid_param(
             "state",
-            LocalizedText::new("be waiting, sending, delivered or dead", "ser waiting, sending, delivered ou dead"),
+            LocalizedText::new(
+                "must be `waiting`, `sending`, `delivered` or `dead`",
+                "deve ser `waiting`, `sending`, `delivered` ou `dead`",
+            ),
         ),
     }
 }

@@ -40,8 +40,8 @@ type FieldResult<T> = Result<T, Problem>;
 
 pub async fn read_webhook_request(load: &LoadControls, headers: &HeaderMap, body: Body) -> FieldResult<WebhookRequest> {
     let expected = LocalizedText::new(
-        "The body must be one JSON object with the fields url, types, filters or status, each at most once.",
-        "O corpo deve ser um objeto JSON com os campos url, types, filters ou status, cada um no máximo uma vez.",
+        "The body must be a JSON object with the fields `url`, `types`, `filters` or `status`, each at most once.",
+        "O corpo deve ser um objeto JSON com os campos `url`, `types`, `filters` ou `status`, no máximo uma vez cada.",
     );
     read_json_object(load, headers, body, expected).await
 }
@@ -58,21 +58,22 @@ pub async fn validate_url(app: &App, key: KeyId, url: Option<&Value>) -> FieldRe
 fn url_problem(error: AddressError) -> Problem {
     let must = match error {
         AddressError::InvalidUrl => LocalizedText::new(
-            "be an address of the form https://host/path of at most 2000 characters",
-            "ser um endereço da forma https://host/caminho com no máximo 2000 caracteres",
+            "must be a URL of the form https://host/path with at most 2000 characters",
+            "deve ser uma URL no formato https://host/caminho com no máximo 2000 caracteres",
         ),
         AddressError::HasCredentials => {
-            LocalizedText::new("carry neither user nor password", "não conter usuário nem senha")
+            LocalizedText::new("must not contain a user name or password", "não pode conter usuário nem senha")
         }
-        AddressError::ForbiddenPort => {
-            LocalizedText::new("name port 443, or one from 1024 on", "indicar a porta 443, ou uma a partir de 1024")
-        }
+        AddressError::ForbiddenPort => LocalizedText::new(
+            "must use port 443, or port 1024 or higher",
+            "deve usar a porta 443 ou uma porta a partir de 1024",
+        ),
         AddressError::NotPublic => {
-            LocalizedText::new("lead to a public address of the internet", "levar a um endereço público da internet")
+            LocalizedText::new("must resolve to a public address", "deve apontar para um endereço público na internet")
         }
         AddressError::UnresolvedHost => LocalizedText::new(
-            "name a host that can be found: its name leads nowhere",
-            "indicar um host que possa ser encontrado: o nome não leva a lugar nenhum",
+            "must have a host name that resolves: the DNS lookup failed",
+            "deve ter um host que exista: a consulta DNS falhou",
         ),
     };
 
@@ -85,7 +86,7 @@ pub fn parse_webhook_status(status: &Value) -> FieldResult<WebhookStatus> {
         Some("paused") => Ok(WebhookStatus::Paused),
         _ => Err(Problem::BadField {
             name: "status",
-            requirement: LocalizedText::new("be active or paused", "ser active ou paused"),
+            requirement: LocalizedText::new("must be `active` or `paused`", "deve ser `active` ou `paused`"),
         }),
     }
 }
@@ -119,46 +120,55 @@ fn filterable_series() -> impl Iterator<Item = &'static str> {
 static EVENT_TYPE_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
     let types = EventKind::id_list();
     LocalizedText::leak(
-        format!("be a list of event types: {types}"),
-        format!("ser uma lista de tipos de eventos: {types}"),
+        format!("must be a list of event types: {types}"),
+        format!("deve ser uma lista de tipos de evento: {types}"),
     )
 });
 
 static FILTER_FIELDS: LazyLock<LocalizedText> = LazyLock::new(|| {
     let fields = FilterField::ALL.map(FilterField::id).join(", ");
     LocalizedText::leak(
-        format!("be an object whose only fields are lists named {fields}"),
-        format!("ser um objeto cujos únicos campos são listas chamadas {fields}"),
+        format!("must be an object with no fields other than these lists: {fields}"),
+        format!("deve ser um objeto com apenas estas listas como campos: {fields}"),
     )
 });
 
 static COMPANY_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
     LocalizedText::leak(
-        format!("be a list of at most {MAX_FILTER_VALUES} CVM codes or CNPJs; find them with /api/v1/companies/search"),
         format!(
-            "ser uma lista de no máximo {MAX_FILTER_VALUES} códigos CVM ou CNPJs; encontre-os em /api/v1/companies/search"
+            "must be a list of at most {MAX_FILTER_VALUES} CVM codes or CNPJs; find them with /api/v1/companies/search"
+        ),
+        format!(
+            "deve ser uma lista de no máximo {MAX_FILTER_VALUES} códigos CVM ou CNPJs; busque em /api/v1/companies/search"
         ),
     )
 });
 
 static CATEGORY_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
     LocalizedText::leak(
-        format!("be a list of at most {MAX_FILTER_VALUES} categories; /api/v1/filings/facets lists them"),
-        format!("ser uma lista de no máximo {MAX_FILTER_VALUES} categorias; /api/v1/filings/facets as lista"),
+        format!("must be a list of at most {MAX_FILTER_VALUES} categories; see /api/v1/filings/facets"),
+        format!("deve ser uma lista de no máximo {MAX_FILTER_VALUES} categorias; veja /api/v1/filings/facets"),
     )
 });
 
 static SERIES_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
     let series = filterable_series().collect::<Vec<_>>().join(", ");
-    LocalizedText::leak(format!("be a list of series: {series}"), format!("ser uma lista de séries: {series}"))
+    LocalizedText::leak(
+        format!("must be a list of series: {series}"),
+        format!("deve ser uma lista de séries: {series}"),
+    )
 });
 
 static COMBINABLE_FILTERS: LazyLock<LocalizedText> = LazyLock::new(|| {
     let filters = |kind: EventKind| kind.filters().iter().map(|field| field.id()).collect::<Vec<_>>().join(", ");
     let list = EventKind::ALL.map(|kind| format!("{} ({})", kind.id(), filters(kind))).join(", ");
     LocalizedText::leak(
-        format!("be combined only where one event has them all: {list}"),
-        format!("ser combinados só onde um evento tem todos: {list}"),
+        format!(
+            "must all apply to each of the `types`, or to at least one type if `types` is empty. Filters by type: {list}"
+        ),
+        format!(
+            "deve ter só filtros que valem para todos os `types` ou, se `types` estiver vazio, para ao menos um tipo. Filtros por tipo: {list}"
+        ),
     )
 });
 
@@ -214,8 +224,8 @@ fn parse_pair_filter(values: &Value) -> FieldResult<Vec<String>> {
     let canonical =
         |text: &str| CurrencyPair::parse(text).filter(|pair| !pair.is_derived()).map(|pair| pair.to_string());
     let must = LocalizedText::new(
-        "be a list of published pairs, all of them with BRL: USD/BRL, EUR/BRL and so on",
-        "ser uma lista de pares publicados, todos com BRL: USD/BRL, EUR/BRL e assim por diante",
+        "must be a list of published pairs (all against BRL), such as USD/BRL and EUR/BRL",
+        "deve ser uma lista de pares publicados, todos em relação ao BRL, como USD/BRL e EUR/BRL",
     );
     parse_filter_values("filters.pairs", values, canonical, must)
 }

@@ -70,7 +70,7 @@ async fn an_unknown_parameter_is_refused_with_the_closest_name_and_the_full_list
 
     let (status, body) = service.get_status_and_body("/api/v1/export?limit=3").await?;
     assert_eq!((status, &body["param"]), (400, &json!("limit")));
-    assert_eq!(body["message"], json!("Unknown parameter `limit`. This endpoint takes no parameters."));
+    assert_eq!(body["message"], json!("Unknown parameter `limit`. This endpoint accepts no parameters."));
 
     Ok(())
 }

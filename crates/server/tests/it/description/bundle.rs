@@ -1,4 +1,5 @@
-//! Bundles the files of `openapi/` into `openapi.yaml`. `openapi/README.md` explains the conventions of these files.
+//! Bundles the files of `openapi/` into `openapi.yaml` and `openapi.pt-BR.yaml`. `openapi/README.md` explains the
+//! conventions of these files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::outline::{OutlineNode, parse_outline};
 use super::values::StatedValue;
+use vintem_domain::lang::Lang;
 
 const FIRST_LINE: &str = "# Generated from openapi/ by `just documents`. Edit the files there.";
 
@@ -19,10 +21,15 @@ const COMPONENT_SECTIONS: [&str; 5] = ["securitySchemes", "parameters", "headers
 /// The files by their paths below `openapi/`.
 pub type SourceFiles = BTreeMap<String, String>;
 
-/// The text of `openapi.yaml`.
-pub fn bundle_description(sources: &SourceFiles, values: &BTreeMap<String, StatedValue>) -> anyhow::Result<String> {
+/// The description in one language.
+pub fn bundle_description(
+    sources: &SourceFiles,
+    values: &BTreeMap<String, StatedValue>,
+    lang: Lang,
+) -> anyhow::Result<String> {
     let presets = Presets::parse(sources)?;
     let mut description = Description::merge(sources, &presets.files)?;
+    description.localize(lang)?;
 
     for path in &mut description.paths {
         for operation in &mut path.children {
@@ -183,6 +190,14 @@ impl Description {
         }
     }
 
+    fn localize(&mut self, lang: Lang) -> anyhow::Result<()> {
+        let components = self.components.values_mut().flatten();
+        for node in self.head.iter_mut().chain(&mut self.paths).chain(components) {
+            localize(node, lang).with_context(|| node.text.clone())?;
+        }
+        Ok(())
+    }
+
     fn to_text(&self) -> anyhow::Result<String> {
         let mut text = format!("{FIRST_LINE}\n");
         for section in &self.head {
@@ -208,11 +223,42 @@ impl Description {
 
         // Elsewhere than on operations and responses these mean nothing.
         for line in text.lines().map(str::trim_start) {
-            ensure!(!line.starts_with("x-responses:") && !line.starts_with("x-headers:"), "misplaced: {line}");
+            let is_ours = ["x-responses:", "x-headers:", "x-summary-pt:", "x-description-pt:"];
+            ensure!(!is_ours.iter().any(|key| line.starts_with(key)), "misplaced: {line}");
         }
 
         Ok(format!("{}\n", text.trim_end()))
     }
+}
+
+/// The texts for people, each with the key of its Portuguese version.
+const TRANSLATED_KEYS: [(&str, &str); 2] = [("summary", "x-summary-pt"), ("description", "x-description-pt")];
+
+/// Keys whose contents are data, not description.
+const DATA_KEYS: [&str; 4] = ["example", "value", "default", "enum"];
+
+/// Leaves each text in one language only. Every text must have a Portuguese version.
+fn localize(node: &mut OutlineNode, lang: Lang) -> anyhow::Result<()> {
+    for (key, portuguese_key) in TRANSLATED_KEYS {
+        let portuguese = node.take_child(portuguese_key);
+        let Some(text) = node.child_mut(key).filter(|child| !child.value().is_empty()) else {
+            ensure!(portuguese.is_none(), "{portuguese_key} without {key}");
+            continue;
+        };
+
+        let portuguese = portuguese.with_context(|| format!("{key} without {portuguese_key}: {}", text.text))?;
+        if lang == Lang::Pt {
+            text.text = format!("{key}: {}", portuguese.value());
+            text.children = portuguese.children;
+        }
+    }
+
+    // A property may have such a name.
+    let are_properties = node.key() == "properties";
+    for child in node.children.iter_mut().filter(|child| are_properties || !DATA_KEYS.contains(&child.key())) {
+        localize(child, lang).with_context(|| child.text.clone())?;
+    }
+    Ok(())
 }
 
 /// Adds entries to a mapping, each once.

@@ -1,5 +1,5 @@
-//! `openapi.yaml`, the description of the API: it is bundled from `openapi/`, it states the values that the code has,
-//! and its CSV examples look like the responses.
+//! `openapi.yaml` and `openapi.pt-BR.yaml`, the description of the API: they are bundled from `openapi/`, they state the
+//! values that the code has, and their CSV examples look like the responses.
 
 mod bundle;
 mod csv_examples;
@@ -7,7 +7,9 @@ mod outline;
 mod values;
 
 use bundle::{SourceFiles, bundle_description, read_sources};
+use serde_json::Value;
 use values::stated_values;
+use vintem_domain::lang::Lang;
 
 use crate::TestResult;
 use crate::architecture::{check_document, workspace_root};
@@ -15,13 +17,41 @@ use crate::architecture::{check_document, workspace_root};
 #[test]
 fn documents_include_the_description_bundled_from_its_sources() -> TestResult {
     let sources = read_sources(&workspace_root().join("openapi"))?;
-    check_document("openapi.yaml", &bundle_description(&sources, &stated_values())?)
+    check_document("openapi.yaml", &bundle_description(&sources, &stated_values(Lang::En), Lang::En)?)?;
+    check_document("openapi.pt-BR.yaml", &bundle_description(&sources, &stated_values(Lang::Pt), Lang::Pt)?)
+}
+
+/// A reader of the Portuguese reference finds the same operations, fields and examples, in other words.
+#[test]
+fn both_languages_describe_the_same_api() -> TestResult {
+    let read = |file: &str| -> anyhow::Result<Value> {
+        let document = yaml_serde::from_str(&std::fs::read_to_string(workspace_root().join(file))?)?;
+        Ok(without_texts(document))
+    };
+    assert_eq!(read("openapi.yaml")?, read("openapi.pt-BR.yaml")?);
+    Ok(())
+}
+
+/// The description without its texts for people.
+fn without_texts(document: Value) -> Value {
+    match document {
+        Value::Object(entries) => {
+            let is_text = |key: &str, value: &Value| matches!(key, "summary" | "description") && value.is_string();
+            let kept = entries.into_iter().filter(|(key, value)| !is_text(key, value));
+            Value::Object(kept.map(|(key, value)| (key, without_texts(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_texts).collect()),
+        other => other,
+    }
 }
 
 #[test]
 fn the_bundle_has_what_presets_and_code_add() -> TestResult {
-    let bundle = bundle_description(&small_sources(), &stated_values())?;
-    assert_eq!(bundle, SMALL_BUNDLE);
+    let bundle = |lang| bundle_description(&small_sources(), &stated_values(lang), lang);
+    assert_eq!(bundle(Lang::En)?, SMALL_BUNDLE);
+
+    let portuguese = SMALL_BUNDLE.replace("# A heading", "# Um título").replace("At most 100 rows", "Até 100 linhas");
+    assert_eq!(bundle(Lang::Pt)?, portuguese);
     Ok(())
 }
 
@@ -33,6 +63,8 @@ fn mistakes_in_the_sources_are_named() {
         ("main.yaml", "paths:\n  /a:\n    get:\n", "/a is there twice"),
         ("main.yaml", "paths:\n  /b:\n    get:\n      x-responses: [418]\n", "bundle.yaml has no response for 418"),
         ("main.yaml", "info:\n  x-headers: [ETag]\n", "misplaced: x-headers: [ETag]"),
+        ("main.yaml", "info:\n  summary: Text\n", "summary without x-summary-pt"),
+        ("main.yaml", "info:\n  x-description-pt: Texto\n", "x-description-pt without description"),
         ("forgotten.yaml", "paths:\n", "bundle.yaml does not list forgotten.yaml"),
     ];
 
@@ -40,7 +72,7 @@ fn mistakes_in_the_sources_are_named() {
         let mut sources = small_sources();
         sources.entry(file.to_owned()).or_default().push_str(addition);
 
-        let error = bundle_description(&sources, &stated_values()).expect_err(expected);
+        let error = bundle_description(&sources, &stated_values(Lang::En), Lang::En).expect_err(expected);
         assert!(format!("{error:#}").contains(expected), "{error:#}");
     }
 }
@@ -75,6 +107,10 @@ paths:
             # A heading
 
             At most ${max_page_rows} rows.
+          x-description-pt: |
+            # Um título
+
+            Até ${max_page_rows} linhas.
           x-headers: [ETag]
           content: {}
 

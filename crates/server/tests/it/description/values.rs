@@ -9,6 +9,7 @@ use vintem_domain::dates::{MAX_DATE, MIN_DATE};
 use vintem_domain::email::MAX_EMAIL_LENGTH;
 use vintem_domain::event::EventKind;
 use vintem_domain::key::MAX_LABEL_LENGTH;
+use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::problem::ErrorCode;
 use vintem_domain::series::PUBLISHED_SERIES;
 use vintem_domain::webhook::{DeliveryState, MAX_WEBHOOKS_PER_KEY};
@@ -24,12 +25,12 @@ pub enum StatedValue {
     List(Vec<&'static str>),
 }
 
-/// The values by their names.
-pub fn stated_values() -> BTreeMap<String, StatedValue> {
+/// The values by their names, written as in this language.
+pub fn stated_values(lang: Lang) -> BTreeMap<String, StatedValue> {
     let mut values = BTreeMap::new();
     values.extend(lists().map(|(name, items)| (name.to_owned(), StatedValue::List(items))));
-    values.extend(texts().map(|(name, text)| (name.to_owned(), StatedValue::Text(text))));
-    values.extend(parameter_limits().map(|(name, limit)| (name.to_owned(), StatedValue::Text(limit))));
+    values.extend(texts(lang).map(|(name, text)| (name.to_owned(), StatedValue::Text(text))));
+    values.extend(parameter_limits(lang).map(|(name, limit)| (name.to_owned(), StatedValue::Text(limit))));
     values.extend(key_limits().map(|(name, limit)| (name.to_owned(), StatedValue::Text(limit))));
 
     for plan in Plan::ALL {
@@ -57,10 +58,10 @@ fn lists() -> [(&'static str, Vec<&'static str>); 5] {
     ]
 }
 
-fn texts() -> [(&'static str, String); 5] {
+fn texts(lang: Lang) -> [(&'static str, String); 5] {
     let event_types = EventKind::ALL.map(|kind| kind.id().replace('.', r"\."));
     [
-        ("currencies", english_list(&Currency::ALL.map(Currency::code))),
+        ("currencies", enumerate(&Currency::ALL.map(Currency::code), lang)),
         ("event_type_pattern", event_types.join("|")),
         ("max_date", MAX_DATE.to_string()),
         ("min_date", MIN_DATE.to_string()),
@@ -69,14 +70,14 @@ fn texts() -> [(&'static str, String); 5] {
 }
 
 /// The limits of queries and bodies.
-fn parameter_limits() -> [(&'static str, String); 20] {
+fn parameter_limits(lang: Lang) -> [(&'static str, String); 20] {
     [
         ("default_limit", limits::DEFAULT_LIMIT.to_string()),
         ("default_usage_days", limits::DEFAULT_USAGE_DAYS.to_string()),
         ("max_amount", limits::AMOUNT_BOUNDS.max.to_string()),
         ("max_body_kilobytes", (limits::MAX_BODY_BYTES / 1024).to_string()),
-        ("max_csv_companies", with_commas(limits::MAX_CSV_COMPANIES)),
-        ("max_csv_filings", with_commas(limits::MAX_CSV_FILINGS)),
+        ("max_csv_companies", group_digits(limits::MAX_CSV_COMPANIES, lang)),
+        ("max_csv_filings", group_digits(limits::MAX_CSV_FILINGS, lang)),
         ("max_email_length", MAX_EMAIL_LENGTH.to_string()),
         ("max_filter_chars", limits::MAX_FILTER_CHARS.to_string()),
         ("max_name_chars", limits::MAX_NAME_CHARS.to_string()),
@@ -110,18 +111,18 @@ fn key_limits() -> [(&'static str, String); 9] {
 }
 
 /// `a, b and c`
-fn english_list(items: &[&str]) -> String {
+fn enumerate(items: &[&str], lang: Lang) -> String {
     match items {
         [] => String::new(),
         [only] => (*only).to_owned(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+        [most @ .., last] => format!("{} {} {last}", most.join(", "), LocalizedText::new("and", "e").in_lang(lang)),
     }
 }
 
 /// `1,000,000`
-fn with_commas(number: usize) -> String {
+fn group_digits(number: usize, lang: Lang) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
-    groups.join(",")
+    groups.join(LocalizedText::new(",", ".").in_lang(lang))
 }

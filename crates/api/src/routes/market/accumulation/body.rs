@@ -36,7 +36,7 @@ pub struct AccumulatedBody {
     pub detail: Option<Vec<FactorDetailBody>>,
 }
 
-/// What was counted. The dates are absent if nothing was.
+/// The counted days or months. The dates are absent if nothing was counted.
 #[derive(Serialize)]
 pub struct CountedBody {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ pub struct FactorDetailBody {
     pub factor: JsonNumber<String>,
 }
 
-/// What the caller should know about the days that were counted, if there is anything.
+/// The notes about the counted days, if there are any.
 pub fn describe_counting(
     counted: &CountedBody,
     is_complete: bool,
@@ -107,10 +107,10 @@ pub fn describe_counting(
 pub fn incomplete_message(last_counted: Option<NaiveDate>, lang: Lang) -> String {
     match (last_counted, lang) {
         (Some(day), Lang::En) => {
-            format!("The period goes beyond the newest value; the factor counts up to {day}.")
+            format!("The period extends past the newest value; the factor covers values up to {day}.")
         }
         (Some(day), Lang::Pt) => {
-            format!("O período passa do valor mais recente; o fator conta até {day}.")
+            format!("O período vai além do valor mais recente; o fator considera os valores até {day}.")
         }
         (None, Lang::En) => "The period begins after the newest value, so there is no factor yet.".to_owned(),
         (None, Lang::Pt) => "O período começa depois do valor mais recente; ainda não há fator.".to_owned(),
@@ -123,10 +123,10 @@ fn excluded_day_message(day: NaiveDate, lang: Lang) -> String {
     let year = day.format("%Y");
     match lang {
         Lang::En => format!(
-            "{day} itself is not counted: `to` is the first day that no longer counts. To include the whole month, use `to={month}`; for a whole year, `year={year}`."
+            "{day} is not counted, because the period excludes `to`. To include the whole month, use `to={month}`; for the whole year, use `year={year}`."
         ),
         Lang::Pt => format!(
-            "O dia {day} não é contado: `to` é o primeiro dia que já não conta. Para incluir o mês inteiro, use `to={month}`; para um ano inteiro, `year={year}`."
+            "O dia {day} não entra no cálculo, porque o período exclui `to`. Para incluir o mês inteiro, use `to={month}`; para o ano inteiro, use `year={year}`."
         ),
     }
 }

@@ -17,8 +17,8 @@ pub const AMOUNT_BOUNDS: DecimalBounds = DecimalBounds {
     max: 1_000_000_000_000_000,
     max_decimals: 2,
     must: LocalizedText::new(
-        "be a number from 0 to 1000000000000000 with at most two decimals",
-        "ser um número de 0 a 1000000000000000 com no máximo duas casas decimais",
+        "must be a number from 0 to 1000000000000000 with at most two decimals",
+        "deve ser um número de 0 a 1000000000000000 com no máximo duas casas decimais",
     ),
 };
 
@@ -27,8 +27,8 @@ pub const PERCENT_BOUNDS: DecimalBounds = DecimalBounds {
     max: 1_000,
     max_decimals: 4,
     must: LocalizedText::new(
-        "be a number from 0 to 1000 with at most four decimals",
-        "ser um número de 0 a 1000 com no máximo quatro casas decimais",
+        "must be a number from 0 to 1000 with at most four decimals",
+        "deve ser um número de 0 a 1000 com no máximo quatro casas decimais",
     ),
 };
 
@@ -37,8 +37,8 @@ pub const SPREAD_BOUNDS: DecimalBounds = DecimalBounds {
     max: 100,
     max_decimals: 4,
     must: LocalizedText::new(
-        "be a number from -50 to 100 with at most four decimals",
-        "ser um número de -50 a 100 com no máximo quatro casas decimais",
+        "must be a number from -50 to 100 with at most four decimals",
+        "deve ser um número de -50 a 100 com no máximo quatro casas decimais",
     ),
 };
 
@@ -46,8 +46,8 @@ pub const SPREAD_BOUNDS: DecimalBounds = DecimalBounds {
 pub const FACTOR_TOO_LARGE: Problem = Problem::BadParameter {
     name: "percent",
     requirement: LocalizedText::new(
-        "be smaller for this period: the factor has more than 22 digits",
-        "ser menor para este período: o fator tem mais de 22 dígitos",
+        "must be smaller for this period: the factor would have more than 22 digits",
+        "deve ser menor para este período: o fator teria mais de 22 dígitos",
     ),
 };
 
@@ -75,8 +75,8 @@ impl Period {
         }
 
         let must = LocalizedText::new(
-            "be given: a date as YYYY-MM-DD or a month as YYYY-MM; or give `year`",
-            "ser informado: uma data como AAAA-MM-DD ou um mês como AAAA-MM; ou informe `year`",
+            "is required: a date (YYYY-MM-DD) or a month (YYYY-MM); or use `year` instead",
+            "é obrigatório: uma data (AAAA-MM-DD) ou um mês (AAAA-MM); ou use `year`",
         );
         let from = match parse_bound(query, "from")? {
             Some(from) => from,
@@ -84,7 +84,10 @@ impl Period {
         };
         let period = Self { from, to: parse_bound(query, "to")? };
         if period.end().is_some_and(|end| end < period.start()) {
-            return invalid_param("from", LocalizedText::new("not be after `to`", "não ser posterior a `to`"));
+            return invalid_param(
+                "from",
+                LocalizedText::new("must not be after `to`", "não pode ser posterior a `to`"),
+            );
         }
         Ok(period)
     }
@@ -125,8 +128,8 @@ fn parse_bound(query: &QueryParams, name: &'static str) -> Result<Option<PeriodB
         _ => parse_date(text).map(PeriodBound::Day),
     };
     let must = LocalizedText::new(
-        "be a date as YYYY-MM-DD or a month as YYYY-MM, from 1900 to 2199",
-        "ser uma data como AAAA-MM-DD ou um mês como AAAA-MM, de 1900 a 2199",
+        "must be a date (YYYY-MM-DD) or a month (YYYY-MM) from 1900 to 2199",
+        "deve ser uma data (AAAA-MM-DD) ou um mês (AAAA-MM) de 1900 a 2199",
     );
     bound.map_or_else(|| invalid_param(name, must), |bound| Ok(Some(bound)))
 }
@@ -146,8 +149,8 @@ impl AccumulationParams {
         let amount = query.decimal("amount", AMOUNT_BOUNDS)?;
         if amount.is_some() && period.start() < BRL_START_DATE {
             let must = LocalizedText::new(
-                "not be given for a period that begins before 1994-07-01: currency reforms changed what it is worth. Without it the factor is given",
-                "não ser informado para um período que começa antes de 1994-07-01: reformas monetárias mudaram o seu valor. Sem ele, o fator é informado",
+                "is not allowed for a period that begins before 1994-07-01, because of currency reforms. Omit it to get the factor",
+                "não é aceito em períodos que começam antes de 1994-07-01, por causa das reformas monetárias. Sem ele, você recebe o fator",
             );
             return invalid_param("amount", must);
         }
