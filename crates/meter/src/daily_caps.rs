@@ -55,7 +55,7 @@ impl DailyCaps {
                 pipe.cmd("RPOP").arg(shard.redis_keys().registration_log(&cap.subject)).ignore();
             }
             if let Err(error) = shard.background_connection.run(async |redis| pipe.exec_async(redis).await).await {
-                tracing::warn!(%error, "failed registration still counts against its caps");
+                tracing::warn!(%error, "cannot refund a failed registration; it still counts against the caps");
             }
         } else {
             let mut logs = self.lock_local_logs();

@@ -134,7 +134,7 @@ const FAQ: [(LocalizedText, LocalizedText); 6] = [
         LocalizedText::new("How is the rate limit counted?", "Como o limite de requisições é contado?"),
         LocalizedText::new(
             "With a sliding window: in any 60 seconds, we accept as many requests as your plan allows and refuse only requests beyond that. Refused requests do not count. Every response says how many requests remain and when the full limit is available again.",
-            "Com uma janela deslizante: em qualquer intervalo de 60 segundos, aceitamos todas as requisições do seu plano e recusamos só as que passam disso. Requisições recusadas não contam. Cada resposta informa quantas requisições restam e quando o limite volta a ficar completo.",
+            "Com uma janela deslizante: em qualquer intervalo de 60 segundos, aceitamos todas as requisições que o seu plano permite e recusamos só as que passam disso. Requisições recusadas não contam. Cada resposta informa quantas requisições restam e quando o limite volta a ficar completo.",
         ),
     ),
     (

@@ -141,7 +141,7 @@ pub async fn save_snapshot_copy(snapshot: Arc<LiveSnapshot>) {
         let started = Instant::now();
         match snapshot.save_disk_cache().await {
             Ok(true) => {
-                tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "saved snapshot copy to disk")
+                tracing::info!(milliseconds = started.elapsed().as_millis() as u64, "saved snapshot copy to disk");
             }
             Ok(false) => {}
             Err(error) => {

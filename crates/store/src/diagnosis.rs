@@ -2,8 +2,10 @@
 //!
 //! The pool would retry a refused connection and report only that it timed out, so this connects once by itself.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Error as SqlxError};
 
@@ -20,7 +22,7 @@ pub enum DatabaseProblem {
     MissingDatabase { name: String, command: String },
     #[error("PostgreSQL refused user \"{user}\": {cause}. Check the user and password in VINTEM_DATABASE_URL.")]
     LoginRefused { user: String, cause: String },
-    #[error("PostgreSQL at {address} answered: {cause}.")]
+    #[error("PostgreSQL at {address} refused the connection: {cause}. Correct this on the server, then try again.")]
     Refused { address: String, cause: String },
     #[error("The database has no tables yet. Create them with: vintem migrate")]
     NoSchema,
@@ -85,7 +87,7 @@ impl Store {
 }
 
 fn error_code(error: &SqlxError) -> Option<String> {
-    error.as_database_error().and_then(|answer| answer.code()).map(|code| code.into_owned())
+    error.as_database_error().and_then(DatabaseError::code).map(Cow::into_owned)
 }
 
 fn no_answer(limit: Duration) -> String {

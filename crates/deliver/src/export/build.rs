@@ -51,7 +51,7 @@ pub fn build_export_files(directory: &Path, datasets: &[ExportDataset], now: Dat
     }
 
     let before = read_manifest(directory).unwrap_or_else(|error| {
-        tracing::warn!(%error, "export manifest is damaged or of another version; rewriting it");
+        tracing::warn!(%error, "export manifest is damaged or from another version; rewriting it");
         None
     });
     let before = before.unwrap_or_default();

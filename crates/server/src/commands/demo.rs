@@ -67,7 +67,7 @@ pub async fn load_demo_data(store: &Store, size: &DemoSize) -> anyhow::Result<()
     let loaded = result?;
 
     println!(
-        "Loaded demo data until {}: {} observations, {} exchange rates, {} companies and {} filings in {:.1} s.",
+        "Loaded demo data up to {}: {} observations, {} exchange rates, {} companies and {} filings in {:.1} s.",
         size.until,
         loaded.observations,
         loaded.quotes,

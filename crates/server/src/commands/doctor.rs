@@ -183,7 +183,7 @@ fn check_freshness(
                 "stale: the newest data is from {newest}; last fetched on {checked_at}. Check if the publisher has newer data"
             )
         }
-        Some(newest) => Ok(format!("data until {newest}, fetched on {checked_at}")),
+        Some(newest) => Ok(format!("data up to {newest}, fetched on {checked_at}")),
         None => Ok(format!("fetched on {checked_at}")),
     }
 }

@@ -82,7 +82,7 @@ impl IngestCommand {
 
         let sources = parse_source_names(&self.sources)?;
         match (&self.file, self.known_at) {
-            (Some(file), Some(known_at)) => load_file(&ingestor, &self.sources, &sources, file, known_at).await,
+            (Some(file), Some(known_at)) => load_file(&ingestor, &sources, file, known_at).await,
             _ => run_ingestion(&ingestor, &sources, self.since).await,
         }
     }
@@ -139,12 +139,11 @@ async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Optio
 
 async fn load_file(
     ingestor: &Ingestor,
-    names: &[String],
     sources: &[DataSource],
     file: &PathBuf,
     known_at: NaiveDate,
 ) -> anyhow::Result<()> {
-    let [source] = sources else { bail!("--file needs exactly one source, not {}", names.len()) };
+    let [source] = sources else { bail!("--file needs exactly one source, not {}", sources.len()) };
     let bytes = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or("file");
     let known_at = known_at.and_time(NaiveTime::MIN).and_utc();

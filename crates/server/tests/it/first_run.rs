@@ -315,7 +315,7 @@ async fn up_loads_a_demo_and_says_when_it_is_ready() -> TestResult {
         BufReader::new(process.stdout.take().expect("piped")).lines().take(2).collect::<Result<_, _>>()?;
     process.kill()?;
     process.wait()?;
-    assert!(lines[0].starts_with("Loaded demo data until "), "{lines:?}");
+    assert!(lines[0].starts_with("Loaded demo data up to "), "{lines:?}");
     assert!(lines[1].starts_with("Vintém is ready at http://127.0.0.1:"), "{lines:?}");
     assert!(lines[1].ends_with(" (demo data)"), "{lines:?}");
 

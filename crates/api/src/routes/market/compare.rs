@@ -140,7 +140,7 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
         align: alignment.id(),
         carry: LocalizedText::new(
             "the last value on or before the row's last day",
-            "o último valor até o último dia da linha",
+            "o último valor até o dia da linha ou, por mês, até o fim do mês",
         )
         .in_lang(caller.lang),
         series: sources.iter().map(|source| source.describe(caller.lang)).collect(),
