@@ -208,7 +208,7 @@ async function firstCall(page) {
   await page.goto(url);
   await act(page.getByRole("link", { name: "Get a free key" }), click);
   await act(page.getByLabel("Name", { exact: true }), (element) => element.fill("Maria da Silva"));
-  await act(page.getByLabel("E-mail"), (element) => element.fill("maria@example.com"));
+  await act(page.getByLabel("Email"), (element) => element.fill("maria@example.com"));
   await act(page.getByRole("button", { name: "Get a free key" }), click);
   await act(page.getByRole("button", { name: "Run it here" }), click);
   const answer = page.locator("#register-answer");
