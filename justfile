@@ -175,6 +175,10 @@ bench-request *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-request
     checks/lib/with-engines target/release/bench-request {{ARGUMENTS}}
 
+# Measure requests, searches and the read model in turns with an earlier commit
+compare-commits COMMIT ROUNDS="5" FILINGS="1000000":
+    checks/scale/compare-commits {{COMMIT}} {{ROUNDS}} {{FILINGS}}
+
 # Send three times as many requests as the service can answer, for a minute; the service has the first core to itself
 overload *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin overload

@@ -1,4 +1,4 @@
-//! Step 2: whether the caller's rate limit admits the request. Limiting and counting are one call of the meter.
+//! Step 4: whether the caller's rate limit admits the request. Limiting and counting are one call of the meter.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Step 3: whether the caller may have what the request asks for.
+//! Step 5: whether the caller may have what the request asks for.
 
 use axum::extract::Request;
 use vintem_domain::key::ApiKey;

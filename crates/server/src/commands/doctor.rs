@@ -46,14 +46,10 @@ impl Report {
     }
 }
 
-/// What the database tells; the other checks depend on it.
-enum DatabaseCheck {
-    /// With the store, and whether it contains demo data.
-    Usable {
-        store: Store,
-        is_demo: bool,
-    },
-    Unusable,
+/// A database that can be read: the checks of its data need it.
+struct UsableDatabase {
+    store: Store,
+    is_demo: bool,
 }
 
 impl DoctorCommand {
@@ -75,22 +71,24 @@ impl DoctorCommand {
         report.add("VINTEM_PUBLIC_URL", self.check_public_url());
         report.add("VINTEM_REDIS_URL", self.check_redis().await);
 
-        let mut database = DatabaseCheck::Unusable;
+        let mut database = None;
         if !is_bad("VINTEM_DATABASE_URL") {
-            let result = self.check_postgres().await.map(|(check, details)| {
-                database = check;
+            let result = self.check_postgres().await.map(|(usable, details)| {
+                database = Some(usable);
                 details
             });
             report.add("VINTEM_DATABASE_URL", result);
         }
 
-        if let DatabaseCheck::Usable { is_demo: true, .. } = database {
-            report.add("data", Ok("demo data; remove it with: vintem demo --remove".to_owned()));
-        } else {
-            self.check_upstreams(&mut report).await;
-        }
-        if let DatabaseCheck::Usable { store, is_demo: false } = &database {
-            check_data(store, &mut report).await;
+        match &database {
+            Some(database) if database.is_demo => {
+                report.add("data", Ok("demo data; remove it with: vintem demo --remove".to_owned()));
+            }
+            Some(database) => {
+                self.check_upstreams(&mut report).await;
+                check_data(&database.store, &mut report).await;
+            }
+            None => self.check_upstreams(&mut report).await,
         }
 
         match report.failures {
@@ -100,12 +98,12 @@ impl DoctorCommand {
         }
     }
 
-    async fn check_postgres(&self) -> anyhow::Result<(DatabaseCheck, String)> {
+    async fn check_postgres(&self) -> anyhow::Result<(UsableDatabase, String)> {
         let store = self.settings.database.open_migrated_store().await?;
         let states = store.dataset_states().await?;
         let is_demo = store.has_synthetic_data().await?;
         let details = format!("connected; {} of {} datasets have data", states.len(), Dataset::all().count());
-        Ok((DatabaseCheck::Usable { store, is_demo }, details))
+        Ok((UsableDatabase { store, is_demo }, details))
     }
 
     async fn check_redis(&self) -> anyhow::Result<String> {
@@ -157,7 +155,7 @@ async fn check_data(store: &Store, report: &mut Report) {
     for check in cross_checks {
         let text = ingest::format_cross_check(&check);
         let result = if check.differing_values == 0 { Ok(text) } else { Err(anyhow::anyhow!("{text}")) };
-        report.add(&format!("cross-check {}", check.id), result);
+        report.add("cross-check", result);
     }
 }
 

@@ -112,7 +112,7 @@ async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Optio
         println!("ALERT {alert}");
     }
     for check in &report.cross_checks {
-        println!("{}", format_cross_check(check));
+        println!("CHECK {}", format_cross_check(check));
     }
     for (source, part, problem) in &report.failures {
         println!("FAIL  {} {part}: {problem}", source.id());
@@ -160,7 +160,7 @@ pub fn format_cross_check(check: &CrossCheck) -> String {
     let worst = check
         .worst_date
         .map_or(String::new(), |date| format!("; the largest difference is {} on {date}", check.largest_difference));
-    format!("CHECK {}: {} of {} values differ{worst}", check.id, check.differing_values, check.compared_values)
+    format!("{}: {} of {} values differ{worst}", check.id, check.differing_values, check.compared_values)
 }
 
 /// Reports progress on a terminal, with a bar for each upstream.

@@ -1,5 +1,6 @@
 //! `vintem serve` and `vintem up`: serve the API and the pages, the latter with the worker and the ingestion as well.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,7 +144,8 @@ async fn announce_readiness(replica: &Replica, public_url: &str) {
         ""
     };
     let url = if public_url.is_empty() { format!("http://{}", replica.address) } else { public_url.to_owned() };
-    println!("Vintém is ready at {url}{data}");
+    // Nobody may be reading any more, which must not stop the service.
+    let _ = writeln!(std::io::stdout(), "Vintém is ready at {url}{data}");
 }
 
 /// SIGTERM and SIGINT. Created before the process announces anything, so that no signal hits the default handler, which

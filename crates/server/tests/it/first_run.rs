@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use vintem_testkit::{TempDirectory, TestDatabase, find_free_port, redis_url};
 
@@ -318,6 +319,35 @@ async fn up_loads_a_demo_and_says_when_it_is_ready() -> TestResult {
     assert!(lines[0].starts_with("Loaded demo data up to "), "{lines:?}");
     assert!(lines[1].starts_with("Vintém is ready at http://127.0.0.1:"), "{lines:?}");
     assert!(lines[1].ends_with(" (demo data)"), "{lines:?}");
+
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_service_stays_up_when_nobody_reads_its_output() -> TestResult {
+    let directory = TempDirectory::create()?;
+    let database = TestDatabase::create_demo(friday()).await?;
+    let address = format!("127.0.0.1:{}", find_free_port()?);
+    let mut process = configured(directory.path(), &database.url(), &["serve"])
+        .env("VINTEM_LISTEN", &address)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    drop(process.stdout.take());
+
+    let mut log = BufReader::new(process.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(log.any(|line| line.contains("serving new snapshot")), "it ended before it was ready");
+
+    // The line that says it is ready follows within a poll interval of 50 ms.
+    let http = vintem_testkit::http_client_builder().build()?;
+    for _ in 0..20 {
+        let response = http.get(format!("http://{address}/health")).send().await?;
+        assert_eq!(response.status(), 200);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(process.try_wait()?.is_none(), "it is still running");
+    process.kill()?;
+    process.wait()?;
 
     Ok(())
 }
