@@ -502,9 +502,11 @@ async fn without_redis_a_request_to_one_replica_is_in_the_usage_of_another_withi
         let clock = QuietClock::start();
         loop {
             let response = http.get(second.url("/api/v1/plans/usage")).header("X-API-Key", &key).send().await?;
-            assert_eq!(response.status(), 200);
+            let status = response.status();
+            let body: Value = response.json().await?;
+            assert_eq!(status, 200, "{body}");
             sent += 1;
-            if response.json::<Value>().await?["total_requests"].as_u64() == Some(sent) {
+            if body["total_requests"].as_u64() == Some(sent) {
                 break;
             }
             assert!(clock.elapsed() < Duration::from_secs(2), "not told after {:?}", clock.elapsed());
