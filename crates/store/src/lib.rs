@@ -53,18 +53,33 @@ pub struct Timeouts {
     query: Duration,
     /// Total time for a query of many rows.
     bulk_query: Duration,
+    /// After which Postgres itself ends a statement, such as one whose client is gone.
+    statement: Duration,
 }
 
 impl Timeouts {
     /// For requests: a caller who waits longer than `budget` is better off with an error and a retry.
     pub fn for_requests(budget: Duration) -> Self {
-        Self { connection: budget * 3 / 5, lock: budget * 4 / 5, query: budget, bulk_query: budget * 2 }
+        Self {
+            connection: budget * 3 / 5,
+            lock: budget * 4 / 5,
+            query: budget,
+            bulk_query: budget * 2,
+            statement: BACKGROUND_TIMEOUT.max(budget * 2),
+        }
     }
 
     /// For workers and the command line, where a late answer is better than none.
     pub fn for_workers() -> Self {
         let five_seconds = Duration::from_secs(5);
-        Self { connection: five_seconds, lock: five_seconds, query: 2 * five_seconds, bulk_query: 2 * five_seconds }
+        let half_a_minute = Duration::from_secs(30);
+        Self {
+            connection: five_seconds,
+            lock: five_seconds,
+            query: half_a_minute,
+            bulk_query: half_a_minute,
+            statement: half_a_minute,
+        }
     }
 }
 
@@ -94,10 +109,10 @@ impl Store {
 
         // No statement logging: the URL contains a password, and statements contain email addresses.
         // The server-side timeouts end statements that wait for a lock. Loads and snapshot builds disable them.
-        let options = options
-            .disable_statement_logging()
-            .application_name("vintem")
-            .options([("statement_timeout", "5s"), ("lock_timeout", &format!("{}ms", timeouts.lock.as_millis()))]);
+        let options = options.disable_statement_logging().application_name("vintem").options([
+            ("statement_timeout", format!("{}ms", timeouts.statement.as_millis())),
+            ("lock_timeout", format!("{}ms", timeouts.lock.as_millis())),
+        ]);
 
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
