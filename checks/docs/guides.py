@@ -1036,8 +1036,8 @@ def time_hindsight(reader, block):
         known = api(f"/api/v1/market/series/ipca-12m/current?as_of={day}&numbers=string", key=gold)
         dated = api(f"/api/v1/market/series/ipca-12m/current?on={day}&numbers=string", key=free)
         assert known["date"] < dated["date"] == str(day.replace(day=1)), (known, dated)
-        known, dated = (f"{row['value']} of {row['date']}" for row in (known, dated))
-        lines.append(f"{day}: {known} was known, {dated} was ahead")
+        known, dated = (f"{row['value']} for {row['date']}" for row in (known, dated))
+        lines.append(f"{day}: as_of returns {known}, on returns {dated}")
     assert_equal(reader.run(block).splitlines(), lines)
 
 
@@ -1073,7 +1073,7 @@ def time_updated(reader, block):
     output = reader.run(block)
     answer = parse_exact(reader.path("new.json").read_text())
     assert_equal(answer, parse_exact(call("/api/v1/market/ipca?updated_since=2026-01-01T00:00:00Z&order=asc&limit=20000")[2]))
-    assert_equal(output, f"{answer['total']} values are new, ask again from {answer['as_of']} on\n")
+    assert_equal(output, f"{answer['total']} new values; next time, use updated_since={answer['as_of']}\n")
     # The latest change is not missed, and earlier ones are not repeated.
     revised = api("/api/v1/market/series/ipca/revisions", key=gold)["data"][0]
     again = [row["date"] for row in api(f"/api/v1/market/ipca?updated_since={answer['as_of']}&limit=20000")["data"]]
@@ -1097,7 +1097,7 @@ def time_provenance(reader, block):
 def version_decimals(reader, block):
     rows = api("/api/v1/market/fx?from=2024-01-02&to=2024-12-30&limit=300&numbers=string")["data"]
     total = sum(Decimal(row["sell"]) for row in rows)
-    assert len(rows) > 240 and reader.run(block).startswith(f"{total} and not "), total
+    assert len(rows) > 240 and reader.run(block).startswith(f"decimal: {total}, binary: "), total
 
 
 def version_strings(reader, block):

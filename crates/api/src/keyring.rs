@@ -78,7 +78,7 @@ pub enum KeyVerdict {
     LookupFailed,
 }
 
-/// How long an absent key is not looked up again.
+/// A key that Postgres does not have is not looked up again for this long.
 const ABSENT_KEY_TTL: Duration = Duration::from_secs(10);
 const MAX_ABSENT_KEYS: u64 = 100_000;
 /// Concurrent Postgres lookups of keys that are not in memory.
@@ -159,7 +159,7 @@ impl Keyring {
             return KeyVerdict::Invalid;
         }
 
-        // Lookups are limited, so that guessed keys cannot use up the connection pool. The wait for a permit counts.
+        // Permits keep guessed keys from using up the connection pool. The timeout includes the wait for a permit.
         let lookup = tokio::time::timeout(self.store.query_timeout(), async {
             let _permit = self.lookup_permits.acquire().await;
             self.store.find_key_by_hmac(&hmac).await

@@ -1,4 +1,4 @@
-//! The limits that callers can reach, gathered for the API description, which states them.
+//! The limits that callers can reach, collected here for the API description.
 
 pub use crate::load::MAX_LONG_POLLS_PER_KEY;
 pub use crate::params::{

@@ -88,8 +88,8 @@ impl QueryParams {
         self.0.iter().map(|param| (param.name.as_str(), param.value.as_deref()))
     }
 
-    /// Each parameter that is not ignored: its name, and the whole pair as it is in `query_string`, which this was parsed
-    /// from.
+    /// Each parameter that is not ignored: its name, and its raw text in `query_string`, which must be the query string
+    /// that this was parsed from.
     pub fn raw_pairs<'q>(&'q self, query_string: &'q str) -> impl Iterator<Item = (&'q str, &'q str)> {
         let pairs = query_string.split('&').filter(|pair| !pair.is_empty());
         pairs.zip(&self.0).map(|(pair, param)| (param.name.as_str(), pair)).filter(|(name, _)| !is_ignored_param(name))
@@ -164,7 +164,7 @@ impl QueryParams {
         parse_date(text).map_or_else(|| invalid_param(name, must), |day| Ok(Some(day)))
     }
 
-    /// A date that the route cannot do without.
+    /// A required date.
     pub fn required_date(&self, name: &'static str) -> ParamResult<chrono::NaiveDate> {
         let must = LocalizedText::new(
             "is required: a date in the format YYYY-MM-DD",
@@ -184,7 +184,7 @@ impl QueryParams {
             .map_or_else(|| invalid_param(name, bounds.must), |value| Ok(Some(value)))
     }
 
-    /// Unix seconds: only rows that we learned of at or after this time are wanted.
+    /// In Unix seconds. The caller wants only rows that we learned of at or after this time.
     pub fn updated_since(&self) -> ParamResult<Option<u32>> {
         let Some(text) = self.single_value("updated_since")? else { return Ok(None) };
         let midnight = parse_date(text).map(|day| day.and_time(NaiveTime::MIN).and_utc());
@@ -237,7 +237,7 @@ impl QueryParams {
         Ok(self.optional_currency_pair()?.unwrap_or(CurrencyPair::DEFAULT))
     }
 
-    /// A pair that the route cannot guess.
+    /// A required currency pair.
     pub fn required_currency_pair(&self) -> ParamResult<CurrencyPair> {
         let must = LocalizedText::new(
             "is required: a currency pair such as USD/BRL",

@@ -101,7 +101,7 @@ impl<'a> EtagResponder<'a> {
         Self { app, caller, etag, as_of, is_stale, is_cacheable }
     }
 
-    /// Responds with JSON, or with 304 if the caller has the current version; then `body` is not called.
+    /// Responds with JSON, or with 304 and without calling `body` if the caller has the current version.
     pub fn respond_json<B: Serialize>(self, body: impl FnOnce() -> B) -> Response {
         let is_cacheable = self.is_cacheable;
         self.respond_with(|cache_control| {

@@ -1,8 +1,8 @@
 //! Point-in-time data: which version of a value was known on a given day.
 //!
 //! A version that we saw appear was known from that day. A backfilled version existed before we first looked: it counts
-//! as known from the day on which its publisher usually publishes such values, by a rule that errs late, so that a
-//! point-in-time query never sees the future.
+//! as known from the day on which its publisher usually publishes such values, by a rule that errs on the late side, so
+//! that a point-in-time query never sees the future.
 
 use chrono::{DateTime, NaiveDate, Utc};
 

@@ -54,7 +54,7 @@ impl ErrorCode {
             Self::UpgradeRequired => (
                 "upgrade_required",
                 403,
-                "the request requires a higher plan; with `current_plan`, `required_plan` and `upgrade_url`",
+                "the request requires a higher plan; the response has `current_plan`, `required_plan` and `upgrade_url`",
             ),
             Self::NotFound => {
                 ("not_found", 404, "no such path or resource, or no value on or before the requested date")
@@ -66,16 +66,18 @@ impl ErrorCode {
             Self::RateLimited => (
                 "rate_limited",
                 429,
-                "the rate limit, or the daily limit on new keys or key changes, is exceeded; with `retry_after`",
+                "the rate limit, or the daily limit on new keys or key changes, is exceeded; the response has `retry_after`",
             ),
             Self::InternalError => ("internal_error", 500, "an unexpected error in the service"),
-            Self::DataUnavailable => ("data_unavailable", 503, "the data has not been loaded yet; with `retry_after`"),
+            Self::DataUnavailable => {
+                ("data_unavailable", 503, "the data has not been loaded yet; the response has `retry_after`")
+            }
             Self::ServiceUnavailable => (
                 "service_unavailable",
                 503,
-                "a backend that the request needs is temporarily unavailable; with `retry_after`",
+                "a backend that the request needs is temporarily unavailable; the response has `retry_after`",
             ),
-            Self::Overloaded => ("overloaded", 503, "the service is overloaded; with `retry_after`"),
+            Self::Overloaded => ("overloaded", 503, "the service is overloaded; the response has `retry_after`"),
         }
     }
 
@@ -284,15 +286,15 @@ impl Problem {
         match self {
             Self::TooManyPageViews { .. } => LocalizedText::new(
                 "Too many page requests from this IP address. Your API quota is not affected.",
-                "Muitos acessos a páginas a partir deste endereço IP. Sua cota da API não é afetada.",
+                "Este endereço IP acessou páginas demais. Isso não afeta o seu limite de requisições à API.",
             ),
             Self::TooManyRegistrations { .. } => LocalizedText::new(
                 "This IP address or email has reached its daily limit for new keys.",
-                "Limite diário de novas chaves atingido para este endereço IP ou e-mail.",
+                "Este endereço IP ou e-mail atingiu o limite diário de novas chaves.",
             ),
             Self::TooManyKeyChanges { .. } => LocalizedText::new(
                 "This key has reached its daily limit for changes.",
-                "Limite diário de alterações desta chave atingido.",
+                "Esta chave atingiu o limite diário de alterações.",
             ),
             _ => LocalizedText::new(
                 "Too many requests: you exceeded the rate limit of your plan.",
@@ -331,7 +333,7 @@ impl Problem {
             Self::NoSuchCompany => {
                 "Company not found. Search by name, CVM code, CNPJ or ticker at /api/v1/companies/search.".into()
             }
-            Self::AmbiguousTicker => "Several companies share this ticker. Use a CVM code or CNPJ; /api/v1/companies/resolve?ticker= returns the most likely company.".into(),
+            Self::AmbiguousTicker => "Several companies share this ticker. Use a CVM code or CNPJ instead, or get the most likely company from /api/v1/companies/resolve?ticker=.".into(),
             Self::NoSuchSeries => "Series not found. See /api/v1/market/series for all series.".into(),
             Self::NotAccumulable { id, instead } => format!("Series `{id}` cannot be accumulated: each value already covers several months. Accumulate `{instead}` instead."),
             Self::NoValueOnOrBefore { first_date } => {
@@ -358,7 +360,7 @@ impl Problem {
             | Self::TooManyKeyChanges { retry_after_seconds } => {
                 format!("{} Retry in {}.", self.reached_limit().en, format_seconds_en(*retry_after_seconds))
             }
-            Self::Internal => "Internal error. Retry; if it persists, report the `request_id`.".into(),
+            Self::Internal => "Internal error. Retry the request. If the error persists, report the `request_id`.".into(),
             Self::DatasetNotLoaded { dataset } => {
                 format!("The data for `{dataset}` has not been loaded yet. Retry later.")
             }
@@ -373,13 +375,13 @@ impl Problem {
         match self {
             Self::BadParameter { name, requirement } => format!("O parâmetro `{name}` {}.", requirement.pt),
             Self::UnknownParameter { name, suggestion, accepted } => unknown_parameter_pt(name, *suggestion, accepted),
-            Self::KeyInQuery { .. } => "Envie a chave de API no cabeçalho `X-API-Key`, não na URL: URLs ficam em logs e no histórico do navegador. Se a chave for real, troque o segredo dela.".into(),
+            Self::KeyInQuery { .. } => "Envie a chave de API no cabeçalho `X-API-Key`, não na URL: as URLs ficam em logs e no histórico do navegador. Se a chave for real, troque o segredo dela.".into(),
             Self::BadField { name, requirement } => format!("O campo `{name}` {}.", requirement.pt),
             Self::BadBody(text) => text.pt.to_owned(),
             Self::UnknownPair { published_pairs } => format!(
-                "O parâmetro `pair` não é um par de moedas disponível. Disponíveis: {published_pairs}, seus inversos (como BRL/USD) e pares cruzados (como EUR/USD)."
+                "O parâmetro `pair` não contém um par de moedas disponível. Pares disponíveis: {published_pairs}, seus inversos (como BRL/USD) e pares cruzados (como EUR/USD)."
             ),
-            Self::UnknownSeriesId { name, id } => format!("O parâmetro `{name}` contém um id de série desconhecido: `{id}`. Veja todos em /api/v1/market/series."),
+            Self::UnknownSeriesId { name, id } => format!("O parâmetro `{name}` contém um ID de série desconhecido: `{id}`. Veja todos os IDs em /api/v1/market/series."),
             Self::UrlTooLong => format!("A URL tem mais de {MAX_URL_BYTES} bytes. Encurte os parâmetros."),
             Self::ConflictingKeys => "`X-API-Key` e `Authorization` contêm chaves diferentes. Envie apenas uma.".into(),
             Self::KeyRequired => "Chave de API obrigatória".into(),
@@ -395,22 +397,22 @@ impl Problem {
             ),
             Self::NoSuchPath => "Este caminho não existe. A referência da API está em /docs.".into(),
             Self::NoSuchCompany => "Companhia não encontrada. Busque por nome, código CVM, CNPJ ou ticker em /api/v1/companies/search.".into(),
-            Self::AmbiguousTicker => "Mais de uma companhia usa este ticker. Use o código CVM ou o CNPJ; /api/v1/companies/resolve?ticker= retorna a mais provável.".into(),
-            Self::NoSuchSeries => "Série não encontrada. Veja todas em /api/v1/market/series.".into(),
+            Self::AmbiguousTicker => "Mais de uma companhia usa este ticker. Use o código CVM ou o CNPJ, ou consulte a companhia mais provável em /api/v1/companies/resolve?ticker=.".into(),
+            Self::NoSuchSeries => "Série não encontrada. Veja todas as séries em /api/v1/market/series.".into(),
             Self::NotAccumulable { id, instead } => {
                 format!("A série `{id}` não pode ser acumulada: cada valor já cobre vários meses. Acumule `{instead}`.")
             }
             Self::NoValueOnOrBefore { first_date } => {
-                format!("Não há valor nesta data nem antes dela. O primeiro é de {first_date}.")
+                format!("Não há valor nesta data nem antes dela. O primeiro valor é de {first_date}.")
             }
             Self::NoSuchExport => "Arquivo não encontrado. Veja os arquivos disponíveis em /api/v1/export.".into(),
             Self::NoSuchWebhook => "Webhook não encontrado. Veja os webhooks da sua chave em /api/v1/webhooks.".into(),
             Self::NoSuchDelivery => format!("Entrega não encontrada. As entregas são apagadas após {EVENT_RETENTION_DAYS} dias. Veja a lista em /api/v1/webhooks/{{id}}/deliveries."),
             Self::TooManyWebhooks => {
-                format!("Sua chave já tem {MAX_WEBHOOKS_PER_KEY} webhooks, o máximo. Exclua um antes de criar outro.")
+                format!("Sua chave já tem {MAX_WEBHOOKS_PER_KEY} webhooks, que é o máximo. Exclua um antes de criar outro.")
             }
             Self::WebhookNotActive => {
-                "Este webhook está pausado ou desativado. Primeiro, mude o `status` para `active`.".into()
+                "Este webhook está pausado ou desativado. Mude o `status` dele para `active` e tente de novo.".into()
             }
             Self::RangeNotSatisfiable { file_size } => {
                 format!("O intervalo solicitado está fora do arquivo, que tem {file_size} bytes.")
@@ -426,7 +428,7 @@ impl Problem {
             | Self::TooManyKeyChanges { retry_after_seconds } => {
                 format!("{} Tente de novo em {}.", self.reached_limit().pt, format_seconds_pt(*retry_after_seconds))
             }
-            Self::Internal => "Erro interno. Tente de novo; se o erro persistir, informe o `request_id`.".into(),
+            Self::Internal => "Erro interno. Tente de novo. Se o erro persistir, informe o `request_id`.".into(),
             Self::DatasetNotLoaded { dataset } => {
                 format!("Os dados de `{dataset}` ainda não foram carregados. Tente de novo mais tarde.")
             }

@@ -13,7 +13,7 @@ use crate::unit::Unit;
 pub enum Frequency {
     /// Every day of the calendar.
     Daily,
-    /// Days on which banks settle.
+    /// Days on which banks are open.
     BusinessDaily,
     /// Dated the first day of the reference month.
     Monthly,
@@ -38,7 +38,7 @@ impl Frequency {
         }
     }
 
-    /// The day by which a value has certainly been published. Errs late, never early.
+    /// The day by which a value has certainly been published. It may be too late, but never too early.
     pub fn assumed_publication_date(self, date: NaiveDate) -> NaiveDate {
         match self {
             Self::Daily => date,
@@ -50,7 +50,7 @@ impl Frequency {
     /// Whether a newer value is overdue.
     pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
         match self {
-            // Published or renewed on every business day; the slowest publisher takes four of them.
+            // New values appear on every business day; the slowest source lags by four business days.
             Self::Daily | Self::BusinessDaily => {
                 Calendar::Settlement.count_business_days(newest + Days::new(1), today + Days::new(1)) > 4
             }
@@ -81,7 +81,7 @@ pub struct Series {
     pub name: LocalizedText,
     pub unit: Unit,
     pub basis: LocalizedText,
-    /// Rules out what the series is easily confused with.
+    /// Says what the series is not, to prevent common mix-ups.
     pub is_not: LocalizedText,
     pub frequency: Frequency,
     /// The first known date. Ingestion also looks for earlier values.
@@ -285,8 +285,8 @@ pub static DERIVED_SERIES: [Series; 2] = [
         gap_fill_series: None,
         formula: Some(Formula {
             description: LocalizedText::new(
-                "product of (1 + ipca/100) from January through the month, minus 1, in percent",
-                "produto de (1 + ipca/100) de janeiro até o mês, menos 1, em percentual",
+                "product of (1 + ipca/100) from January through the reference month, minus 1, in percent",
+                "produto de (1 + ipca/100) de janeiro até o mês de referência, menos 1, em percentual",
             ),
             inputs: &["ipca"],
             compute: compute_year_to_date,
@@ -301,7 +301,7 @@ pub static DERIVED_SERIES: [Series; 2] = [
         ),
         unit: Unit::PercentPerYear,
         basis: LocalizedText::new(
-            "month-end target, deflated by the IPCA of the 12 months through that month",
+            "month-end target, deflated by the 12-month IPCA of the same month",
             "meta no fim do mês, deflacionada pelo IPCA dos 12 meses até esse mês",
         ),
         is_not: LocalizedText::new(

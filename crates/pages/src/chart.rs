@@ -69,7 +69,7 @@ fn to_scaled_integers(points: &[DatedValue]) -> Vec<i64> {
     points.iter().map(|(_, value)| i64::try_from(scaled(*value)).unwrap_or(i64::MAX)).collect()
 }
 
-/// The lowest and the highest point; the first one of equal points.
+/// The lowest and the highest point. If several points are equal, the first one counts.
 pub(crate) fn lowest_and_highest(points: &[DatedValue]) -> Option<(DatedValue, DatedValue)> {
     let values = to_scaled_integers(points);
     let lowest = (0..values.len()).min_by_key(|index| values[*index])?;

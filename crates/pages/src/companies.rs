@@ -1,5 +1,5 @@
 //! `/companies/{id}`: the registration of a company and the titles of its latest filings. The API has the rest. The ID
-//! is a CVM code, a CNPJ or a ticker; the canonical link of the page has the code.
+//! is a CVM code, a CNPJ or a ticker; the page's canonical link uses the CVM code.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -28,7 +28,7 @@ struct CompanyPage {
     filings: Vec<FilingListItem>,
     /// Whether one of the filings links to its original.
     has_originals: bool,
-    /// Tells how to get the other filings from the API.
+    /// Says how to get all filings from the API.
     api_hint: String,
 }
 
@@ -96,11 +96,13 @@ fn api_hint(total: usize, lang: Lang) -> String {
     let plan = route_by_operation("list_company_filings").plan.name();
     match lang {
         Lang::En => {
-            format!("The API returns all filings ({total}), with filters, versions and search. Requires {plan}:")
+            format!(
+                "The API returns all filings ({total}), with filters, versions and search. This request requires the {plan} plan:"
+            )
         }
         Lang::Pt => {
             format!(
-                "A API retorna todos os documentos ({total}), com filtros, versões e busca, a partir do plano {plan}:"
+                "A API retorna todos os documentos ({total}), com filtros, versões e busca. Esta requisição está disponível a partir do plano {plan}:"
             )
         }
     }

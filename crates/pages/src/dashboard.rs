@@ -35,8 +35,8 @@ const REQUEST_OUTCOMES: [(&str, LocalizedText); 5] = [
 
 const TITLE: LocalizedText = LocalizedText::new("Dashboard", "Painel");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "Your API key: its usage up to the last request, plan, secret rotation and webhooks.",
-    "Uso da sua chave de API até a última requisição, plano, troca de segredo e webhooks.",
+    "See the plan and live usage of your API key, rotate its secret and manage its webhooks.",
+    "Veja o plano e o uso da sua chave de API até a última requisição, troque o segredo e gerencie os webhooks.",
 );
 
 pub(crate) async fn show_dashboard(State(settings): State<SharedSettings>, request: PageRequest) -> Response {

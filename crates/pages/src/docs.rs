@@ -1,5 +1,5 @@
-//! `/docs`: the API reference. A script renders it from the OpenAPI description in the language of the page. Without scripts the page shows the route
-//! table.
+//! `/docs`: the API reference. A script renders it from the OpenAPI description in the language of the page. Without
+//! scripts, the page shows the route table.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct OperationRow {
 const TITLE: LocalizedText = LocalizedText::new("API reference", "Referência da API");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Every operation with parameters, responses and samples in curl, Python, JavaScript, R, Google Sheets and Excel.",
-    "Todas as operações com parâmetros, respostas e exemplos em curl, Python, JavaScript, R, Google Sheets e Excel.",
+    "Todas as operações com parâmetros, respostas e exemplos em curl, Python, JavaScript, R, Google Planilhas e Excel.",
 );
 
 pub(crate) async fn show_docs(State(settings): State<SharedSettings>, request: PageRequest) -> Response {

@@ -64,7 +64,7 @@ pub(crate) async fn get_docs_bundle(headers: HeaderMap) -> Response {
     }
 }
 
-/// The script in this encoding. Concurrent first readers wait for one compression; a failed one is retried.
+/// The script in this encoding. Concurrent first requests share one compression. If it fails, the next request retries.
 async fn encoded_script(encoding: ContentEncoding) -> Option<Bytes> {
     let cell = match encoding {
         ContentEncoding::Brotli => &BROTLI_SCRIPT,

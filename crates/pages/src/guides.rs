@@ -123,7 +123,7 @@ fn document_link(path: String, document: &'static RenderedDocument) -> DocumentL
 const TITLE: LocalizedText = LocalizedText::new("Guides", "Guias");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Quickstart, Selic and CDI series, rate limits and errors, bulk export, CSV, webhooks and point-in-time data.",
-    "Início rápido, séries da Selic e do CDI, limites e erros, exportação, CSV, webhooks e dados históricos por data.",
+    "Início rápido, séries da Selic e do CDI, limites e erros, exportação, CSV, webhooks e dados point-in-time.",
 );
 
 pub(crate) async fn show_guides(State(settings): State<SharedSettings>, request: PageRequest) -> Response {

@@ -126,7 +126,7 @@ fn key_benefits(settings: &PageContext, lang: Lang) -> Vec<String> {
     let more = [
         LocalizedText::new(
             "Your usage in the dashboard, up to the last request",
-            "Seu uso no painel, até a última requisição",
+            "Painel com o seu uso até a última requisição",
         ),
         LocalizedText::new(
             "The same key when you change plans; new limits apply within a second",
@@ -188,11 +188,11 @@ fn coverage_facts(coverage: &DataCoverage, lang: Lang) -> Vec<CoverageFact> {
             ),
             (
                 format!("{} companies", number(companies.rows)),
-                "The full registry, active and canceled, with former names, tickers and CNPJ numbers.".to_owned(),
+                "All active and canceled companies, with former names, tickers and CNPJ numbers.".to_owned(),
             ),
             (
                 format!("{} filings", number(filings.rows)),
-                format!("Every version, with full-text search, up to {}.", until(filings.newest_date)),
+                format!("Every version up to {}, with full-text search.", until(filings.newest_date)),
             ),
         ],
         Lang::Pt => [
@@ -206,11 +206,11 @@ fn coverage_facts(coverage: &DataCoverage, lang: Lang) -> Vec<CoverageFact> {
             ),
             (
                 format!("{} companhias", number(companies.rows)),
-                "O cadastro completo: ativas e canceladas, com nomes anteriores, tickers e CNPJ.".to_owned(),
+                "O cadastro completo, com companhias ativas e canceladas, nomes anteriores, tickers e CNPJ.".to_owned(),
             ),
             (
                 format!("{} documentos", number(filings.rows)),
-                format!("Todas as versões, com busca textual, até {}.", until(filings.newest_date)),
+                format!("Todas as versões até {}, com busca textual.", until(filings.newest_date)),
             ),
         ],
     };

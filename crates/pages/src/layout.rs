@@ -46,7 +46,7 @@ impl<S: Sync> FromRequestParts<S> for PageRequest {
 }
 
 impl PageRequest {
-    /// The language that the reader chose with the language switch, now or earlier; else that of the browser.
+    /// The language that the reader chose with the language switch, now or earlier, or else the browser's language.
     pub(crate) fn lang(&self) -> Lang {
         let chosen = self.lang_from_query().or_else(|| self.lang_from_cookie());
         chosen.unwrap_or_else(|| {
@@ -100,7 +100,7 @@ impl PageMetadata {
 /// `page` in `layout.html` and the templates that extend it.
 pub(crate) struct Layout {
     pub(crate) lang: Lang,
-    /// Whether this request chooses the language, which a cookie then remembers.
+    /// Whether the query sets the language. If so, a cookie remembers it.
     has_lang_param: bool,
     pub(crate) title: String,
     pub(crate) description: String,

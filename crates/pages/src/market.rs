@@ -206,7 +206,7 @@ pub(crate) fn describe_curve(subject: SeriesOrRate, points: &[DatedValue], lang:
     let (_, to) = format_point(last);
     match lang {
         Lang::En => format!("{from} to {to}: lowest {low} ({low_day}), highest {high} ({high_day})."),
-        Lang::Pt => format!("{from} a {to}: mínimo {low} ({low_day}), máximo {high} ({high_day})."),
+        Lang::Pt => format!("De {from} a {to}: mínimo {low} ({low_day}), máximo {high} ({high_day})."),
     }
 }
 

@@ -85,7 +85,7 @@ fn build_plan_card(plan: Plan, offer: &PlanConfig, contact: Option<&str>, lang: 
     let limit = format_integer(requests as usize, lang);
     let mut features = describe_features(plan, offer, lang);
     if let Some(first) = features.first_mut() {
-        // The JSON of the plan list has the same sentence, with numbers without digit grouping.
+        // The plan list in the API has the same sentence, but without digit grouping.
         *first = first.replacen(&requests.to_string(), &limit, 1);
     }
 
@@ -133,7 +133,7 @@ const FAQ: [(LocalizedText, LocalizedText); 6] = [
     (
         LocalizedText::new("How is the rate limit counted?", "Como o limite de requisições é contado?"),
         LocalizedText::new(
-            "With a sliding window: in any 60 seconds, we accept as many requests as your plan allows and refuse only requests beyond that. Refused requests do not count. Every response says how many requests remain and when the full limit is available again.",
+            "With a sliding window. In any 60-second period, we accept as many requests as your plan allows and refuse only the rest. Refused requests do not count. Every response says how many requests remain and when the full limit is available again.",
             "Com uma janela deslizante: em qualquer intervalo de 60 segundos, aceitamos todas as requisições que o seu plano permite e recusamos só as que passam disso. Requisições recusadas não contam. Cada resposta informa quantas requisições restam e quando o limite volta a ficar completo.",
         ),
     ),
@@ -155,21 +155,21 @@ const FAQ: [(LocalizedText, LocalizedText); 6] = [
         LocalizedText::new("Can I use the data in my own product?", "Posso usar os dados no meu produto?"),
         LocalizedText::new(
             "Yes. Banco Central do Brasil and CVM publish the data under the Open Database License. Credit them, and check what the license requires of derived databases.",
-            "Sim. O Banco Central do Brasil e a CVM publicam os dados sob a Open Database License. Cite as fontes e confira o que a licença exige de bases derivadas.",
+            "Sim. O Banco Central do Brasil e a CVM publicam os dados sob a Open Database License. Cite as fontes e confira o que a licença exige de bancos de dados derivados.",
         ),
     ),
     (
         LocalizedText::new("How do you handle upstream errors?", "E se uma fonte sair do ar ou publicar um erro?"),
         LocalizedText::new(
             "Upstream errors never reach you. Vintém keeps serving the last good data and marks it as stale when newer data is overdue. Implausible values are quarantined instead of loaded.",
-            "Os erros da fonte não chegam até você. O Vintém continua servindo os últimos dados válidos e os marca como desatualizados quando os novos atrasam. Valores implausíveis ficam em quarentena e não são carregados.",
+            "Os erros das fontes não chegam até você. O Vintém continua entregando os últimos dados válidos e os marca como desatualizados quando os novos atrasam. Valores implausíveis ficam em quarentena e não são carregados.",
         ),
     ),
     (
         LocalizedText::new("How do I replace a lost or leaked key?", "Perdi minha chave, ou ela vazou. E agora?"),
         LocalizedText::new(
             "We store only a hash of the key, so we cannot show it again. If you lost it, register a new one. If it leaked, rotate or revoke it in the dashboard right away.",
-            "Guardamos só um hash da chave e por isso não podemos mostrá-la de novo. Se você a perdeu, crie outra. Se ela vazou, entre no painel na hora e troque o segredo ou revogue a chave.",
+            "Guardamos só um hash da chave, por isso não podemos mostrá-la de novo. Se você a perdeu, crie outra. Se ela vazou, entre no painel na hora e troque o segredo ou revogue a chave.",
         ),
     ),
 ];

@@ -41,7 +41,7 @@ struct SeriesPage {
     curve_description: String,
     details_heading: &'static str,
     details: Vec<(&'static str, String)>,
-    /// Whether the guide to interest rates covers it.
+    /// Whether the guide to Selic and CDI series applies.
     has_guide: bool,
     accumulation_form: Option<AccumulationForm>,
     columns: Vec<&'static str>,
@@ -65,7 +65,7 @@ struct SeriesTableRow {
 /// The inputs of the accumulation form.
 struct AccumulationForm {
     path: String,
-    /// Whether both bounds are months, which are counted in full.
+    /// Whether `from` and `to` are months; both count in full.
     is_monthly: bool,
     from: String,
     to: String,
@@ -182,7 +182,7 @@ fn build_chart_ranges(first: NaiveDate, newest: NaiveDate, lang: Lang) -> Vec<Ch
         (years(1), LocalizedText::new("1 year", "1 ano"), false),
         (years(5), LocalizedText::new("5 years", "5 anos"), false),
         (years(10), LocalizedText::new("10 years", "10 anos"), false),
-        (BRL_START_DATE, LocalizedText::new("since the Brazilian real (1994)", "desde o real (1994)"), predates_real),
+        (BRL_START_DATE, LocalizedText::new("since 1994 (Brazilian real)", "desde o Plano Real (1994)"), predates_real),
         (first, LocalizedText::new("all", "tudo"), !predates_real),
     ];
 
@@ -243,8 +243,11 @@ fn series_details(
             details.push((localize("Source", "Fonte"), format!("BCB PTAX, {}", currency.code())));
             details.push((
                 localize("Unit and basis", "Unidade e base"),
-                localize("reais per unit, from the closing bulletin", "reais por unidade, no boletim de fechamento")
-                    .to_owned(),
+                localize(
+                    "reais per unit, from the closing bulletin",
+                    "reais por unidade da moeda, no boletim de fechamento",
+                )
+                .to_owned(),
             ));
             details.push((
                 localize("Note", "Atenção"),
@@ -265,13 +268,15 @@ fn series_details(
     details.push((localize("Published", "Publicada"), frequency.to_owned()));
     let since = format_period(first, subject.frequency(), lang);
     details.push((
-        localize("Available", "Disponível"),
+        localize("Available", "Cobertura"),
         match lang {
             Lang::En => format!("{} values since {since}", format_integer(count, lang)),
             Lang::Pt => format!("{} valores desde {since}", format_integer(count, lang)),
         },
     ));
-    details.extend(next_expected.map(|next| (localize("Next expected", "Próximo previsto"), format_date(next, lang))));
+    details.extend(
+        next_expected.map(|next| (localize("Next expected", "Próximo valor previsto"), format_date(next, lang))),
+    );
     details
 }
 

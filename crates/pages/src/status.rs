@@ -68,7 +68,7 @@ enum DayCoverage {
 const TITLE: LocalizedText = LocalizedText::new("Status", "Status");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
     "Freshness of each source, its next expected value and its last 90 days.",
-    "Última atualização de cada fonte, próximo valor previsto e os últimos 90 dias.",
+    "Última atualização, próximo valor previsto e últimos 90 dias de cada fonte.",
 );
 
 pub(crate) async fn show_status(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
@@ -133,7 +133,7 @@ fn describe_days(days: &[DayCoverage], lang: Lang) -> String {
     let missing = count(DayCoverage::Missing);
     match lang {
         Lang::En => format!("Last 90 days: {present} with data, {missing} with a missing value"),
-        Lang::Pt => format!("Últimos 90 dias: {present} com dados, {missing} com valor faltando"),
+        Lang::Pt => format!("Últimos 90 dias: {present} com dados, {missing} com um valor faltando"),
     }
 }
 

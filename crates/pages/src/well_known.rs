@@ -71,9 +71,9 @@ pub(crate) async fn get_llms(State(settings): State<SharedSettings>) -> Response
 
     let body = format!(
         "# Vintém\n\n> Brazilian financial data as a JSON API: Selic, CDI, IPCA and exchange rates from the central \
-         bank (BCB), companies and filings from the securities regulator (CVM). Values are exact decimals. Market data \
-         needs no key; if you have one, send it in the `X-API-Key` header. The `X-RateLimit-*` headers state your rate \
-         limit; on 429, wait `Retry-After` seconds.\n\n\
+         bank (BCB), and companies and filings from the securities regulator (CVM). Values are exact decimals. Market \
+         data needs no key; if you have one, send it in the `X-API-Key` header. The `X-RateLimit-*` headers state your \
+         rate limit; on 429, wait `Retry-After` seconds.\n\n\
          ## Reference\n\n\
          - [OpenAPI, YAML]({url}/docs/openapi.yaml): every operation with its parameters, responses and plan\n\
          - [OpenAPI, JSON]({url}/docs/openapi.json): the same description as JSON\n\

@@ -73,7 +73,7 @@ pub async fn refresh_keys(app: Arc<App>, notifications: Arc<Notifications>) {
         let refreshed = app.keyring.refresh().await;
         app.set_store_up(refreshed.is_ok());
         if let Err(error) = refreshed {
-            tracing::warn!(%error, "cannot follow key changes; using the keys in memory");
+            tracing::warn!(%error, "cannot read key changes; using the keys in memory");
         }
         tokio::select! {
             () = notifications.keys.notified() => {}
@@ -114,7 +114,7 @@ pub async fn refresh_snapshot(store: Store, snapshot: Arc<LiveSnapshot>, notific
 pub async fn refresh_events(app: Arc<App>, notifications: Arc<Notifications>) {
     loop {
         if let Err(error) = app.event_feed.refresh(&app.store).await {
-            tracing::warn!(%error, "cannot follow events");
+            tracing::warn!(%error, "cannot read new events; retrying");
         }
         tokio::select! {
             () = notifications.events.notified() => {}

@@ -38,7 +38,7 @@ enum Command {
     Keys(keys::KeysCommand),
     /// Check the settings, the services they point to and the freshness of the data
     Doctor(doctor::DoctorCommand),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions {
         /// Shell to print the script for
         shell: Shell,
@@ -46,7 +46,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Reads the settings of `.env`, the environment and the command line. Where that fails it says why and returns the
+    /// Reads the settings from `.env`, the environment and the command line. On failure, prints the cause and returns the
     /// exit code.
     pub fn from_command_line() -> Result<Self, ExitCode> {
         let env_file = load_env_file();
@@ -89,7 +89,7 @@ impl Cli {
             if !is_doctor || !is_new {
                 return Err(error);
             }
-            // The doctor reports bad settings with everything else, so it goes on with stand-ins for them.
+            // The doctor reports bad settings along with its other checks, so it continues with placeholders for them.
             for setting in settings {
                 arguments.push(format!("--{}={}", setting.option, stand_in(&setting)).into());
                 found.push(setting);
@@ -116,10 +116,10 @@ impl Cli {
     }
 }
 
-/// As clap exits on errors of the command line.
+/// The exit code that clap uses for command-line errors.
 const USAGE_ERROR: u8 = 2;
 
-/// A value that parses.
+/// A placeholder that clap can parse.
 fn stand_in(setting: &BadSetting) -> &str {
     match &setting.problem {
         SettingProblem::Missing => "",

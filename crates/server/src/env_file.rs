@@ -7,7 +7,7 @@ use anyhow::bail;
 
 pub const ENV_FILE: &str = ".env";
 
-/// Sets the variables of `.env` that the environment does not set already. Without the file nothing happens.
+/// Sets the variables in `.env` that are not already set in the environment. Does nothing if there is no such file.
 ///
 /// Must run before any thread starts, because it changes the environment.
 pub fn load_env_file() -> anyhow::Result<()> {

@@ -44,7 +44,7 @@ impl Future for RequestHeadSleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut armed = self.timer.armed_sleep.lock().expect("never held across a panic");
-        // The armed timer has the waker of this task already.
+        // The armed timer already has this task's waker.
         if armed.as_ref().is_some_and(|armed| !armed.is_elapsed()) {
             return Poll::Pending;
         }

@@ -29,7 +29,7 @@ use crate::write_timeout::WriteTimeoutStream;
 const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(8);
 /// A client that reads nothing for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The request line and all headers; more gets 431.
+/// Maximum size of the request line and all headers. Longer heads get 431.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// How long requests in flight may take after SIGTERM. With the steps that follow, shutdown stays below ten seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
@@ -145,7 +145,7 @@ async fn serve_connection<S: RequestHandler>(
     });
 
     if let Err(error) = serving.await {
-        // Resets and timeouts of clients: of use only when debugging a client.
+        // Client resets and timeouts matter only when debugging a client.
         tracing::debug!(%error, "connection ended early");
     }
 }

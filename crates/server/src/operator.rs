@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use vintem_api::App;
 use vintem_domain::Dataset;
 
-/// At most some hundred thousand histogram values pile up in between, which take a millisecond to process.
+/// Up to a few hundred thousand histogram values accumulate in between and take a millisecond to process.
 const METRICS_UPKEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -49,7 +49,7 @@ fn describe_metrics() {
     describe_counter!("vintem_requests_total", "Requests by route, plan and status");
     describe_histogram!("vintem_request_seconds", Unit::Seconds, "Duration of requests by route");
     describe_gauge!("vintem_snapshot_age_seconds", Unit::Seconds, "Seconds since the last load of a dataset");
-    describe_gauge!("vintem_snapshot_generation", "Loads of a dataset so far");
+    describe_gauge!("vintem_snapshot_generation", "Generation of a dataset; increases with every load that changes it");
     describe_counter!("vintem_snapshots_total", "New snapshots since startup");
     describe_gauge!("vintem_meter_shared", "1 while limits and usage are shared through this Redis server, else 0");
     describe_gauge!("vintem_usage_kept", "Usage counts in this process that are not stored yet");

@@ -82,7 +82,7 @@ pub async fn start_replica(
     );
     let operator = operator::operator_router(app.clone(), stopping.clone(), operator::metrics_handle());
     let server_task = tokio::spawn(http_server::serve(listener, service, stopping));
-    // The admin port never stops: probes must see until the end that the replica is no longer ready.
+    // The admin port stays open until the end, so that probes can see that the replica is no longer ready.
     let (_, never) = watch::channel(false);
     let operator_task = tokio::spawn(http_server::serve(admin_listener, operator, never));
 
@@ -156,7 +156,7 @@ impl Replica {
         self.app.live_snapshot.get().is_some()
     }
 
-    /// Graceful shutdown: not ready any more → no new connections → requests in flight finish → outcomes are counted.
+    /// Graceful shutdown: no longer ready → no new connections → requests in flight finish → outcomes are counted.
     pub async fn stop(&mut self) {
         self.stop_sender.send_replace(true);
         self.app.event_feed.shut_down();

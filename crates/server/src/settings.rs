@@ -65,15 +65,15 @@ pub struct DatabaseSettings {
 
 #[derive(Debug, Clone, Args)]
 pub struct PepperSettings {
-    /// Secret that API keys are hashed with, at least 32 characters. Without it every existing key is invalid
+    /// Secret for hashing API keys, at least 32 characters. If you lose or change it, every existing key becomes invalid
     #[arg(long, env = "VINTEM_KEY_PEPPER", hide_env_values = true)]
     pub key_pepper: Secret,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct WebhookSettings {
-    /// Secret that webhook signing secrets are encrypted with, at least 32 characters. Without it every webhook fails
-    /// until its owner rotates its signing secret
+    /// Secret for encrypting webhook signing secrets, at least 32 characters. If you lose or change it, each webhook fails
+    /// until its owner rotates the signing secret
     #[arg(long, env = "VINTEM_SECRET_KEY", hide_env_values = true)]
     pub secret_key: Secret,
 
@@ -153,13 +153,13 @@ impl UpstreamSettings {
 
 #[derive(Debug, Clone, Args)]
 pub struct DirectorySettings {
-    /// Directory for this replica's snapshot copy, which makes it start faster. Every replica needs its own; without it
-    /// no copy is kept
+    /// Directory for a copy of the snapshot, which speeds up startup. Every replica needs its own directory. If unset, no
+    /// copy is kept
     #[arg(long, env = "VINTEM_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Directory for bulk export files, shared by all processes [default: `export` in VINTEM_DATA_DIR]. Without either
-    /// setting there is no bulk export
+    /// Directory for bulk export files, shared by all processes [default: `export` in VINTEM_DATA_DIR]. If
+    /// neither is set, bulk export is off
     #[arg(long, env = "VINTEM_EXPORT_DIR")]
     pub export_dir: Option<PathBuf>,
 }
@@ -179,7 +179,7 @@ pub struct ServeSettings {
     #[command(flatten)]
     pub pepper: PepperSettings,
 
-    /// Timeout for a PostgreSQL query during a request, in milliseconds; twice that if it returns many rows
+    /// Timeout for a PostgreSQL query during a request, in milliseconds; doubled for queries that return many rows
     #[arg(long, env = "VINTEM_POSTGRES_BUDGET_MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub postgres_budget_ms: u32,
 
@@ -246,11 +246,11 @@ pub struct ServeSettings {
     #[arg(long, env = "VINTEM_LIMIT_PLATINUM", default_value_t = Plan::Platinum.default_requests_per_minute(), value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_platinum: u32,
 
-    /// New keys per day for one client address and for one email address
+    /// Maximum number of new keys per day, for each client address and for each email address
     #[arg(long, env = "VINTEM_REGISTER_PER_DAY", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub register_per_day: u32,
 
-    /// Maximum number of concurrent requests; further ones get 503. The limit drops while requests are expensive
+    /// Maximum number of concurrent requests; further requests get 503. The limit drops while requests are expensive
     #[arg(long, env = "VINTEM_MAX_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_in_flight: u32,
 }
@@ -264,7 +264,7 @@ impl DatabaseSettings {
         self.open_store_with(Timeouts::for_workers())
     }
 
-    /// The same for a command that cannot do without the database: fails at once if it is unreachable or not migrated.
+    /// Like [`Self::open_store`], but fails at once if the database is unreachable or not migrated.
     pub async fn open_migrated_store(&self) -> anyhow::Result<Store> {
         let store = self.open_store()?;
         store.check_schema().await?;
@@ -328,7 +328,7 @@ impl ServeSettings {
         })
     }
 
-    /// `bound_address` is the real listen address, which the setting leaves open if its port is 0.
+    /// `bound_address` is the actual listen address. It differs from the setting if the configured port is 0.
     pub fn api_settings(&self, bound_address: SocketAddr) -> anyhow::Result<ApiSettings> {
         let public_url =
             if self.public_url.is_empty() { format!("http://{bound_address}") } else { self.public_url.clone() };

@@ -1,7 +1,7 @@
 //! Protection against request smuggling: rejects request heads that a proxy and hyper could read differently.
 //!
 //! hyper accepts lines that end in a bare LF, a repeated `Content-Length`, and `Content-Length` next to chunks. A proxy in
-//! front of us may read the same bytes differently, and then the body of one request is another request to the other side.
+//! front of us may read the same bytes differently: one side sees a body where the other side sees a second request.
 //! So this guard replaces the line feed at which such a head is detected with NUL, which no head may contain: the parser
 //! responds with 400 and closes the connection.
 

@@ -1,4 +1,4 @@
-//! Command-line errors by the names that operators know: those of the environment variables.
+//! Describes command-line errors with the names of environment variables, because operators know settings by those.
 
 use std::error::Error as _;
 
@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 pub struct BadSetting {
     /// The name of the environment variable.
     pub variable: String,
-    /// The option that sets the same, without its dashes.
+    /// The command-line option for the same setting, without its dashes.
     pub option: String,
     pub problem: SettingProblem,
 }
@@ -36,7 +36,7 @@ impl BadSetting {
     }
 }
 
-/// The settings that an error of clap is about; empty if it is about anything else, which clap explains well itself.
+/// The settings that a clap error is about. Empty for all other errors, because clap explains those well itself.
 pub fn bad_settings(root: &Command, error: &clap::Error) -> Vec<BadSetting> {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(arguments))) => {
@@ -82,7 +82,7 @@ fn find_setting<'a>(command: &'a Command, shown: &str) -> Option<(String, &'a Ar
     own.or_else(|| command.get_subcommands().find_map(|subcommand| find_setting(subcommand, shown)))
 }
 
-/// The missing arguments that are no settings, as clap shows them.
+/// The missing arguments that are not settings, as clap shows them.
 fn missing_options<'a>(root: &Command, error: &'a clap::Error) -> Vec<&'a str> {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(arguments))) => {
@@ -100,7 +100,7 @@ fn enumerate(names: &[&str]) -> String {
     }
 }
 
-/// One message for all that an error is about.
+/// One message for everything that the error reports.
 pub fn describe_bad_settings(root: &Command, error: &clap::Error, settings: &[BadSetting]) -> String {
     let mut missing = Vec::new();
     let mut lines = Vec::new();

@@ -32,8 +32,8 @@ const MAX_EVENTS_PER_PUBLISH: usize = 500;
 const MAX_DELIVERIES_PER_PUBLISH: usize = 20_000;
 /// How often to check for due deliveries without a notification.
 const DELIVERY_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The pause after a round, as a multiple of its duration: with very many pending retries a round takes long, and Postgres
-/// needs most of the time for other work.
+/// The pause after a round, as a multiple of its duration. With many pending retries a round takes long, and the pause
+/// leaves Postgres most of the time for other work.
 const ROUND_REST_FACTOR: u32 = 4;
 /// The pause before a round that records finished attempts, so that it records many at once.
 const MIN_ROUND_INTERVAL: Duration = Duration::from_millis(5);
@@ -104,7 +104,7 @@ pub async fn publish_pending_events(
     }
     events.truncate((MAX_DELIVERIES_PER_PUBLISH / store.count_active_webhooks().await?.max(1)).max(1));
 
-    // Read after the events, so that the states are at least as new as they are.
+    // Read after the events, so that the states are at least as new as the events.
     let states = store.dataset_states().await?;
     let Some(snapshot) = live.get() else { return Ok(0) };
     if states.iter().any(|(dataset, state)| snapshot.generation(*dataset) < state.generation) {
@@ -138,7 +138,7 @@ pub async fn run_webhook_dispatcher(
         if let Err(error) = &round
             && !is_store_down
         {
-            tracing::warn!(%error, "postgres unreachable; webhook deliveries wait");
+            tracing::warn!(%error, "postgres unreachable; webhook deliveries are on hold");
         }
         is_store_down = round.is_err();
         if is_store_down {

@@ -132,7 +132,7 @@ pub struct RowOptions<'s> {
     pub as_text: bool,
     /// The snapshot that has the provenance, if it was requested.
     pub provenance: Option<&'s Snapshot>,
-    /// Whether this is a point-in-time query, whose rows say how we know that they were known then.
+    /// Whether this is a point-in-time query. Its rows say how we know that they were public on that day.
     pub with_certainty: bool,
 }
 
@@ -302,7 +302,7 @@ impl<'s> FxSource<'s> {
     }
 }
 
-/// Describes a pair, as answers with its rates do.
+/// Describes a pair for responses with its rates.
 pub(super) fn pair_body(pair: CurrencyPair, lang: Lang) -> SeriesBody {
     let (base, quote) = pair.codes();
     let per = LocalizedText::new("per", "por").in_lang(lang);

@@ -1,5 +1,5 @@
-//! JSON bodies and table rows of the resources: what a filing, a company or a rate looks like wherever it is sent, in
-//! answers, events and export files.
+//! JSON bodies and table rows of the resources. A filing, a company or a rate looks the same in responses, events and
+//! export files.
 
 pub mod catalog_source;
 pub mod company;

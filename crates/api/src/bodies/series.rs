@@ -1,4 +1,4 @@
-//! The description of a series, which every answer with its values carries.
+//! The description of a series, which every response with its values includes.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Step 4: whether the caller's rate limit admits the request. Limiting and counting are one call of the meter.
+//! Step 4: checks whether the caller's rate limit admits the request. The meter limits and counts in one call.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Step 5: whether the caller may have what the request asks for.
+//! Step 5: checks whether the caller may make this request.
 
 use axum::extract::Request;
 use vintem_domain::key::ApiKey;
@@ -67,15 +67,15 @@ fn check_plan(identity: &CallerIdentity, required: Plan) -> Result<(), Problem> 
 /// Names that people use for a key in a URL.
 const KEY_PARAM_NAMES: [&str; 8] =
     ["api_key", "apikey", "api-key", "x-api-key", "key", "token", "access_token", "authorization"];
-/// A longer name is cut in the message.
+/// Longer names are truncated in the message.
 const MAX_SHOWN_NAME_CHARS: usize = 64;
 /// A name is suggested if it differs in no more than a third of its letters.
 const LETTERS_PER_TYPO: usize = 3;
 
-/// A misspelled filter must not answer with other data than was meant, so unknown names are an error.
+/// Unknown names are an error, because ignoring a misspelled filter would return unfiltered data.
 fn refuse_unknown_params(route: &Route, query_string: &str) -> Result<(), Problem> {
     let query = QueryParams::parse(query_string);
-    // Checked for all of them first: no key may be mistaken for a name and shown.
+    // Keys are refused first, so that no error message repeats one as an unknown name.
     refuse_keys(route, &query)?;
 
     let first_unknown = unknown_params(route, &query).next();
@@ -104,7 +104,7 @@ fn refuse_keys(route: &Route, query: &QueryParams) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The parameters that the route neither takes nor ignores.
+/// The parameters that the route neither accepts nor ignores.
 fn unknown_params<'q>(route: &'q Route, query: &'q QueryParams) -> impl Iterator<Item = (&'q str, Option<&'q str>)> {
     query.pairs().filter(move |(name, _)| !route.takes_param(name) && !is_ignored_param(name))
 }
@@ -113,7 +113,7 @@ fn shown_name(name: &str) -> String {
     name.chars().take(MAX_SHOWN_NAME_CHARS).collect()
 }
 
-/// Other words that people try, folded, and our name for each.
+/// Names that people try, in lower case without punctuation, and our name for each.
 const SYNONYMS: [(&str, &str); 16] = [
     ("date", "on"),
     ("day", "on"),
@@ -133,7 +133,7 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("uf", "state"),
 ];
 
-/// The most similar of the accepted names, blind to case, `-` and `_`, if one is similar enough to be a typo.
+/// The accepted name that is most similar, ignoring case and punctuation, if it is similar enough to be a typo.
 fn closest_name(name: &str, accepted: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let fold = |name: &str| name.to_lowercase().replace(['-', '_', '[', ']'], "");
     let name = fold(&shown_name(name));

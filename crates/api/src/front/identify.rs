@@ -1,4 +1,4 @@
-//! Step 3: who sends the request.
+//! Step 3: identifies the caller.
 
 use http::{HeaderMap, header};
 use vintem_domain::{KeyId, Lang, Plan, Problem};

@@ -70,7 +70,7 @@ pub struct FrontLayer {
     unmatched_metrics: &'static RouteMetrics,
 }
 
-/// What the front layer knows of a request before it decides on it.
+/// What the front layer knows about a request before it is admitted.
 struct RequestContext<'f> {
     started: Instant,
     client: IpAddr,

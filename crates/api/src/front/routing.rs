@@ -45,7 +45,7 @@ impl RouteTable {
         PathRoutes(self.0.at(path).map_or(&[], |matched| matched.value.as_slice()))
     }
 
-    /// The redirect of a path that has one slash too many at its end, if the path without it has a route for this method.
+    /// The redirect for a path with a trailing slash, if the path without the slash has a route for this method.
     pub fn find_slash_redirect(&self, method: &Method, uri: &Uri) -> Option<SlashRedirect> {
         let path = uri.path().strip_suffix('/').filter(|path| !path.ends_with('/'))?;
         // A `Location` that begins with two slashes would name another host.
@@ -62,7 +62,7 @@ impl RouteTable {
     }
 }
 
-/// Where a path with a slash at its end leads.
+/// The redirect target of a path with a trailing slash.
 pub struct SlashRedirect {
     /// The route of the path without the slash.
     pub route: &'static Route,

@@ -97,7 +97,7 @@ impl ChunkedEntries {
 }
 
 /// Entries in insertion order, and an open-addressing table of their numbers with linear probing. The table costs five
-/// to eleven bytes per entry, a third of what a map of whole entries would leave empty.
+/// to eleven bytes per entry. A map of whole entries would waste three times as much on empty slots.
 #[derive(Debug)]
 struct KeyTableShard {
     entries: ChunkedEntries,

@@ -1,9 +1,9 @@
 //! Limits concurrent work. Requests above the limit are rejected at once instead of waiting in a growing queue: a
 //! client that waits too long gives up and retries, which only adds load.
 //!
-//! The wait of the last request depends on the CPU time of each, so the limiter measures it: hundreds of cheap requests
-//! may run concurrently, but only dozens of expensive ones. Waiting for Postgres or Redis takes no CPU time, so only
-//! the maximum number bounds it.
+//! How long the last request waits depends on the CPU time of all the others, so the limiter measures CPU time:
+//! hundreds of cheap requests may run concurrently, but only dozens of expensive ones. Requests that wait for Postgres
+//! or Redis use no CPU time, so only the fixed maximum limits them.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 pub struct LoadLimiter {
-    /// Never more at once, however cheap they are.
+    /// The maximum number of concurrent requests, however cheap they are.
     max_in_flight: usize,
-    /// This many are always allowed, however expensive they are.
+    /// This many concurrent requests are always allowed, however expensive they are.
     min_in_flight: usize,
     /// CPU time that may be queued for all cores together; with more, the last request would wait too long.
     max_queued_work: Duration,
@@ -30,10 +30,10 @@ pub struct LoadPermit<'d> {
     busy_time: Duration,
 }
 
-/// Each sample counts for 1/32 of the average: a burst of expensive requests shows within dozens, a single one hardly.
+/// Each sample contributes 1/32 to the average: dozens of expensive requests change it, a single one hardly does.
 const AVERAGE_WEIGHT: u64 = 32;
-/// A sample counts as at most this multiple of the average: a longer one was not CPU time, its thread or the machine
-/// was paused.
+/// A sample is capped at this multiple of the average. Anything longer was not CPU time: the thread or the machine was
+/// paused.
 const MAX_SAMPLE_RATIO: u64 = 16;
 const MIN_AVERAGE_NANOS: u64 = 50_000;
 

@@ -10,11 +10,11 @@
 //!    run queue, so that health checks, cached responses and shed requests stay fast.
 //! 3. [`BlockingPool`] runs work of more than a few milliseconds on blocking threads, one per core. There are two
 //!    pools: one for searches and long lists, one for point-in-time queries, which also wait for PostgreSQL.
-//! 4. [`PerKeyLimit`] keeps one key from taking all of what is scarce: long tables, long polls, DNS lookups.
+//! 4. [`PerKeyLimit`] keeps one key from using up scarce capacity: long tables, long polls, DNS lookups.
 //! 5. [`LoadControls::body_reads`] limits how many request bodies are read at once.
 //!
-//! A limit that is reached answers 503 `overloaded` at once; nothing queues for longer than [`BlockingPool`] allows.
-//! All of it belongs to one [`crate::app::App`]: two replicas in one process share nothing.
+//! A request that reaches a limit gets 503 `overloaded` at once. Nothing queues for longer than [`BlockingPool`] allows.
+//! Each [`crate::app::App`] has its own controls: two replicas in one process share nothing.
 
 mod blocking_pool;
 mod cpu_gate;
@@ -35,7 +35,7 @@ pub use per_key_limit::{KeyPermit, PerKeyLimit};
 /// The longest time that the last admitted request should wait for a core.
 const TARGET_CPU_WAIT: Duration = Duration::from_millis(40);
 
-/// Admitted concurrently however expensive requests are: a browser sends a dozen requests at once for one page.
+/// This many concurrent requests are always admitted: a browser sends a dozen requests at once for one page.
 const MIN_IN_FLIGHT: usize = 32;
 
 /// Concurrent tables that are longer than a page, per key.

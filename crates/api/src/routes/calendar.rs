@@ -122,8 +122,8 @@ async fn add_business_days(caller: Caller, State(app): AppState, query: QueryPar
     let calendar = parse_calendar(&query)?;
 
     let must = LocalizedText::new(
-        "is required: an integer from -10080 to 10080, with a result from 1900-01-01 to 2199-12-31",
-        "é obrigatório: um número inteiro de -10080 a 10080, com resultado de 1900-01-01 a 2199-12-31",
+        "is required: an integer from -10080 to 10080, and the resulting date must be from 1900-01-01 to 2199-12-31",
+        "é obrigatório: um número inteiro de -10080 a 10080, e a data resultante deve estar entre 1900-01-01 e 2199-12-31",
     );
     let days = query.single_value("days")?.and_then(parse_whole_number).filter(|days| days.abs() <= MAX_STEP_DAYS);
     let result = days.and_then(|days| Some((days, calendar.add_business_days(date, days)?)));

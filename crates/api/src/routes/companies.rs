@@ -133,7 +133,7 @@ fn parse_company_identifier(query: &QueryParams) -> Result<(CompanyIdentifierKin
     }
 
     let must = LocalizedText::new(
-        "must be the only identifier and must not be blank: send one of `cnpj`, `code`, `ticker` or `name`",
+        "must be the only identifier and must not be blank. Send exactly one of `cnpj`, `code`, `ticker` or `name`",
         "deve ser o único identificador e não pode ficar em branco: envie `cnpj`, `code`, `ticker` ou `name`",
     );
     match identifiers.pop() {

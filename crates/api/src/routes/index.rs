@@ -1,4 +1,4 @@
-//! Discovery: `/api/v1` and `/api/v1/market` list the operations below them, as the route table has them.
+//! Discovery: `/api/v1` and `/api/v1/market` list the operations below them, from the route table.
 
 use axum::extract::State;
 use axum::response::Response;

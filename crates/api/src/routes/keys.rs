@@ -86,8 +86,8 @@ async fn update_key(
 ) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
     let expected = LocalizedText::new(
-        "The body must be a JSON object with the field `label`, exactly once.",
-        "O corpo deve ser um objeto JSON com o campo `label`, uma única vez.",
+        "The body must be a JSON object with exactly one `label` field.",
+        "O corpo deve ser um objeto JSON com um único campo `label`.",
     );
 
     let body: UpdateKeyRequest = read_json_object(&app.load, &headers, body, expected).await?;

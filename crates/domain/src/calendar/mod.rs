@@ -34,10 +34,10 @@ const SETTLEMENT_OVERRIDES_CSV: &str = include_str!("settlement_overrides.csv");
 const EXCHANGE_OVERRIDES_CSV: &str = include_str!("exchange_overrides.csv");
 
 /// The first year in which the exchange closed on July 9, a holiday of the state of São Paulo since law 9.497 of March
-/// 1997. The `bdays` rules close on it in every year before, too.
+/// 1997. The `bdays` rules also close the exchange on this day in all earlier years.
 ///
-/// R-bizdays and pandas_market_calendars (see above) both begin in 1997, and the Ibovespa has values on that day in 1993
-/// and 1996 and none in 1997. Only exchange_calendars begins in 1998.
+/// R-bizdays and pandas_market_calendars (see above) both begin in 1997. The Ibovespa has values on that day in 1993 and
+/// 1996 but none in 1997. Only exchange_calendars begins in 1998.
 const FIRST_CLOSED_JULY_9: i32 = 1997;
 
 /// A fallback. Tests verify that every holiday has a name.

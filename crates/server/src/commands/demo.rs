@@ -12,7 +12,7 @@ use vintem_store::Store;
 
 use crate::settings::DatabaseSettings;
 
-/// As many as CVM has registered, and as many as they file in about a year.
+/// About as many companies as CVM has registered, and about as many filings as they deliver in a year.
 const DEFAULT_COMPANIES: usize = 2_600;
 const DEFAULT_FILINGS: usize = 50_000;
 
@@ -52,7 +52,7 @@ impl DemoCommand {
     }
 }
 
-/// The size of a demo that nobody chose, until today in São Paulo.
+/// The default size of a demo, with data up to today in São Paulo.
 pub fn default_size() -> DemoSize {
     DemoSize { filings: DEFAULT_FILINGS, companies: DEFAULT_COMPANIES, until: sao_paulo_date(Utc::now()) }
 }

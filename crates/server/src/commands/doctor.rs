@@ -46,7 +46,7 @@ impl Report {
     }
 }
 
-/// A database that can be read: the checks of its data need it.
+/// A database that answers; the checks of its data need it.
 struct UsableDatabase {
     store: Store,
     is_demo: bool,
@@ -128,7 +128,7 @@ impl DoctorCommand {
             [(Upstream::Sgs, "VINTEM_SGS_URL"), (Upstream::Ptax, "VINTEM_PTAX_URL"), (Upstream::Cvm, "VINTEM_CVM_URL")]
         {
             let probed = probe(upstream, &addresses, &self.settings.contact.contact).await;
-            report.add(setting, probed.map(|()| format!("{} answers", upstream.name())).map_err(Into::into));
+            report.add(setting, probed.map(|()| format!("{} is reachable", upstream.name())).map_err(Into::into));
         }
     }
 }

@@ -88,7 +88,7 @@ impl IngestCommand {
     }
 }
 
-/// Before anything is fetched: a load would be refused only after the first download.
+/// Runs before anything is fetched. Otherwise the load would fail only after the first download.
 async fn refuse_demo_database(store: &Store) -> anyhow::Result<()> {
     if store.has_synthetic_data().await? {
         bail!(

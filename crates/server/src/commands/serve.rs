@@ -1,4 +1,4 @@
-//! `vintem serve` and `vintem up`: serve the API and the pages, the latter with the worker and the ingestion as well.
+//! `vintem serve` serves the API and the pages; `vintem up` also runs the worker and the ingestion.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -51,7 +51,7 @@ const CATALOG_COLUMNS: [Column; 9] = [
     Column::text("licence"),
 ];
 
-/// Rules out what an exchange rate is easily confused with.
+/// Says what an exchange rate is not, to prevent common mix-ups.
 const FX_IS_NOT: LocalizedText = LocalizedText::new(
     "not a live trading rate: it is the average that the central bank publishes for the day",
     "não é uma cotação em tempo real: é a média do dia publicada pelo Banco Central",

@@ -23,7 +23,7 @@ use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, SortOrder, invalid_param};
 use crate::responses::{EtagResponder, with_page_links};
 
-/// Series per request: all that exist.
+/// Maximum series per request: all of them.
 const MAX_SERIES: usize = PUBLISHED_SERIES.len() + DERIVED_SERIES.len() + Currency::ALL.len();
 
 static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
@@ -33,7 +33,7 @@ static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
     )
 });
 
-/// A longer id is cut in the error message.
+/// Longer IDs are truncated in the error message.
 const MAX_ID_CHARS: usize = 64;
 
 #[derive(Serialize)]
@@ -139,8 +139,8 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
     let body = |()| CompareBody {
         align: alignment.id(),
         carry: LocalizedText::new(
-            "the last value on or before the row's last day",
-            "o último valor até o dia da linha ou, por mês, até o fim do mês",
+            "the last value on or before the row's date or, with `align=month`, the end of its month",
+            "o último valor até a data da linha ou, com `align=month`, até o fim do mês da linha",
         )
         .in_lang(caller.lang),
         series: sources.iter().map(|source| source.describe(caller.lang)).collect(),
@@ -156,7 +156,7 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
     Ok(with_page_links(responder.respond_list(format, (), body, table), &caller, &app, &query, pagination, total))
 }
 
-/// Two columns per series, which is given by its id and decimals: the value and its date.
+/// Two columns per series: the value and its date. `series` has the ID and the number of decimals of each.
 fn comparison_table(series: Vec<(&'static str, u32)>, rows: Vec<AlignedRowBody>) -> OutputTable {
     let series_columns = |(id, decimals): &(&'static str, u32)| {
         let date = Column { name: format!("{id}_date").into(), column_type: ColumnType::Date };

@@ -111,7 +111,7 @@ pub fn parse_event_filter(
     Ok(event_filter)
 }
 
-/// The series whose events a webhook can filter. Revised exchange rates have the series `fx`. Computed series are not
+/// The series that a webhook can filter events by. Revised exchange rates have the series `fx`. Computed series are not
 /// in the list, because nobody publishes them.
 fn filterable_series() -> impl Iterator<Item = &'static str> {
     PUBLISHED_SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()])
@@ -128,7 +128,7 @@ static EVENT_TYPE_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {
 static FILTER_FIELDS: LazyLock<LocalizedText> = LazyLock::new(|| {
     let fields = FilterField::ALL.map(FilterField::id).join(", ");
     LocalizedText::leak(
-        format!("must be an object with no fields other than these lists: {fields}"),
+        format!("must be an object that has only these fields, each a list: {fields}"),
         format!("deve ser um objeto com apenas estas listas como campos: {fields}"),
     )
 });
@@ -164,7 +164,7 @@ static COMBINABLE_FILTERS: LazyLock<LocalizedText> = LazyLock::new(|| {
     let list = EventKind::ALL.map(|kind| format!("{} ({})", kind.id(), filters(kind))).join(", ");
     LocalizedText::leak(
         format!(
-            "must all apply to each of the `types`, or to at least one type if `types` is empty. Filters by type: {list}"
+            "may contain only filters that every type in `types` supports; if `types` is empty, each filter must be supported by at least one type. Filters by type: {list}"
         ),
         format!(
             "deve ter só filtros que valem para todos os `types` ou, se `types` estiver vazio, para ao menos um tipo. Filtros por tipo: {list}"

@@ -30,7 +30,7 @@ pub use params::{AMOUNT_BOUNDS, PERCENT_BOUNDS, SPREAD_BOUNDS};
 /// At most this many missing days are listed; `missing_total` counts all of them.
 const MAX_MISSING_LISTED: usize = 100;
 
-/// Both ends of the period, as answers state them.
+/// Both ends of the period, as responses state them.
 const HALF_OPEN: &str = "[from, to)";
 const CLOSED: &str = "[from, to]";
 
@@ -142,7 +142,7 @@ struct CountedPeriod {
     end: NaiveDate,
     /// The first day that is not counted: the end, or the day after the newest value.
     counted_end: NaiveDate,
-    /// Whether no value of the period is still to come.
+    /// Whether no value is expected between the newest value and the end of the period.
     is_complete: bool,
 }
 
@@ -254,7 +254,7 @@ struct ComparedCloses {
     newest: NaiveDate,
     /// The days that should have a close of their own and have none.
     missing: Vec<NaiveDate>,
-    /// Whether no close of the period is still to come.
+    /// Whether no settlement day of the period is after the newest close.
     is_complete: bool,
 }
 
@@ -267,7 +267,7 @@ impl ComparedCloses {
         let first = close(from);
         let second = close(to);
 
-        // A settlement day given as such must have a close of its own; whole months take their last one.
+        // A bound given as a settlement day must have its own close; a whole month uses its last close.
         let is_day = |bound: Option<PeriodBound>| !matches!(bound, Some(PeriodBound::Month(_)));
         let lacks_close = |day: NaiveDate, is_day: bool, close: Option<Close>| {
             let is_expected = is_day && day <= newest && Calendar::Settlement.is_business_day(day);

@@ -149,7 +149,7 @@ impl AccumulationParams {
         let amount = query.decimal("amount", AMOUNT_BOUNDS)?;
         if amount.is_some() && period.start() < BRL_START_DATE {
             let must = LocalizedText::new(
-                "is not allowed for a period that begins before 1994-07-01, because of currency reforms. Omit it to get the factor",
+                "is not allowed for a period that begins before 1994-07-01, because of currency reforms. Omit it to get only the factor",
                 "não é aceito em períodos que começam antes de 1994-07-01, por causa das reformas monetárias. Sem ele, você recebe o fator",
             );
             return invalid_param("amount", must);
