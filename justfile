@@ -170,10 +170,15 @@ screenshots: _build-tests
 spreadsheet: _build-tests
     checks/lib/with-engines checks/contract/spreadsheet target/ci/vintem
 
-# Measure a request through the whole service, compared with a bare axum server that sends the same bytes
+# Measure requests of a browser, Python and curl, compared with a bare axum server that sends the same bytes
 bench-request *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-request
     checks/lib/with-engines target/release/bench-request {{ARGUMENTS}}
+
+# Send a million distinct queries from one address: others must still be answered from the cache
+cache-pollution *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin cache-pollution
+    checks/lib/with-engines target/release/cache-pollution {{ARGUMENTS}}
 
 # Measure requests, searches and the read model in turns with an earlier commit
 compare-commits COMMIT ROUNDS="5" FILINGS="1000000":

@@ -33,6 +33,8 @@ pub struct ApiSettings {
     pub registrations_per_day: u32,
     /// Maximum concurrent requests; above this, new requests are shed.
     pub max_in_flight: usize,
+    /// Memory for cached responses; 0 disables the cache.
+    pub response_cache_bytes: u64,
     /// Directory of the bulk export files. `None` disables the export.
     pub export_directory: Option<PathBuf>,
     /// Support contact for the highest plan, if there is one.

@@ -3,8 +3,7 @@
 
 use std::convert::Infallible;
 
-use axum::body::Body;
-use axum::response::Response;
+use axum::body::{Body, Bytes};
 use chrono::NaiveDate;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, header};
@@ -13,8 +12,9 @@ use vintem_deliver::table::csv::{self, CsvChunks};
 use vintem_domain::quality_list::{Preference, parse_quality_list};
 use vintem_domain::{LocalizedText, Problem};
 
-use crate::caller::Caller;
 use crate::params::{QueryParams, invalid_param};
+
+pub const CSV_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
 
 /// The query parameter that selects CSV, in the form that the route table's options use.
 pub const CSV_FORMAT_PARAM: (&str, Option<&str>) = ("format", Some("csv"));
@@ -33,10 +33,19 @@ pub struct CsvOptions {
     is_download: bool,
 }
 
+impl CsvOptions {
+    /// The name under which a browser saves the table, if it should.
+    pub fn content_disposition(self, table: &OutputTable, today: NaiveDate) -> Option<HeaderValue> {
+        let disposition = format!("attachment; filename=\"vintem-{}-{today}.csv\"", table.name);
+        self.is_download.then(|| HeaderValue::from_str(&disposition).ok()).flatten()
+    }
+}
+
 impl ListFormat {
-    pub fn from_query(caller: &Caller, query: &QueryParams) -> Result<Self, Problem> {
+    /// `prefers_csv` is whether `Accept` ranks CSV above JSON; the parameter wins.
+    pub fn from_query(query: &QueryParams, prefers_csv: bool) -> Result<Self, Problem> {
         let is_csv = match query.single_value("format")? {
-            None => caller.prefers_csv,
+            None => prefers_csv,
             Some("json") => false,
             Some("csv") => true,
             Some(_) => {
@@ -110,26 +119,35 @@ pub fn prefers_csv(headers: &HeaderMap) -> bool {
     csv_quality > json_quality
 }
 
-/// Streams the table as CSV.
-pub fn csv_response(table: OutputTable, options: CsvOptions, today: NaiveDate) -> Response {
-    let disposition = format!("attachment; filename=\"vintem-{}-{today}.csv\"", table.name);
-    let chunks = stream::unfold(CsvChunks::new(table, options.dialect), async |mut chunks| {
-        // Yield between chunks, so that a long list does not hold up other requests.
-        tokio::task::yield_now().await;
-        Some((Ok::<_, Infallible>(chunks.next()?), chunks))
-    });
-    // The compression layer polls once more after the end.
-    let chunks = chunks.fuse();
+/// A table as CSV.
+pub enum CsvBody {
+    Whole(Bytes),
+    /// Rows are written while they are sent.
+    Stream(Body),
+}
 
-    let mut response = Response::new(Body::from_stream(chunks));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8; header=present"));
-    if options.is_download
-        && let Ok(disposition) = HeaderValue::from_str(&disposition)
-    {
-        headers.insert(header::CONTENT_DISPOSITION, disposition);
+/// Writes the whole table if it takes at most `max_bytes`, and otherwise streams it.
+pub fn collect_csv(table: OutputTable, options: CsvOptions, max_bytes: usize) -> CsvBody {
+    let mut chunks = CsvChunks::new(table, options.dialect);
+    let mut written = Vec::new();
+    let mut length = 0;
+    while let Some(chunk) = chunks.next() {
+        length += chunk.len();
+        written.push(chunk);
+        if length > max_bytes {
+            return CsvBody::Stream(stream_chunks(written, chunks));
+        }
     }
-    response
+    CsvBody::Whole(written.concat().into())
+}
+
+pub fn stream_csv(table: OutputTable, options: CsvOptions) -> Body {
+    stream_chunks(Vec::new(), CsvChunks::new(table, options.dialect))
+}
+
+fn stream_chunks(written: Vec<Bytes>, rest: CsvChunks) -> Body {
+    // The compression layer polls once more after the end.
+    Body::from_stream(stream::iter(written.into_iter().chain(rest).map(Ok::<_, Infallible>)).fuse())
 }
 
 #[cfg(test)]

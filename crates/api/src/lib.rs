@@ -7,7 +7,9 @@
 mod api_error;
 mod app;
 mod bodies;
+mod cache_validity;
 mod caller;
+mod content_encoding;
 mod csv;
 pub mod event_body;
 mod event_feed;
@@ -24,6 +26,7 @@ mod request_body;
 mod request_metrics;
 mod responses;
 mod routes;
+mod snapshot_request;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,10 +38,11 @@ use axum::routing::MethodRouter;
 use http::{Extensions, HeaderMap, StatusCode, Version};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{DefaultPredicate, Predicate};
+use tower_http::compression::predicate::{DefaultPredicate, Predicate, SizeAbove};
 use vintem_domain::route::route_by_operation;
 
 pub use app::{ApiSettings, App};
+use content_encoding::MIN_COMPRESSED_BYTES;
 use front::FrontLayer;
 pub use front::ProblemPageRenderer;
 pub use identity::{Credential, client_address, parse_credential};
@@ -63,7 +67,8 @@ pub fn build_service(
     let may_compress = |_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions| {
         extensions.get::<SkipCompression>().is_none()
     };
-    let compression = CompressionLayer::new().compress_when(DefaultPredicate::new().and(may_compress));
+    let compression = CompressionLayer::new()
+        .compress_when(DefaultPredicate::new().and(SizeAbove::new(MIN_COMPRESSED_BYTES as u64)).and(may_compress));
     let compressed_router = router.layer(compression).layer(CatchPanicLayer::custom(api_error::panic_response));
 
     ApiService(Arc::new(FrontLayer::new(app, uncompressed_router, compressed_router, problem_page)))

@@ -88,13 +88,6 @@ impl QueryParams {
         self.0.iter().map(|param| (param.name.as_str(), param.value.as_deref()))
     }
 
-    /// Each parameter that is not ignored: its name, and its raw text in `query_string`, which must be the query string
-    /// that this was parsed from.
-    pub fn raw_pairs<'q>(&'q self, query_string: &'q str) -> impl Iterator<Item = (&'q str, &'q str)> {
-        let pairs = query_string.split('&').filter(|pair| !pair.is_empty());
-        pairs.zip(&self.0).map(|(pair, param)| (param.name.as_str(), pair)).filter(|(name, _)| !is_ignored_param(name))
-    }
-
     /// The value of a parameter, if present. Fails if it is repeated or not valid UTF-8.
     pub fn single_value(&self, name: &'static str) -> ParamResult<Option<&str>> {
         let mut params = self.0.iter().filter(|param| param.name == name);
@@ -307,6 +300,22 @@ impl QueryParams {
             value => Ok(value.map(str::to_owned)),
         }
     }
+}
+
+/// The query without ignored parameters and empty pairs, sorted by name. Two requests with the same canonical query get the
+/// same response.
+pub fn canonical_query(query: &str) -> String {
+    let named = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| (param_name(pair), pair));
+    let mut pairs: Vec<(String, &str)> = named.filter(|(name, _)| !is_ignored_param(name)).collect();
+    // Stable: of a repeated parameter, which is an error, the order is kept.
+    pairs.sort_by(|(name, _), (other, _)| name.cmp(other));
+    pairs.iter().map(|(_, pair)| *pair).collect::<Vec<_>>().join("&")
+}
+
+/// The decoded name of a pair of a query.
+pub fn param_name(pair: &str) -> String {
+    let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+    decode_component(name).unwrap_or_default()
 }
 
 /// Whether a parameter is ignored on every route: cache busters and the tracking parameters of links.

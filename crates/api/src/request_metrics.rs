@@ -1,4 +1,4 @@
-//! Request metrics: counts by route, plan and status, and durations by route.
+//! Request metrics: counts by route, plan and status, durations by route, and how often the cache had the response.
 //!
 //! Looking up a counter by its labels costs more than all the checks of a request, so each counter is looked up once.
 
@@ -24,12 +24,19 @@ pub struct RouteMetrics {
     operation: &'static str,
     duration_seconds: OnceLock<Histogram>,
     requests: [[OnceLock<Counter>; KNOWN_STATUSES.len()]; Plan::ALL.len()],
+    cache_hits: OnceLock<Counter>,
+    cache_misses: OnceLock<Counter>,
 }
 
 static METRICS_BY_OPERATION: LazyLock<HashMap<&'static str, RouteMetrics>> = LazyLock::new(|| {
     let operations = ROUTES.iter().map(|route| route.operation).chain([UNMATCHED_OPERATION, SHED_OPERATION]);
-    let metrics =
-        |operation| RouteMetrics { operation, duration_seconds: OnceLock::new(), requests: Default::default() };
+    let metrics = |operation| RouteMetrics {
+        operation,
+        duration_seconds: OnceLock::new(),
+        requests: Default::default(),
+        cache_hits: OnceLock::new(),
+        cache_misses: OnceLock::new(),
+    };
     operations.map(|operation| (operation, metrics(operation))).collect()
 });
 
@@ -51,6 +58,19 @@ impl RouteMetrics {
             None => request_counter(operation, plan, status).increment(1),
         }
     }
+
+    pub fn record_cache_hit(&self) {
+        self.cache_hits.get_or_init(|| cache_counter(self.operation, "hit")).increment(1);
+    }
+
+    /// Counts a response that the cache could have had.
+    pub fn record_cache_miss(&self) {
+        self.cache_misses.get_or_init(|| cache_counter(self.operation, "miss")).increment(1);
+    }
+}
+
+fn cache_counter(operation: &'static str, result: &'static str) -> Counter {
+    metrics::counter!("vintem_response_cache_total", "route" => operation, "result" => result)
 }
 
 fn request_counter(operation: &'static str, plan: Plan, status: StatusCode) -> Counter {

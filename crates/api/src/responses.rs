@@ -11,107 +11,129 @@ use vintem_deliver::table::OutputTable;
 use vintem_domain::{Dataset, VERSION};
 use vintem_snapshot::Snapshot;
 
-use crate::app::App;
 use crate::bodies::format_instant;
 use crate::bodies::search::FacetsBody;
-use crate::caller::Caller;
-use crate::csv::{CsvOptions, ListFormat, csv_response};
-use crate::params::{Pagination, QueryParams};
+use crate::cache_validity::CacheValidity;
+use crate::csv::{CSV_CONTENT_TYPE, CsvBody, CsvOptions, ListFormat, collect_csv, stream_csv};
+use crate::params::{Pagination, param_name};
+use crate::snapshot_request::SnapshotRequest;
+
+/// Longer responses are not cached.
+pub const MAX_CACHED_BODY_BYTES: usize = 1 << 20;
 
 const JSON_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// A JSON response that must not be cached, because it belongs to one key.
 pub fn uncached_json(status: StatusCode, body: &impl Serialize) -> Response {
-    json_response(status, to_json_bytes(body), NO_STORE)
-}
-
-/// A CSV response that must not be cached.
-pub fn uncached_csv(table: OutputTable, options: CsvOptions, today: NaiveDate) -> Response {
-    let mut response = csv_response(table, options, today);
+    let mut response = Response::new(Body::from(to_json_bytes(body)));
+    *response.status_mut() = status;
+    // Room for all headers of a response, so that the map does not grow step by step.
+    response.headers_mut().reserve(32);
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON_CONTENT_TYPE);
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     response
 }
 
-/// A JSON response that is the same for all callers of one language.
-pub fn cacheable_json(caller: &Caller, body: &impl Serialize) -> Response {
-    json_response(StatusCode::OK, to_json_bytes(body), cache_control(caller))
+/// A CSV response that must not be cached.
+pub fn uncached_csv(table: OutputTable, options: CsvOptions, today: NaiveDate) -> Response {
+    let disposition = options.content_disposition(&table, today);
+    let mut response = Response::new(stream_csv(table, options));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, CSV_CONTENT_TYPE);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    if let Some(disposition) = disposition {
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
+    }
+    response
+}
+
+/// A JSON response that depends on no dataset.
+pub fn cacheable_json(request: &SnapshotRequest, body: &impl Serialize) -> Response {
+    ResponseBody::Whole(to_json_bytes(body)).into_response(JSON_CONTENT_TYPE, request.cache_validity(false))
 }
 
 fn to_json_bytes(body: &impl Serialize) -> Bytes {
     serde_json::to_vec(body).expect("bodies have text keys only").into()
 }
 
-fn json_response(status: StatusCode, body: Bytes, cache_control: HeaderValue) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    // Room for all headers of a response, so that the map does not grow step by step.
-    response.headers_mut().reserve(32);
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON_CONTENT_TYPE);
-    response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
-    response
+/// Marks a response that is the same for every caller. The front layer compresses and caches it, and writes the headers
+/// that differ from one caller to the next.
+#[derive(Debug, Clone)]
+pub struct SharedResponse {
+    /// The whole body, unless it is sent as a stream or not at all.
+    pub body: Option<Bytes>,
+    /// `None` if the response must not be cached.
+    pub validity: Option<CacheValidity>,
 }
 
-/// Marks a response that depends only on the snapshot and the day, and carries its body.
-#[derive(Debug, Clone)]
-pub struct CacheableResponse(pub Bytes);
-
-/// Marks a response that must not be compressed.
+/// Marks a response that must not be compressed, because it already is or because its bytes are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct SkipCompression;
 
+/// The body of a shared response.
+enum ResponseBody {
+    Whole(Bytes),
+    /// Too long to be cached.
+    Stream(Body),
+}
+
+impl ResponseBody {
+    fn into_response(self, content_type: HeaderValue, validity: Option<CacheValidity>) -> Response {
+        let (body, stream) = match self {
+            Self::Whole(body) => (Some(body), None),
+            Self::Stream(stream) => (None, Some(stream)),
+        };
+        // The front layer writes a whole body, in the encoding that the caller prefers.
+        let mut response = Response::new(stream.unwrap_or_else(Body::empty));
+        // Room for all headers of a response, so that the map does not grow step by step.
+        response.headers_mut().reserve(32);
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        response.extensions_mut().insert(SharedResponse { body, validity });
+        response
+    }
+}
+
 /// Responds with an `ETag` that changes whenever the response may change.
 pub struct EtagResponder<'a> {
-    app: &'a App,
-    caller: &'a Caller,
+    request: &'a SnapshotRequest,
     etag: HeaderValue,
     /// When the data was loaded; for several datasets, the earliest load.
     as_of: Option<HeaderValue>,
     is_stale: bool,
-    /// Whether the response depends only on the snapshot and the day.
-    is_cacheable: bool,
+    /// Whether the response may become stale within the day.
+    reads_registry: bool,
 }
 
 impl<'a> EtagResponder<'a> {
     /// Hashes the state of `datasets`, the request, and `extra_state`, which is whatever else the response depends on.
     pub fn new(
-        caller: &'a Caller,
-        app: &'a App,
+        request: &'a SnapshotRequest,
         snapshot: &Snapshot,
         datasets: &[Dataset],
         extra_state: impl Hash,
     ) -> Self {
-        let is_stale = datasets.iter().any(|dataset| app.live_snapshot.is_stale(snapshot, *dataset, app.clock.now()));
+        let is_stale = datasets.iter().any(|dataset| request.is_stale(snapshot, *dataset));
         let loaded_at = datasets.iter().filter_map(|dataset| snapshot.state(*dataset)).map(|state| state.loaded_at);
         let as_of = loaded_at.min().and_then(|at| HeaderValue::from_str(&format_instant(at)).ok());
 
         let mut hasher = DefaultHasher::new();
-        (VERSION, is_stale, caller.lang).hash(&mut hasher);
+        (VERSION, is_stale, request.lang).hash(&mut hasher);
         for dataset in datasets {
             // Includes the load time, because generations start over when demo data is removed.
             let state = snapshot.state(*dataset).map(|state| (state.generation, state.loaded_at));
             (dataset.id(), state).hash(&mut hasher);
         }
-        (caller.path(), caller.query_string(), caller.prefers_csv).hash(&mut hasher);
+        (request.path(), request.canonical_query(), request.prefers_csv).hash(&mut hasher);
         extra_state.hash(&mut hasher);
         let etag = HeaderValue::from_str(&format!("W/\"{:016x}\"", hasher.finish())).expect("hexadecimal digits");
 
-        // Whether the company registry is stale depends on the hour too.
-        let is_cacheable = !datasets.contains(&Dataset::Companies);
-        Self { app, caller, etag, as_of, is_stale, is_cacheable }
+        Self { request, etag, as_of, is_stale, reads_registry: datasets.contains(&Dataset::Companies) }
     }
 
     /// Responds with JSON, or with 304 and without calling `body` if the caller has the current version.
     pub fn respond_json<B: Serialize>(self, body: impl FnOnce() -> B) -> Response {
-        let is_cacheable = self.is_cacheable;
-        self.respond_with(|cache_control| {
-            let body = to_json_bytes(&body());
-            let mut response = json_response(StatusCode::OK, body.clone(), cache_control);
-            if is_cacheable {
-                response.extensions_mut().insert(CacheableResponse(body));
-            }
-            response
-        })
+        self.respond_with(JSON_CONTENT_TYPE, || ResponseBody::Whole(to_json_bytes(&body())))
     }
 
     /// Like [`Self::respond_json`] for a list in the requested format: calls either `body` or `table` with the rows.
@@ -123,34 +145,36 @@ impl<'a> EtagResponder<'a> {
         table: impl FnOnce(Rows) -> OutputTable,
     ) -> Response {
         let ListFormat::Csv(options) = format else { return self.respond_json(|| body(rows)) };
-        let today = self.app.today();
-        self.respond_with(|cache_control| {
-            let mut response = csv_response(table(rows), options, today);
-            response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
-            response
-        })
+        let today = self.request.today;
+        let mut disposition = None;
+        let mut response = self.respond_with(CSV_CONTENT_TYPE, || {
+            let table = table(rows);
+            disposition = options.content_disposition(&table, today);
+            match collect_csv(table, options, MAX_CACHED_BODY_BYTES) {
+                CsvBody::Whole(bytes) => ResponseBody::Whole(bytes),
+                CsvBody::Stream(stream) => ResponseBody::Stream(stream),
+            }
+        });
+        if let Some(disposition) = disposition {
+            response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
+        }
+        response
     }
 
     /// Like [`Self::respond_json`] for a text of another content type.
     pub fn respond_text(self, content_type: &'static str, text: impl FnOnce() -> String) -> Response {
-        self.respond_with(|cache_control| {
-            let mut response = Response::new(Body::from(text()));
-            let headers = response.headers_mut();
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-            headers.insert(header::CACHE_CONTROL, cache_control);
-            response
-        })
+        self.respond_with(HeaderValue::from_static(content_type), || ResponseBody::Whole(text().into()))
     }
 
-    fn respond_with(self, build: impl FnOnce(HeaderValue) -> Response) -> Response {
-        let cache_control = cache_control(self.caller);
-        let mut response = if matches_if_none_match(self.caller, self.etag.to_str().unwrap_or("")) {
+    fn respond_with(self, content_type: HeaderValue, body: impl FnOnce() -> ResponseBody) -> Response {
+        let mut response = if matches_if_none_match(self.request.if_none_match(), &self.etag) {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
+            response.extensions_mut().insert(SharedResponse { body: None, validity: None });
             response
         } else {
-            build(cache_control)
+            let body = body();
+            body.into_response(content_type, self.request.cache_validity(self.reads_registry))
         };
 
         let headers = response.headers_mut();
@@ -166,12 +190,11 @@ impl<'a> EtagResponder<'a> {
 }
 
 /// Whether `If-None-Match` contains this tag, by weak comparison.
-pub fn matches_if_none_match(caller: &Caller, etag: &str) -> bool {
-    let if_none_match = caller.if_none_match.as_ref().and_then(|value| value.to_str().ok());
-    let Some(if_none_match) = if_none_match else { return false };
+pub fn matches_if_none_match(if_none_match: Option<&HeaderValue>, etag: &HeaderValue) -> bool {
+    let Some(if_none_match) = if_none_match.and_then(|value| value.to_str().ok()) else { return false };
 
     let opaque_tag = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-    let current = opaque_tag(etag);
+    let current = opaque_tag(etag.to_str().unwrap_or_default());
     if_none_match.trim() == "*" || if_none_match.split(',').any(|tag| opaque_tag(tag) == current)
 }
 
@@ -200,8 +223,7 @@ impl WholeList {
 }
 
 /// The format, position and totals of one page of a list.
-pub struct ListPage<'q> {
-    pub query: &'q QueryParams,
+pub struct ListPage {
     pub format: ListFormat,
     pub pagination: Pagination,
     /// Rows on all pages.
@@ -213,23 +235,24 @@ pub struct ListPage<'q> {
 /// One page of a list, with links to the next and previous pages.
 pub fn page_response<Rows, Row: Serialize>(
     responder: EtagResponder<'_>,
-    list_page: ListPage<'_>,
+    list_page: ListPage,
     rows: Rows,
     bodies: impl FnOnce(Rows) -> Vec<Row>,
     table: impl FnOnce(Rows) -> OutputTable,
 ) -> Response {
-    let app = responder.app;
-    let caller = responder.caller;
-    let ListPage { query, format, pagination, total, facets } = list_page;
+    let request = responder.request;
+    let ListPage { format, pagination, total, facets } = list_page;
 
     let body =
         |rows: Rows| PageBody { data: bodies(rows), total, limit: pagination.limit, offset: pagination.offset, facets };
-    with_page_links(responder.respond_list(format, rows, body, table), caller, app, query, pagination, total)
+    with_page_links(responder.respond_list(format, rows, body, table), request, pagination, total)
 }
 
-/// A response to a request with a key is private to the key's owner.
-pub fn cache_control(caller: &Caller) -> HeaderValue {
-    HeaderValue::from_static(if caller.key.is_some() { "private, max-age=60" } else { "public, max-age=60" })
+/// A response to a request with a key is private to the key's owner. Without a key, shared caches may keep the response
+/// but must ask us before each use (`s-maxage=0`): every request is counted, and the 304 brings the caller's own limit
+/// headers.
+pub const fn cache_control(has_key: bool) -> HeaderValue {
+    HeaderValue::from_static(if has_key { "private, max-age=60" } else { "public, max-age=60, s-maxage=0" })
 }
 
 /// Adds the canonical path of a resource that can be named in several ways.
@@ -242,20 +265,29 @@ pub fn with_content_location(mut response: Response, canonical_path: &str) -> Re
 
 /// Adds a `Link` header with the next and the previous page, with the parameters that were given.
 pub fn with_page_links(
-    mut response: Response,
-    caller: &Caller,
-    app: &App,
-    query: &QueryParams,
+    response: Response,
+    request: &SnapshotRequest,
     pagination: Pagination,
     total: usize,
 ) -> Response {
-    let given = query.raw_pairs(caller.query_string());
-    let copied: Vec<&str> =
-        given.filter(|(name, _)| !["limit", "offset"].contains(name)).map(|(_, pair)| pair).collect();
+    let url = format!("{}{}", request.settings().public_url, request.path());
+    with_page_links_to(response, &url, request.canonical_query(), pagination, total)
+}
+
+/// Like [`with_page_links`], for a list that does not come from the snapshot.
+pub fn with_page_links_to(
+    mut response: Response,
+    url: &str,
+    canonical_query: &str,
+    pagination: Pagination,
+    total: usize,
+) -> Response {
+    let is_copied = |pair: &&str| !["limit", "offset"].contains(&param_name(pair).as_str());
+    let copied: Vec<&str> = canonical_query.split('&').filter(|pair| !pair.is_empty()).filter(is_copied).collect();
     let page_url = |limit: usize, offset: usize| {
         let page_params = [format!("limit={limit}"), format!("offset={offset}")];
         let params: Vec<&str> = copied.iter().copied().chain(page_params.iter().map(String::as_str)).collect();
-        format!("{}{}?{}", app.settings.public_url, caller.path(), params.join("&"))
+        format!("{url}?{}", params.join("&"))
     };
 
     let mut links = Vec::new();

@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Larger than every measured response.
-const MAX_RESPONSE_BYTES: usize = 16 * 1024;
+/// Larger than the head of every measured response.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// A response that takes longer counts as lost.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -55,7 +55,7 @@ impl KeepAliveConnection {
     pub async fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: Vec::with_capacity(MAX_RESPONSE_BYTES) })
+        Ok(Self { stream, buffer: Vec::with_capacity(MAX_HEAD_BYTES) })
     }
 
     pub async fn send(&mut self, request: &[u8]) -> anyhow::Result<KeepAliveResponse> {
@@ -93,6 +93,13 @@ fn find_header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     parse_headers(head).find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
+/// A request, and the body of its response.
+#[derive(Debug)]
+pub struct ExpectedRequest {
+    pub request: Vec<u8>,
+    pub body: Arc<Vec<u8>>,
+}
+
 /// Connections that each send the next request as soon as they have a response.
 #[derive(Debug)]
 pub struct ClosedLoopLoad {
@@ -102,17 +109,16 @@ pub struct ClosedLoopLoad {
 
 impl ClosedLoopLoad {
     /// Divides the requests among the connections, each of which repeats its own in turn. Every response must be 200 with
-    /// this body.
-    pub fn start(address: SocketAddr, connections: usize, requests: &Arc<Vec<Vec<u8>>>, body: &Arc<Vec<u8>>) -> Self {
+    /// its body.
+    pub fn start(address: SocketAddr, connections: usize, requests: &Arc<Vec<ExpectedRequest>>) -> Self {
         let response_count = Arc::new(AtomicU64::new(0));
         let mut connection_tasks = JoinSet::new();
         for first in 0..connections {
             let requests = requests.clone();
-            let body = body.clone();
             let response_count = response_count.clone();
             connection_tasks.spawn(async move {
                 let own_requests = requests.iter().skip(first).step_by(connections).cycle();
-                send_in_loop(address, own_requests.map(Vec::as_slice), &body, &response_count).await
+                send_in_loop(address, own_requests, &response_count).await
             });
         }
         Self { response_count, connection_tasks }
@@ -135,15 +141,18 @@ impl ClosedLoopLoad {
 
 async fn send_in_loop<'r>(
     address: SocketAddr,
-    requests: impl Iterator<Item = &'r [u8]>,
-    body: &[u8],
+    requests: impl Iterator<Item = &'r ExpectedRequest>,
     response_count: &AtomicU64,
 ) -> anyhow::Result<()> {
     let mut stream = KeepAliveConnection::open(address).await?.stream;
-    let mut buffer = vec![0; MAX_RESPONSE_BYTES];
-    for request in requests {
+    let mut buffer = vec![0; MAX_HEAD_BYTES];
+    for ExpectedRequest { request, body } in requests {
         stream.write_all(request).await?;
         let mut length = 0;
+        let max_length = MAX_HEAD_BYTES + body.len();
+        if buffer.len() < max_length {
+            buffer.resize(max_length, 0);
+        }
         while !is_complete_response(&buffer[..length], body) {
             let read = stream.read(&mut buffer[length..]).await?;
             length += read;

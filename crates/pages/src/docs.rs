@@ -47,14 +47,17 @@ pub(crate) const OPENAPI_OPERATIONS: [(Lang, &str, &str); 2] =
     [(Lang::En, "get_openapi", "get_openapi_json"), (Lang::Pt, "get_openapi_pt", "get_openapi_pt_json")];
 
 pub(crate) async fn get_openapi(State(yaml): State<&'static str>) -> Response {
-    let headers =
-        [(header::CONTENT_TYPE, "application/yaml; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=60")];
+    let headers = [
+        (header::CONTENT_TYPE, "application/yaml; charset=utf-8"),
+        (header::CACHE_CONTROL, "public, max-age=60, s-maxage=0"),
+    ];
     (headers, yaml).into_response()
 }
 
 /// The OpenAPI description in JSON, for tools that cannot read YAML.
 pub(crate) async fn get_openapi_json(State(json): State<Arc<str>>) -> Response {
-    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=60")];
+    let headers =
+        [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=60, s-maxage=0")];
     (headers, json.to_string()).into_response()
 }
 

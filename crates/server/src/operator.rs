@@ -47,6 +47,7 @@ pub fn metrics_handle() -> PrometheusHandle {
 /// The help texts in `/metrics`.
 fn describe_metrics() {
     describe_counter!("vintem_requests_total", "Requests by route, plan and status");
+    describe_counter!("vintem_response_cache_total", "Cacheable responses by route, and whether the cache had them");
     describe_histogram!("vintem_request_seconds", Unit::Seconds, "Duration of requests by route");
     describe_gauge!("vintem_snapshot_age_seconds", Unit::Seconds, "Seconds since the last load of a dataset");
     describe_gauge!("vintem_snapshot_generation", "Generation of a dataset; increases with every load that changes it");

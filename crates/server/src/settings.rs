@@ -253,6 +253,10 @@ pub struct ServeSettings {
     /// Maximum number of concurrent requests; further requests get 503. The limit drops while requests are expensive
     #[arg(long, env = "VINTEM_MAX_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_in_flight: u32,
+
+    /// Memory for cached responses, in MiB; 0 disables the cache
+    #[arg(long, env = "VINTEM_RESPONSE_CACHE_MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    pub response_cache_mib: u32,
 }
 
 /// Requests need Postgres for keys and usage only, so a few connections serve thousands of callers.
@@ -338,6 +342,7 @@ impl ServeSettings {
             trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
             max_in_flight: self.max_in_flight as usize,
+            response_cache_bytes: u64::from(self.response_cache_mib) << 20,
             export_directory: self.directories.export_directory(),
             support_contact: self.support_contact(),
             webhook_guard: self.webhooks.address_guard(),

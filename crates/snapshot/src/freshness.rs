@@ -30,15 +30,16 @@ impl LiveSnapshot {
     pub fn freshness(&self, snapshot: &Snapshot, dataset: Dataset, now: DateTime<Utc>) -> DatasetFreshness {
         let (rows, newest_date) =
             snapshot_dataset(dataset).row_count_and_newest_date(snapshot, dataset, sao_paulo_date(now));
-        let source_states = self.source_states_of(dataset);
+        let sources = self.sources();
+        let quarantined = sources_of(&sources, dataset).map(|source| source.quarantined_rows).sum();
 
         DatasetFreshness {
             rows,
             newest_date,
             loaded_at: snapshot.state(dataset).map(|state| state.loaded_at),
-            last_success_at: oldest_success_at(&source_states),
+            last_success_at: oldest_success_at(sources_of(&sources, dataset)),
             next_expected_on: newest_date.map(|newest| dataset.next_expected_on(newest)),
-            quarantined: source_states.iter().map(|source| source.quarantined_rows).sum(),
+            quarantined,
             stale: self.is_stale(snapshot, dataset, now),
         }
     }
@@ -49,7 +50,7 @@ impl LiveSnapshot {
             (0, _) => true,
             (_, Some(newest)) => dataset.is_stale(newest, today),
             // Rows without a date that advances are stale when nobody could read them for too long.
-            (_, None) => oldest_success_at(&self.source_states_of(dataset))
+            (_, None) => oldest_success_at(sources_of(&self.sources(), dataset))
                 .is_some_and(|checked_at| now - checked_at > TimeDelta::days(MAX_REGISTRY_AGE_DAYS)),
         }
     }
@@ -58,16 +59,20 @@ impl LiveSnapshot {
     pub fn is_complete_and_fresh(&self, snapshot: &Snapshot, now: DateTime<Utc>) -> bool {
         Dataset::all().all(|dataset| !self.is_stale(snapshot, dataset, now))
     }
-
-    /// The sources that fill a dataset.
-    fn source_states_of(&self, dataset: Dataset) -> Vec<SourceState> {
-        let part = snapshot_dataset(dataset);
-        let fills_dataset = |source: &&SourceState| part.is_filled_by(dataset, &source.source);
-        self.sources().iter().filter(fills_dataset).cloned().collect()
-    }
 }
 
-/// The oldest last success among the sources; `None` if one of them never succeeded.
-fn oldest_success_at(sources: &[SourceState]) -> Option<DateTime<Utc>> {
-    sources.iter().map(|source| source.checked_at).collect::<Option<Vec<_>>>()?.into_iter().min()
+/// The sources that fill a dataset.
+fn sources_of(sources: &[SourceState], dataset: Dataset) -> impl Iterator<Item = &SourceState> {
+    let part = snapshot_dataset(dataset);
+    sources.iter().filter(move |source| part.is_filled_by(dataset, &source.source))
+}
+
+/// The oldest last success among the sources; `None` if there is none, or if one of them never succeeded.
+fn oldest_success_at<'s>(sources: impl Iterator<Item = &'s SourceState>) -> Option<DateTime<Utc>> {
+    let mut oldest = None;
+    for source in sources {
+        let checked_at = source.checked_at?;
+        oldest = Some(oldest.map_or(checked_at, |oldest: DateTime<Utc>| oldest.min(checked_at)));
+    }
+    oldest
 }

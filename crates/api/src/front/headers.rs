@@ -53,21 +53,9 @@ impl HeaderWriter {
         Self { by_plan }
     }
 
-    /// Writes the headers that every response has.
-    pub fn write_common(
-        &self,
-        headers: &mut HeaderMap,
-        plan: Plan,
-        quota: &QuotaStatus,
-        request_id: &RequestId,
-        is_synthetic: bool,
-    ) {
-        let plan_headers = &self.by_plan[plan as usize];
+    /// Writes the headers that every response has, except those of [`Self::write_caller`].
+    pub fn write_common(&self, headers: &mut HeaderMap, is_synthetic: bool) {
         headers.reserve(20);
-        headers.insert(X_RATELIMIT_LIMIT, plan_headers.limit.clone());
-        headers.insert(RATELIMIT_POLICY, plan_headers.policy.clone());
-        headers.insert(X_PLAN, plan_headers.plan.clone());
-
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
         let varies_by_cookie = headers.get_all(header::VARY).iter().any(|value| value == "Cookie");
@@ -79,11 +67,15 @@ impl HeaderWriter {
         if is_synthetic {
             headers.insert(X_DATA_SOURCE, HeaderValue::from_static("synthetic"));
         }
-        self.write_quota(headers, plan, quota, request_id);
     }
 
-    /// Writes the headers that differ from one response to the next, so a cached response needs them again.
-    pub fn write_quota(&self, headers: &mut HeaderMap, plan: Plan, quota: &QuotaStatus, request_id: &RequestId) {
+    /// Writes the headers that differ from one caller and one request to the next. A cached response has none of them.
+    pub fn write_caller(&self, headers: &mut HeaderMap, plan: Plan, quota: &QuotaStatus, request_id: &RequestId) {
+        let plan_headers = &self.by_plan[plan as usize];
+        headers.insert(X_RATELIMIT_LIMIT, plan_headers.limit.clone());
+        headers.insert(RATELIMIT_POLICY, plan_headers.policy.clone());
+        headers.insert(X_PLAN, plan_headers.plan.clone());
+
         let remaining = DecimalDigits::from_number(quota.remaining.into());
         let reset_after = DecimalDigits::from_number(quota.reset_after_seconds);
 

@@ -6,7 +6,8 @@
 //! 4. `admit.rs`: limit and count it.
 //! 5. `authorize.rs`: check key, path, method, plan and URL.
 //! 6. Answer it from `response_cache.rs` or by the route's handler.
-//! 7. `respond.rs`, `headers.rs` and `deprecation.rs`: render a problem, and write the headers that every response has.
+//! 7. `respond.rs`, `headers.rs` and `deprecation.rs`: render a problem, compress and cache what is the same for every
+//!    caller, and write the headers that every response has.
 //! 8. Record the outcome: usage, metrics, log.
 
 mod admit;
@@ -27,9 +28,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Method, StatusCode, header};
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt;
 use vintem_domain::problem::ErrorCode;
 use vintem_domain::route::Route;
@@ -40,9 +43,12 @@ use vintem_meter::{AdmissionCharge, AdmissionDecision};
 use crate::api_error::ApiError;
 use crate::app::App;
 use crate::caller::{Caller, CallerDetails};
+use crate::content_encoding::{ContentEncoding, MIN_COMPRESSED_BYTES};
 use crate::csv::prefers_csv;
 use crate::identity::client_address;
+use crate::load::CpuGate;
 use crate::request_metrics::{RouteMetrics, UNMATCHED_OPERATION};
+use crate::responses::{MAX_CACHED_BODY_BYTES, SharedResponse, cache_control};
 use admit::{QuotaStatus, build_admission_request, rate_limit_problem};
 use authorize::check_access;
 use headers::{HeaderWriter, write_server_timing};
@@ -50,7 +56,7 @@ use identify::{CallerIdentity, accepted_language, identify_caller};
 use request_id::RequestId;
 pub use respond::ProblemPageRenderer;
 use respond::{BrowserRequest, ProblemResponder, is_preflight, preflight_response, redirect_response};
-use response_cache::CacheValidity;
+use response_cache::{CacheKey, ResponseCache};
 use routing::{PathRoutes, RouteEntry, RouteTable, SlashRedirect};
 use shed::shed_request;
 
@@ -64,6 +70,7 @@ pub struct FrontLayer {
     router: Router,
     /// The same handlers with compression, for clients that accept it.
     compressed_router: Router,
+    cache: ResponseCache,
     header_writer: HeaderWriter,
     problem_responder: ProblemResponder,
     /// For requests that match no route.
@@ -79,6 +86,7 @@ struct RequestContext<'f> {
     is_preflight: bool,
     path_routes: PathRoutes<'f>,
     route_entry: Option<&'f RouteEntry>,
+    metrics: &'static RouteMetrics,
     /// Set if the path has no route only because of the slash at its end.
     redirect: Option<SlashRedirect>,
     browser: Option<BrowserRequest>,
@@ -96,6 +104,7 @@ struct Admission {
 
 impl FrontLayer {
     pub fn new(app: Arc<App>, router: Router, compressed_router: Router, problem_page: ProblemPageRenderer) -> Self {
+        let cache = ResponseCache::new(app.settings.response_cache_bytes);
         let header_writer = HeaderWriter::new(&app.settings.offer.limits);
         let problem_responder = ProblemResponder { page: problem_page, public_url: app.settings.public_url.clone() };
         Self {
@@ -103,6 +112,7 @@ impl FrontLayer {
             routes: RouteTable::new(),
             router,
             compressed_router,
+            cache,
             header_writer,
             problem_responder,
             unmatched_metrics: RouteMetrics::for_operation(UNMATCHED_OPERATION),
@@ -142,6 +152,7 @@ impl FrontLayer {
         let started = Instant::now();
         let headers = request.headers();
         let path_routes = self.routes.find(request.uri().path());
+        let route_entry = path_routes.for_method(request.method());
         let redirect = if path_routes.is_empty() {
             self.routes.find_slash_redirect(request.method(), request.uri())
         } else {
@@ -154,7 +165,8 @@ impl FrontLayer {
             method: request.method().clone(),
             is_preflight: is_preflight(request),
             path_routes,
-            route_entry: path_routes.for_method(request.method()),
+            route_entry,
+            metrics: route_entry.map_or(self.unmatched_metrics, |entry| entry.metrics),
             redirect,
             browser: BrowserRequest::from_request(request),
         }
@@ -185,20 +197,22 @@ impl FrontLayer {
         access: Result<(), Problem>,
     ) -> Response {
         let app = &self.app;
-        let plan = admission.identity.plan;
+        let identity = &admission.identity;
         let mut quota = QuotaStatus::from_decision(&admission.decision);
 
-        let cache_slot = context
-            .route_entry
-            .and_then(|entry| entry.cache.slot_for(entry.route, &request, &admission.identity, context.lang));
-        let cached =
-            cache_slot.filter(|_| access.is_ok()).and_then(|slot| slot.get(&app.live_snapshot, app.clock.now()));
-        if let Some(mut response) = cached {
-            self.header_writer.write_quota(response.headers_mut(), plan, &quota, &admission.request_id);
+        let is_api = context.route().is_some_and(Route::is_api);
+        let cache_key = if is_api { CacheKey::for_request(&request, context.lang) } else { None };
+        if let (Some(key), Ok(())) = (&cache_key, &access)
+            && let Some(cached) = self.cache.get(key, &app.live_snapshot, app.clock.now())
+        {
+            context.metrics.record_cache_hit();
+            let if_none_match = request.headers().get(header::IF_NONE_MATCH);
+            let mut response = cached.to_response(&context.method, if_none_match);
+            self.header_writer.write_caller(response.headers_mut(), identity.plan, &quota, &admission.request_id);
+            response.headers_mut().insert(header::CACHE_CONTROL, cache_control(identity.key.is_some()));
             return response;
         }
 
-        let validity = cache_slot.and_then(|_| CacheValidity::current(&app.live_snapshot, app.clock.now()));
         let mut handler_time = None;
         let mut response = match (access, &context.redirect) {
             (Err(problem), _) => ApiError(problem).into_response(),
@@ -214,17 +228,57 @@ impl FrontLayer {
         if let Some(problem) = response.extensions_mut().remove::<Problem>() {
             response = self.render_problem(&problem, context, admission, &mut quota);
         }
-        let headers = response.headers_mut();
-        self.header_writer.write_common(headers, plan, &quota, &admission.request_id, app.is_synthetic());
+        self.header_writer.write_common(response.headers_mut(), app.is_synthetic());
         if let Some(deprecation) = context.route_entry.and_then(|entry| entry.deprecation.as_ref()) {
-            deprecation.write(headers);
+            deprecation.write(response.headers_mut());
         }
+        if let Some(shared) = response.extensions_mut().remove::<SharedResponse>() {
+            response = self.finish_shared(response, shared, cache_key, context).await;
+            response.headers_mut().insert(header::CACHE_CONTROL, cache_control(identity.key.is_some()));
+        }
+
+        let headers = response.headers_mut();
+        self.header_writer.write_caller(headers, identity.plan, &quota, &admission.request_id);
         if let Some(handler_time) = handler_time.filter(|_| admission.is_page) {
             write_server_timing(headers, handler_time, context.started.elapsed());
         }
+        response
+    }
 
-        if let (Some(slot), Some(validity)) = (cache_slot, validity) {
-            slot.store_if_cacheable(validity, &app.live_snapshot, app.clock.now(), &mut response);
+    /// Compresses and caches a response that is the same for every caller.
+    async fn finish_shared(
+        &self,
+        mut response: Response,
+        shared: SharedResponse,
+        cache_key: Option<CacheKey>,
+        context: &RequestContext<'_>,
+    ) -> Response {
+        // The router has counted the bytes of a body that is not there yet.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        let Some(body) = shared.body else {
+            return response.map(|body| gate_stream(body, self.app.load.handlers.clone()));
+        };
+
+        let encoding = cache_key.as_ref().map_or(ContentEncoding::Identity, |key| key.encoding);
+        let body = if encoding == ContentEncoding::Identity || body.len() < MIN_COMPRESSED_BYTES {
+            body
+        } else {
+            let compressed = self.app.load.handlers.run(async { encoding.compress(&body) }).await;
+            response.headers_mut().insert(header::CONTENT_ENCODING, encoding.header_value());
+            compressed.into()
+        };
+
+        if let (Some(key), Some(validity)) = (cache_key, shared.validity)
+            && body.len() <= MAX_CACHED_BODY_BYTES
+        {
+            context.metrics.record_cache_miss();
+            let cached = self.cache.insert(key, validity, response.headers().clone(), body);
+            return cached.to_response(&context.method, None);
+        }
+        if context.method == Method::HEAD {
+            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        } else {
+            *response.body_mut() = Body::from(body);
         }
         response
     }
@@ -286,8 +340,7 @@ impl FrontLayer {
             self.app.meter.record_outcome(key, group, decision.now_us, outcome);
         }
 
-        let route_metrics = context.route_entry.map_or(self.unmatched_metrics, |entry| entry.metrics);
-        route_metrics.record_request(identity.plan, status, context.started);
+        context.metrics.record_request(identity.plan, status, context.started);
         tracing::info!(
             request_id = admission.request_id.as_str(),
             method = context.method.as_str(),
@@ -300,6 +353,15 @@ impl FrontLayer {
             "request"
         );
     }
+}
+
+/// Rows of a stream are written and compressed while they are sent. Each part takes its turn among the handlers.
+fn gate_stream(body: Body, gate: Arc<CpuGate>) -> Body {
+    let chunks = stream::unfold(body.into_data_stream(), move |mut chunks| {
+        let gate = gate.clone();
+        async move { gate.run(chunks.next()).await.map(|chunk| (chunk, chunks)) }
+    });
+    Body::from_stream(chunks)
 }
 
 impl<'f> RequestContext<'f> {

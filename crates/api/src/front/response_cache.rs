@@ -1,120 +1,125 @@
-//! Caches whole responses to frequent requests.
+//! Caches responses that are the same for every caller, by representation: path, canonical query, language, format and
+//! content encoding.
 //!
-//! For a route without path parameters and a request without a query, the response depends only on the snapshot, the
-//! day, the language and the plan. While the first two are unchanged, so is the response, except for the quota headers
-//! and the request ID. The route table bounds the number of cached responses.
+//! A response is cached with its compressed body and without any header that belongs to one caller. It is used while
+//! what it was made from holds (`cache_validity.rs`). Entries are limited by their bytes. Of those that do not fit, the
+//! rarely used ones go first, so that one caller with many different requests cannot push out what others use.
 
-use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, Method, StatusCode, header};
-use vintem_domain::dates::{sao_paulo_date, sao_paulo_day_end};
-use vintem_domain::route::Route;
-use vintem_domain::{Lang, Plan};
-use vintem_snapshot::{LiveSnapshot, Snapshot};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use moka::sync::Cache;
+use vintem_domain::{Lang, LocalizedText};
+use vintem_snapshot::LiveSnapshot;
 
-use super::identify::CallerIdentity;
+use crate::cache_validity::CacheValidity;
+use crate::content_encoding::ContentEncoding;
 use crate::csv::prefers_csv;
-use crate::responses::CacheableResponse;
+use crate::params::canonical_query;
+use crate::responses::matches_if_none_match;
 
-/// Longer responses are not cached.
-const MAX_CACHED_BODY_BYTES: usize = 64 * 1024;
-/// One for each plan, and one for callers without a key.
-const CALLER_CLASSES: usize = Plan::ALL.len() + 1;
+/// In keys.
+const LANGUAGE_IDS: LocalizedText = LocalizedText::new("en", "pt");
 
-/// The cached responses of one route, by language and caller class.
-#[derive(Debug, Default)]
+/// What an entry takes besides its key and body: headers, and the cache's own bookkeeping.
+const ENTRY_OVERHEAD_BYTES: usize = 2048;
+
 pub struct ResponseCache {
-    english: [CacheSlot; CALLER_CLASSES],
-    portuguese: [CacheSlot; CALLER_CLASSES],
+    /// `None` if the cache is disabled.
+    entries: Option<Cache<Arc<str>, Arc<CachedResponse>>>,
 }
 
-#[derive(Debug, Default)]
-pub struct CacheSlot(ArcSwapOption<CachedResponse>);
+/// Names a representation of a response.
+pub struct CacheKey {
+    text: String,
+    pub encoding: ContentEncoding,
+}
 
 #[derive(Debug)]
-struct CachedResponse {
+pub struct CachedResponse {
     validity: CacheValidity,
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// The snapshot and day that a response was made from. The reference is weak, so that it keeps no snapshot in memory.
-#[derive(Debug)]
-pub struct CacheValidity {
-    snapshot: Weak<Snapshot>,
-    /// The start and end of the day.
-    day_bounds: Range<DateTime<Utc>>,
-}
-
 impl ResponseCache {
-    /// The slot for the response to this request, if it may be cached.
-    pub fn slot_for(
-        &self,
-        route: &Route,
-        request: &Request,
-        identity: &CallerIdentity,
-        lang: Lang,
-    ) -> Option<&CacheSlot> {
-        let headers = request.headers();
-        let is_cacheable = *request.method() == Method::GET
-            && request.uri().query().is_none()
-            && !route.path.contains('{')
-            && !headers.contains_key(header::ACCEPT_ENCODING)
-            && !headers.contains_key(header::IF_NONE_MATCH)
-            && !prefers_csv(headers);
-
-        let caller_class = identity.key.map_or(CALLER_CLASSES - 1, |_| identity.plan.rank());
-        let slots = match lang {
-            Lang::En => &self.english,
-            Lang::Pt => &self.portuguese,
+    /// A budget of 0 disables the cache.
+    pub fn new(budget_bytes: u64) -> Self {
+        let entry_bytes = |key: &Arc<str>, entry: &Arc<CachedResponse>| {
+            u32::try_from(key.len() + entry.body.len() + ENTRY_OVERHEAD_BYTES).unwrap_or(u32::MAX)
         };
-        is_cacheable.then(|| &slots[caller_class])
-    }
-}
-
-impl CacheSlot {
-    /// The cached response, if it is still valid.
-    pub fn get(&self, live: &LiveSnapshot, now: DateTime<Utc>) -> Option<Response> {
-        let slot = self.0.load();
-        let cached = slot.as_ref().filter(|cached| cached.validity.is_valid(live, now))?;
-
-        let mut response = Response::new(Body::from(cached.body.clone()));
-        *response.headers_mut() = cached.headers.clone();
-        Some(response)
+        let build = || Cache::builder().max_capacity(budget_bytes).weigher(entry_bytes).build();
+        Self { entries: (budget_bytes > 0).then(build) }
     }
 
-    /// Stores a response with all its headers, if it is cacheable and `validity` still holds.
-    pub fn store_if_cacheable(
+    /// The cached response, if the same one would be made now.
+    pub fn get(&self, key: &CacheKey, live: &LiveSnapshot, now: DateTime<Utc>) -> Option<Arc<CachedResponse>> {
+        self.entries.as_ref()?.get(key.text.as_str()).filter(|entry| entry.validity.holds(live, now))
+    }
+
+    /// Stores the headers and body of a response in the encoding of the key.
+    pub fn insert(
         &self,
+        key: CacheKey,
         validity: CacheValidity,
-        live: &LiveSnapshot,
-        now: DateTime<Utc>,
-        response: &mut Response,
-    ) {
-        let Some(CacheableResponse(body)) = response.extensions_mut().remove() else { return };
-        // `validity` was taken before the response was made: if it still holds, nothing changed in between.
-        if response.status() == StatusCode::OK && body.len() <= MAX_CACHED_BODY_BYTES && validity.is_valid(live, now) {
-            self.0.store(Some(Arc::new(CachedResponse { validity, headers: response.headers().clone(), body })));
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Arc<CachedResponse> {
+        let response = Arc::new(CachedResponse { validity, headers, body });
+        if let Some(entries) = &self.entries {
+            entries.insert(key.text.into(), response.clone());
         }
+        response
     }
 }
 
-impl CacheValidity {
-    /// The validity of a response whose handler starts now.
-    pub fn current(live: &LiveSnapshot, now: DateTime<Utc>) -> Option<Self> {
-        let snapshot = live.get()?;
-        let day = sao_paulo_date(now);
-        let day_start = sao_paulo_day_end(day.pred_opt()?);
-        Some(Self { snapshot: Arc::downgrade(&snapshot), day_bounds: day_start..sao_paulo_day_end(day) })
-    }
+impl CacheKey {
+    /// `None` for methods that change something.
+    pub fn for_request(request: &Request, lang: Lang) -> Option<Self> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return None;
+        }
 
-    fn is_valid(&self, live: &LiveSnapshot, now: DateTime<Utc>) -> bool {
-        self.day_bounds.contains(&now) && live.is_current(&self.snapshot)
+        let headers = request.headers();
+        let encoding = ContentEncoding::preferred(headers);
+        let format = if prefers_csv(headers) { "csv" } else { "json" };
+        let path = request.uri().path();
+        let query = request.uri().query().map_or(String::new(), canonical_query);
+        let text = [encoding.id(), LANGUAGE_IDS.in_lang(lang), format, path, &query].join(" ");
+        Some(Self { text, encoding })
     }
+}
+
+impl CachedResponse {
+    /// The response to a request with these headers: whole, without its body, or 304.
+    pub fn to_response(&self, method: &Method, if_none_match: Option<&HeaderValue>) -> Response {
+        let mut headers = self.headers.clone();
+        let is_unchanged = headers.get(header::ETAG).is_some_and(|etag| matches_if_none_match(if_none_match, etag));
+        if is_unchanged {
+            return not_modified(headers);
+        }
+
+        let mut response = Response::new(if *method == Method::HEAD {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(self.body.len()));
+            Body::empty()
+        } else {
+            Body::from(self.body.clone())
+        });
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+fn not_modified(mut headers: HeaderMap) -> Response {
+    for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_DISPOSITION] {
+        headers.remove(name);
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    *response.headers_mut() = headers;
+    response
 }

@@ -6,17 +6,15 @@ use http::{HeaderValue, Method, Uri};
 use vintem_domain::route::{HttpMethod, ROUTES, Route};
 
 use super::deprecation::DeprecationHeaders;
-use super::response_cache::ResponseCache;
 use crate::request_metrics::RouteMetrics;
 
 /// The routes of each path, matched with the same library that axum uses.
 pub struct RouteTable(matchit::Router<Vec<RouteEntry>>);
 
-/// A route with its response cache, its metrics, and its headers if it is deprecated.
+/// A route with its metrics, and its headers if it is deprecated.
 pub struct RouteEntry {
     pub route: &'static Route,
     pub deprecation: Option<DeprecationHeaders>,
-    pub cache: ResponseCache,
     pub metrics: &'static RouteMetrics,
 }
 
@@ -27,7 +25,6 @@ impl RouteTable {
             let entry = RouteEntry {
                 route,
                 deprecation: DeprecationHeaders::for_route(route),
-                cache: ResponseCache::default(),
                 metrics: RouteMetrics::for_operation(route.operation),
             };
             by_path.entry(route.path).or_default().push(entry);

@@ -36,7 +36,8 @@ pub fn shed_request(app: &App, problems: &ProblemResponder, headers: &HeaderWrit
         reset_at_seconds: micros_to_seconds_ceil(now_us) + retry_after,
         reset_after_seconds: retry_after,
     };
-    headers.write_common(response.headers_mut(), identity.plan, &quota, &request_id, app.is_synthetic());
+    headers.write_common(response.headers_mut(), app.is_synthetic());
+    headers.write_caller(response.headers_mut(), identity.plan, &quota, &request_id);
 
     // A valid key got a response, so it counts as usage. This process counts it without Redis.
     let usage_group = RouteGroup::from_path(request.uri().path());

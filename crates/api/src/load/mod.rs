@@ -54,7 +54,7 @@ const MAX_BODY_READS: usize = 64;
 #[derive(Debug)]
 pub struct LoadControls {
     pub requests: LoadLimiter,
-    pub handlers: CpuGate,
+    pub handlers: Arc<CpuGate>,
     /// Searches and long lists.
     pub search_pool: BlockingPool,
     /// Point-in-time queries. They also wait for PostgreSQL, and searches must not wait for them.
@@ -70,7 +70,7 @@ impl LoadControls {
     pub fn new(max_in_flight: usize) -> Self {
         Self {
             requests: LoadLimiter::new(max_in_flight, MIN_IN_FLIGHT, TARGET_CPU_WAIT),
-            handlers: CpuGate::new(),
+            handlers: Arc::new(CpuGate::new()),
             search_pool: BlockingPool::new(),
             history_pool: BlockingPool::new(),
             long_tables: PerKeyLimit::new(MAX_LONG_TABLES_PER_KEY),

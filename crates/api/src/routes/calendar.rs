@@ -1,6 +1,5 @@
 //! Business days and holidays: list them, add days to a date, and check a single date.
 
-use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use chrono::{Datelike, Months, NaiveDate, Weekday};
@@ -10,13 +9,13 @@ use vintem_domain::{Calendar, DateRange, Holiday, Lang, LocalizedText, Problem};
 use vintem_snapshot::Snapshot;
 
 use crate::api_error::ApiError;
-use crate::app::{App, AppState, Handlers};
+use crate::app::Handlers;
 use crate::bodies::NamesBody;
-use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::icalendar::{self, AllDayEvent};
 use crate::params::{QueryParams, invalid_param, ordered_date_range};
 use crate::responses::{EtagResponder, WholeList};
+use crate::snapshot_request::SnapshotRequest;
 
 /// The longest range per request.
 pub const MAX_RANGE_YEARS: u32 = 40;
@@ -87,11 +86,11 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-async fn list_business_days(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn list_business_days(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let from = query.required_date("from")?;
     let to = query.required_date("to")?;
     let calendar = parse_calendar(&query)?;
-    let format = ListFormat::from_query(&caller, &query)?;
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
     let range = ordered_date_range(from, to)?;
     if from + Months::new(12 * MAX_RANGE_YEARS) < to {
         return Ok(invalid_param(
@@ -108,7 +107,7 @@ async fn list_business_days(caller: Caller, State(app): AppState, query: QueryPa
         position: WholeList::of(data.len()),
         data,
     };
-    Ok(calendar_responder(&caller, &app).respond_list(format, data, body, |data| {
+    Ok(calendar_responder(&request).respond_list(format, data, body, |data| {
         let columns = vec![Column::date("date"), Column::text("calendar")];
         OutputTable::from_rows("business-days", columns, data, move |date, cells| {
             cells.write_date(Some(*date));
@@ -117,7 +116,7 @@ async fn list_business_days(caller: Caller, State(app): AppState, query: QueryPa
     }))
 }
 
-async fn add_business_days(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn add_business_days(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let date = query.required_date("date")?;
     let calendar = parse_calendar(&query)?;
 
@@ -129,7 +128,7 @@ async fn add_business_days(caller: Caller, State(app): AppState, query: QueryPar
     let result = days.and_then(|days| Some((days, calendar.add_business_days(date, days)?)));
     let Some((days, result)) = result else { return Ok(invalid_param("days", must)?) };
 
-    Ok(calendar_responder(&caller, &app).respond_json(|| AddedBusinessDaysBody {
+    Ok(calendar_responder(&request).respond_json(|| AddedBusinessDaysBody {
         calendar: calendar.id(),
         date,
         days,
@@ -137,18 +136,18 @@ async fn add_business_days(caller: Caller, State(app): AppState, query: QueryPar
     }))
 }
 
-async fn list_holidays(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn list_holidays(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let year = required_year(&query)?;
     let calendar = parse_calendar(&query)?;
-    let format = ListFormat::from_query(&caller, &query)?;
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
 
-    let lang = caller.lang;
+    let lang = request.lang;
     let holidays = calendar.holidays(DateRange::for_year(year)).to_vec();
     let body = |holidays: Vec<Holiday>| {
         let data: Vec<HolidayBody> = holidays.iter().map(|holiday| holiday_body(holiday, lang)).collect();
         HolidaysBody { calendar: calendar.id(), year, position: WholeList::of(data.len()), data }
     };
-    Ok(calendar_responder(&caller, &app).respond_list(format, holidays, body, |holidays| {
+    Ok(calendar_responder(&request).respond_list(format, holidays, body, |holidays| {
         let columns = vec![
             Column::date("date"),
             Column::text("weekday"),
@@ -168,7 +167,7 @@ async fn list_holidays(caller: Caller, State(app): AppState, query: QueryParams)
     }))
 }
 
-async fn get_holidays_ics(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn get_holidays_ics(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let year = required_year(&query)?;
     let calendar = parse_calendar(&query)?;
 
@@ -179,15 +178,15 @@ async fn get_holidays_ics(caller: Caller, State(app): AppState, query: QueryPara
     let event = |holiday: &Holiday| AllDayEvent {
         uid: format!("holiday-{}-{}@vintem", calendar.id(), holiday.date),
         date: holiday.date,
-        summary: holiday.name.in_lang(caller.lang),
+        summary: holiday.name.in_lang(request.lang),
     };
-    Ok(calendar_responder(&caller, &app).respond_text(icalendar::CONTENT_TYPE, || {
+    Ok(calendar_responder(&request).respond_text(icalendar::CONTENT_TYPE, || {
         let events: Vec<AllDayEvent> = calendar.holidays(DateRange::for_year(year)).iter().map(event).collect();
-        icalendar::write_calendar(title.in_lang(caller.lang), &events)
+        icalendar::write_calendar(title.in_lang(request.lang), &events)
     }))
 }
 
-async fn check_day(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn check_day(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let date = query.required_date("date")?;
     let calendar = parse_calendar(&query)?;
 
@@ -196,11 +195,11 @@ async fn check_day(caller: Caller, State(app): AppState, query: QueryParams) -> 
         date,
         business_day: calendar.is_business_day(date),
         kind: calendar.day_kind(date).id(),
-        holiday: calendar.holiday(date).map(|holiday| holiday_name_body(&holiday, caller.lang)),
+        holiday: calendar.holiday(date).map(|holiday| holiday_name_body(&holiday, request.lang)),
         previous: calendar.add_business_days(date, -1),
         next: calendar.add_business_days(date, 1),
     };
-    Ok(calendar_responder(&caller, &app).respond_json(|| body))
+    Ok(calendar_responder(&request).respond_json(|| body))
 }
 
 fn holiday_body(holiday: &Holiday, lang: Lang) -> HolidayBody {
@@ -228,8 +227,8 @@ const fn weekday_id(weekday: Weekday) -> &'static str {
 }
 
 /// Calendars are compiled in and depend on no dataset.
-fn calendar_responder<'a>(caller: &'a Caller, app: &'a App) -> EtagResponder<'a> {
-    EtagResponder::new(caller, app, &Snapshot::default(), &[], ())
+fn calendar_responder(request: &SnapshotRequest) -> EtagResponder<'_> {
+    EtagResponder::new(request, &Snapshot::default(), &[], ())
 }
 
 fn parse_calendar(query: &QueryParams) -> Result<Calendar, Problem> {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
@@ -13,15 +13,15 @@ use vintem_snapshot::{
 };
 
 use crate::api_error::ApiError;
-use crate::app::{App, AppState, Handlers};
+use crate::app::Handlers;
 use crate::bodies::company::{COMPANY_DATASETS, CompanyBody, companies_table, company_bodies, traced_company_body};
 use crate::bodies::provenance::TraceOptions;
 use crate::bodies::require_loaded;
 use crate::bodies::search::facets_body;
-use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::params::{MAX_CSV_COMPANIES, MAX_PAGE_ROWS, QueryParams, invalid_param};
 use crate::responses::{EtagResponder, ListPage, page_response, with_content_location};
+use crate::snapshot_request::SnapshotRequest;
 
 /// The fields by which companies are counted.
 const COMPANY_FACETS: [&str; 2] = ["status", "sector"];
@@ -44,8 +44,8 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-async fn list_companies(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let format = ListFormat::from_query(&caller, &query)?;
+async fn list_companies(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
     let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_COMPANIES))?;
     let filter = CompanyFilter {
         status: query.filter_text("status")?,
@@ -55,11 +55,11 @@ async fn list_companies(caller: Caller, State(app): AppState, query: QueryParams
         text: query.optional_search_text()?,
         known_since: query.updated_since()?,
     };
-    let trace_options = TraceOptions::from_query(&query, app.today())?;
+    let trace_options = TraceOptions::from_query(&query, request.today)?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let current = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let historical = load_companies_as_of(&app, &snapshot, &trace_options).await?;
+    let historical = load_companies_as_of(&request, &snapshot, &trace_options).await?;
     let companies = historical.as_deref().unwrap_or(current);
     let row_page = if filter.text.is_none() {
         companies.list(&filter, pagination.offset, pagination.limit)?
@@ -72,11 +72,11 @@ async fn list_companies(caller: Caller, State(app): AppState, query: QueryParams
             let companies = search_historical.as_deref().unwrap_or(current);
             Ok(companies.list(&filter, pagination.offset, pagination.limit)?)
         };
-        app.load.search_pool.run(list).await?
+        request.run_search(list).await?
     };
 
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, row_page.total);
-    let list_page = ListPage { query: &query, format, pagination, total: row_page.total, facets: None };
+    let responder = EtagResponder::new(&request, &snapshot, &COMPANY_DATASETS, row_page.total);
+    let list_page = ListPage { format, pagination, total: row_page.total, facets: None };
     let body = |row: &u32| traced_company_body(&trace_options, &snapshot, companies, *row);
     let bodies = |row_page: RowPage| row_page.rows.iter().map(body).collect::<Vec<_>>();
     let table = |row_page| companies_table(&snapshot, historical.clone(), row_page, trace_options);
@@ -86,25 +86,26 @@ async fn list_companies(caller: Caller, State(app): AppState, query: QueryParams
 /// The companies as known on the day of `as_of`, if requested. They come from the store, because only it has every
 /// version.
 async fn load_companies_as_of(
-    app: &App,
+    request: &SnapshotRequest,
     snapshot: &Snapshot,
     trace_options: &TraceOptions,
 ) -> Result<Option<Arc<Companies>>, ApiError> {
     let Some(day) = trace_options.as_of else { return Ok(None) };
+    let app = request.app_without_caching();
     let _slot = app.load.history_pool.acquire().await?;
     Ok(Some(Arc::new(companies_as_of(&app.store, snapshot.shared_filings(), day).await?)))
 }
 
-async fn count_companies(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
-    let snapshot = app.current_snapshot()?;
+async fn count_companies(request: SnapshotRequest) -> Result<Response, ApiError> {
+    let snapshot = request.snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    let responder = EtagResponder::new(&request, &snapshot, &COMPANY_DATASETS, ());
     Ok(responder.respond_json(|| facets_body(COMPANY_FACETS, companies.facet_counts())))
 }
 
-async fn resolve_company(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn resolve_company(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let (kind, text) = parse_company_identifier(&query)?;
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
 
     let search_snapshot = snapshot.clone();
@@ -112,10 +113,10 @@ async fn resolve_company(caller: Caller, State(app): AppState, query: QueryParam
         let companies = require_loaded(search_snapshot.companies(), Dataset::Companies)?;
         Ok(companies.resolve_with_confidence(kind, &text)?)
     };
-    let resolved = app.load.search_pool.run(resolve).await?;
+    let resolved = request.run_search(resolve).await?;
     let (row, score) = resolved.ok_or(Problem::NoSuchCompany)?;
 
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    let responder = EtagResponder::new(&request, &snapshot, &COMPANY_DATASETS, ());
     Ok(responder.respond_json(|| ResolvedCompanyBody {
         company: companies.get(row).into(),
         score,
@@ -143,27 +144,27 @@ fn parse_company_identifier(query: &QueryParams) -> Result<(CompanyIdentifierKin
     }
 }
 
-async fn search_companies(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn search_companies(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let q = query.search_text()?;
-    let format = ListFormat::from_query(&caller, &query)?;
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
     let pagination = query.pagination(format.max_rows(MAX_PAGE_ROWS, MAX_CSV_COMPANIES))?;
     let with_facets = query.flag("facets")?;
     let with_highlight = query.flag("highlight")?;
 
     let options = SearchOptions { offset: pagination.offset, limit: pagination.limit, count_facets: with_facets };
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let companies = require_loaded(snapshot.companies(), Dataset::Companies)?;
     let search_snapshot = snapshot.clone();
     let search = move || {
         let companies = require_loaded(search_snapshot.companies(), Dataset::Companies)?;
         Ok(companies.search(&q, options)?)
     };
-    let results = app.load.search_pool.run(search).await?;
+    let results = request.run_search(search).await?;
     let SearchResults { page: row_page, facet_counts, matched_words } = results;
 
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    let responder = EtagResponder::new(&request, &snapshot, &COMPANY_DATASETS, ());
     let facets = with_facets.then(|| facets_body(COMPANY_FACETS, facet_counts));
-    let list_page = ListPage { query: &query, format, pagination, total: row_page.total, facets };
+    let list_page = ListPage { format, pagination, total: row_page.total, facets };
     let bodies = |row_page: RowPage| {
         let mut bodies = company_bodies(companies, &row_page);
         if with_highlight {
@@ -171,26 +172,25 @@ async fn search_companies(caller: Caller, State(app): AppState, query: QueryPara
         }
         bodies
     };
-    let table = |row_page| companies_table(&snapshot, None, row_page, TraceOptions::disabled(app.today()));
+    let table = |row_page| companies_table(&snapshot, None, row_page, TraceOptions::disabled(request.today));
     Ok(page_response(responder, list_page, row_page, bodies, table))
 }
 
 async fn get_company(
-    caller: Caller,
-    State(app): AppState,
+    request: SnapshotRequest,
     query: QueryParams,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let trace_options = TraceOptions::from_query(&query, app.today())?;
-    let snapshot = app.current_snapshot()?;
+    let trace_options = TraceOptions::from_query(&query, request.today)?;
+    let snapshot = request.snapshot()?;
     let current = require_loaded(snapshot.companies(), Dataset::Companies)?;
-    let historical = load_companies_as_of(&app, &snapshot, &trace_options).await?;
+    let historical = load_companies_as_of(&request, &snapshot, &trace_options).await?;
     let companies = historical.as_deref().unwrap_or(current);
 
     let row = find_company_in_path(companies, id)?;
 
     let canonical_path = format!("/api/v1/companies/{}", companies.get(row).id);
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &COMPANY_DATASETS, ());
+    let responder = EtagResponder::new(&request, &snapshot, &COMPANY_DATASETS, ());
     let response = responder.respond_json(|| traced_company_body(&trace_options, &snapshot, companies, row));
     Ok(with_content_location(response, &canonical_path))
 }

@@ -20,6 +20,7 @@ use crate::app::{App, AppState, Handlers};
 use crate::bodies::format_instant;
 use crate::caller::Caller;
 use crate::responses::{EtagResponder, SkipCompression, WholeList, cache_control, matches_if_none_match};
+use crate::snapshot_request::SnapshotRequest;
 
 #[derive(Serialize)]
 struct ExportsBody<'m> {
@@ -58,14 +59,14 @@ pub fn handlers() -> Handlers {
     vec![("list_exports", get(list_exports)), ("get_export", get(get_export))]
 }
 
-async fn list_exports(caller: Caller, State(app): AppState) -> Result<Response, ApiError> {
-    let snapshot = app.current_snapshot()?;
-    let manifest = read_export_directory(&app, ExportDirectory::load_manifest).await?.unwrap_or_default();
+async fn list_exports(request: SnapshotRequest) -> Result<Response, ApiError> {
+    let snapshot = request.snapshot()?;
+    let app = request.app_without_caching();
+    let manifest = read_export_directory(app, ExportDirectory::load_manifest).await?.unwrap_or_default();
 
-    // All datasets include companies, so the response is not cached as if it depended on the snapshot alone.
     let datasets: Vec<Dataset> = Dataset::all().collect();
     let generated_at: Vec<_> = manifest.datasets.iter().map(|entry| (&entry.name, entry.generated_at)).collect();
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, generated_at);
+    let responder = EtagResponder::new(&request, &snapshot, &datasets, generated_at);
     Ok(responder.respond_json(|| exports_body(&manifest, &app.settings.public_url)))
 }
 
@@ -136,8 +137,8 @@ async fn file_response(
     file: &ManifestFile,
     opened: File,
 ) -> Result<Response, ApiError> {
-    let etag = format!("\"{}\"", file.sha256);
-    let is_unchanged = matches_if_none_match(caller, &etag);
+    let etag = header_value(&format!("\"{}\"", file.sha256));
+    let is_unchanged = matches_if_none_match(caller.if_none_match.as_ref(), &etag);
 
     let mut response = Response::new(Body::empty());
     if is_unchanged {
@@ -169,9 +170,9 @@ async fn file_response(
     }
 
     let headers = response.headers_mut();
-    headers.insert(header::ETAG, header_value(&etag));
+    headers.insert(header::ETAG, etag);
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(header::CACHE_CONTROL, cache_control(caller));
+    headers.insert(header::CACHE_CONTROL, cache_control(caller.key.is_some()));
     headers
         .insert(header::CONTENT_DISPOSITION, header_value(&format!("attachment; filename=\"vintem-{}\"", file.name)));
     headers.insert(HeaderName::from_static("x-data-as-of"), header_value(&format_instant(entry.as_of)));
@@ -208,8 +209,8 @@ impl ByteRange {
 
 /// The requested range. `None`, which sends the whole file, if there is no valid range, several ranges, or an
 /// `If-Range` of another version.
-fn parse_range_header(headers: &HeaderMap, etag: &str) -> Option<ByteRange> {
-    let is_same_version = headers.get(header::IF_RANGE).is_none_or(|tag| tag.as_bytes() == etag.as_bytes());
+fn parse_range_header(headers: &HeaderMap, etag: &HeaderValue) -> Option<ByteRange> {
+    let is_same_version = headers.get(header::IF_RANGE).is_none_or(|tag| tag == etag);
     if !is_same_version {
         return None;
     }
@@ -245,7 +246,7 @@ mod tests {
         if let Some(tag) = if_range {
             headers.insert(header::IF_RANGE, header_value(tag));
         }
-        parse_range_header(&headers, "\"abc\"")
+        parse_range_header(&headers, &header_value("\"abc\""))
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! Discovery: `/api/v1` and `/api/v1/market` list the operations below them, from the route table.
 
-use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
 use vintem_domain::route::{ROUTES, Route, route_by_operation};
 use vintem_domain::{Currency, LocalizedText, series};
 
-use crate::app::{App, AppState, Handlers};
-use crate::caller::Caller;
+use crate::app::Handlers;
 use crate::responses::{self, WholeList};
+use crate::snapshot_request::SnapshotRequest;
 
 #[derive(Serialize)]
 struct IndexBody {
@@ -48,34 +47,35 @@ pub fn handlers() -> Handlers {
     vec![("get_index", get(get_index)), ("get_market_index", get(get_market_index))]
 }
 
-async fn get_index(caller: Caller, State(app): AppState) -> Response {
-    responses::cacheable_json(&caller, &index_body(&app, "get_index"))
+async fn get_index(request: SnapshotRequest) -> Response {
+    responses::cacheable_json(&request, &index_body(&request, "get_index"))
 }
 
-async fn get_market_index(caller: Caller, State(app): AppState) -> Response {
+async fn get_market_index(request: SnapshotRequest) -> Response {
     let history_path = route_by_operation("list_observations").path;
     let names_of_series = series::served_series().map(|series| (series.id, series.name));
     let names_of_rates = Currency::ALL.into_iter().map(|currency| (currency.series_id(), currency.series_name()));
     let series_link = |(id, name): (&'static str, LocalizedText)| SeriesLinkBody {
         id,
-        name: name.in_lang(caller.lang),
-        url: format!("{}{}", app.settings.public_url, history_path.replace("{id}", id)),
+        name: name.in_lang(request.lang),
+        url: format!("{}{}", request.settings().public_url, history_path.replace("{id}", id)),
     };
 
     let body = MarketIndexBody {
-        index: index_body(&app, "get_market_index"),
+        index: index_body(&request, "get_market_index"),
         series: names_of_series.chain(names_of_rates).map(series_link).collect(),
     };
-    responses::cacheable_json(&caller, &body)
+    responses::cacheable_json(&request, &body)
 }
 
 /// The operations below the path of an index, which is an operation itself.
-fn index_body(app: &App, index_operation: &str) -> IndexBody {
+fn index_body(request: &SnapshotRequest, index_operation: &str) -> IndexBody {
     let index_path = route_by_operation(index_operation).path;
     let is_below = |route: &&Route| route.path.strip_prefix(index_path).is_some_and(|rest| rest.starts_with('/'));
     let data: Vec<OperationBody> = ROUTES.iter().filter(is_below).map(operation_body).collect();
 
-    let absolute_url = |operation: &str| format!("{}{}", app.settings.public_url, route_by_operation(operation).path);
+    let absolute_url =
+        |operation: &str| format!("{}{}", request.settings().public_url, route_by_operation(operation).path);
     IndexBody {
         position: WholeList::of(data.len()),
         data,

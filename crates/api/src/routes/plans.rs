@@ -20,6 +20,7 @@ use crate::caller::Caller;
 use crate::keyring::generate_key;
 use crate::request_body::read_json_object;
 use crate::responses;
+use crate::snapshot_request::SnapshotRequest;
 
 #[derive(Serialize)]
 struct PlansBody {
@@ -62,8 +63,9 @@ pub fn handlers() -> Handlers {
     vec![("list_plans", get(list_plans)), ("register_key", post(register_key))]
 }
 
-async fn list_plans(caller: Caller, State(app): AppState) -> Response {
-    let limits = &app.settings.offer.limits;
+async fn list_plans(request: SnapshotRequest) -> Response {
+    let offer = &request.settings().offer;
+    let limits = &offer.limits;
     let unit = match limits.window_seconds {
         60 => "requests/minute".to_owned(),
         seconds => format!("requests/{seconds} seconds"),
@@ -77,10 +79,10 @@ async fn list_plans(caller: Caller, State(app): AppState) -> Response {
         rate_limit: limits.for_plan(plan),
         rate_limit_unit: unit.clone(),
         billing: "monthly",
-        features: describe_features(plan, &app.settings.offer, caller.lang),
-        restrictions: describe_restrictions(plan, &app.settings.offer, caller.lang),
+        features: describe_features(plan, offer, request.lang),
+        restrictions: describe_restrictions(plan, offer, request.lang),
     });
-    responses::cacheable_json(&caller, &PlansBody { plans: plans.into() })
+    responses::cacheable_json(&request, &PlansBody { plans: plans.into() })
 }
 
 async fn register_key(

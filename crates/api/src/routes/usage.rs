@@ -81,7 +81,7 @@ async fn get_usage(caller: Caller, State(app): AppState, query: QueryParams) -> 
     let today = utc_date_from_micros(i64::try_from(caller.admitted_at_us).unwrap_or(0));
     let (from, to) = parse_usage_days(&query, today)?;
     let detail = query.flag("detail")?;
-    let format = ListFormat::from_query(&caller, &query)?;
+    let format = ListFormat::from_query(&query, caller.prefers_csv)?;
 
     let Some(display_prefix) = app.store.key_display_prefix(key).await? else {
         return Err(Problem::InvalidKey.into());

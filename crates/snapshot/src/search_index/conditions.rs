@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use tantivy::query::{EnableScoring, PhraseQuery, Query as _};
+use tantivy::query::{EnableScoring, PhraseQuery, Query as _, Scorer};
 use tantivy::schema::Field;
 use tantivy::{Score, SegmentReader, Term};
 
+use super::common_words::{CommonWord, PhraseRows, find_phrase};
 use super::index::{IndexPart, for_each_row_block};
 use super::names::NameTokens;
 use super::ranking::IndexPartMatches;
@@ -122,10 +123,13 @@ impl RowConditions {
 
         let mut matches: Option<RowSet> = None;
         for conditions in &self.required {
+            // Words come before phrases, which then need to be looked for only in rows that hold the words. Rows that
+            // need not hold them are scored by all sets.
+            let candidates = matches.as_ref().filter(|_| self.sufficient.is_empty());
             let mut group_rows = RowSet::empty(segment.max_doc());
             let mut any_holds = false;
             for (score, condition) in conditions {
-                if let Some(rows) = condition.matching_rows(part, segment)? {
+                if let Some(rows) = condition.matching_rows(part, segment, candidates)? {
                     group_rows.union_with(&rows);
                     scored_sets.push((*score, rows));
                     any_holds = true;
@@ -143,14 +147,14 @@ impl RowConditions {
 
         let word_set_count = scored_sets.len();
         for (score, condition) in &self.optional {
-            scored_sets.extend(condition.matching_rows(part, segment)?.map(|rows| (*score, rows)));
+            scored_sets.extend(condition.matching_rows(part, segment, None)?.map(|rows| (*score, rows)));
         }
         if !self.sufficient.is_empty() {
             // Optional conditions count only in rows that hold all words.
             scored_sets[word_set_count..].iter_mut().for_each(|(_, rows)| rows.to_mut().intersect_with(&matches));
         }
         for (score, condition) in &self.sufficient {
-            if let Some(rows) = condition.matching_rows(part, segment)? {
+            if let Some(rows) = condition.matching_rows(part, segment, None)? {
                 matches.union_with(&rows);
                 scored_sets.push((*score, rows));
             }
@@ -168,8 +172,13 @@ impl RowConditions {
 }
 
 impl TermCondition {
-    /// `None` if no row matches.
-    fn matching_rows<'p>(&self, part: &'p IndexPart, segment: &SegmentReader) -> Result<Option<Cow<'p, RowSet>>> {
+    /// `None` if no row matches. A phrase is looked for only in the candidates, if there are any.
+    fn matching_rows<'p>(
+        &self,
+        part: &'p IndexPart,
+        segment: &SegmentReader,
+        candidates: Option<&RowSet>,
+    ) -> Result<Option<Cow<'p, RowSet>>> {
         let mut rows: Option<Cow<'p, RowSet>> = None;
         let insert = |rows: &mut Option<Cow<'p, RowSet>>, found: &[u32]| {
             if !found.is_empty() {
@@ -182,22 +191,64 @@ impl TermCondition {
             Self::AnyTerm(field, terms) => {
                 let index = segment.inverted_index(*field)?;
                 for term in terms {
-                    match part.common_word_rows.get(term) {
+                    match part.common_words.get(term) {
                         Some(common) => match &mut rows {
-                            Some(rows) => rows.to_mut().union_with(common),
-                            None => rows = Some(Cow::Borrowed(common)),
+                            Some(rows) => rows.to_mut().union_with(&common.rows),
+                            None => rows = Some(Cow::Borrowed(&common.rows)),
                         },
                         None => for_each_row_block(&index, term, |found| insert(&mut rows, found))?,
                     }
                 }
             }
             Self::Phrase(terms) => {
-                let phrase = PhraseQuery::new(terms.clone());
-                let weight = phrase.weight(EnableScoring::disabled_from_searcher(&part.searcher))?;
-                weight.for_each_no_score(segment, &mut |found| insert(&mut rows, found))?;
+                let found = find_phrase_rows(part, segment, terms, candidates)?;
+                rows = (!found.is_empty()).then_some(Cow::Owned(found));
             }
         }
 
         Ok(rows)
     }
+}
+
+/// The rows in which the terms follow each other.
+fn find_phrase_rows(
+    part: &IndexPart,
+    segment: &SegmentReader,
+    terms: &[Term],
+    candidates: Option<&RowSet>,
+) -> Result<RowSet> {
+    let phrase = PhraseQuery::new(terms.to_vec());
+    let weight = phrase.weight(EnableScoring::disabled_from_searcher(&part.searcher))?;
+    let common: Option<Vec<&CommonWord>> = terms.iter().map(|term| part.common_words.get(term)).collect();
+    if let Some(words) = common {
+        let PhraseRows { matching: mut rows, undecided } = find_phrase(&words, candidates);
+        if !undecided.is_empty() {
+            let mut scorer = weight.scorer(segment, 1.0)?;
+            rows.insert_all(&rows_of_scorer(scorer.as_mut(), undecided.into_iter()));
+        }
+        return Ok(rows);
+    }
+
+    let mut rows = RowSet::empty(segment.max_doc());
+    match candidates {
+        Some(candidates) => {
+            let mut scorer = weight.scorer(segment, 1.0)?;
+            rows.insert_all(&rows_of_scorer(scorer.as_mut(), candidates.iter()));
+        }
+        None => weight.for_each_no_score(segment, &mut |found| rows.insert_all(found))?,
+    }
+    Ok(rows)
+}
+
+/// Those of some rows, in ascending order, that match.
+fn rows_of_scorer(scorer: &mut dyn Scorer, rows: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut matching = Vec::new();
+    for row in rows {
+        // A scorer only moves forward.
+        let next = if scorer.doc() < row { scorer.seek(row) } else { scorer.doc() };
+        if next == row {
+            matching.push(row);
+        }
+    }
+    matching
 }

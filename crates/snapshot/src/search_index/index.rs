@@ -7,15 +7,9 @@ use tantivy::directory::{Directory, RamDirectory};
 use tantivy::schema::IndexRecordOption;
 use tantivy::{Index, InvertedIndexReader, Searcher, Term};
 
-use super::row_set::RowSet;
-use super::schema::build_schema;
+use super::common_words::{CommonWord, build_common_words};
 use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
-
-/// A word is common if at least this many rows hold it, and at least one row in every `COMMON_WORD_DIVISOR`. At that
-/// frequency a bit for each row takes no more memory than a list of row numbers.
-const MIN_COMMON_WORD_ROWS: u32 = 1 << 11;
-const COMMON_WORD_DIVISOR: u32 = u32::BITS;
 
 /// Files that Tantivy keeps besides those that it manages.
 const UNMANAGED_INDEX_FILES: [&str; 2] = ["meta.json", ".managed.json"];
@@ -32,8 +26,7 @@ pub struct IndexPart {
     pub searcher: Searcher,
     /// Holds its files.
     directory: RamDirectory,
-    /// The rows of common words, which are searched most often and take longest to read.
-    pub common_word_rows: HashMap<Term, RowSet>,
+    pub common_words: HashMap<Term, CommonWord>,
 }
 
 impl SearchIndex {
@@ -55,8 +48,8 @@ impl SearchIndex {
 impl IndexPart {
     pub fn open(first_row: u32, directory: RamDirectory, index: &Index) -> Result<Self> {
         let searcher = index.reader()?.searcher();
-        let common_word_rows = build_common_word_rows(&searcher)?;
-        Ok(Self { first_row, searcher, directory, common_word_rows })
+        let common_words = build_common_words(&searcher)?;
+        Ok(Self { first_row, searcher, directory, common_words })
     }
 
     fn write_to(&self, writer: &mut DiskCacheWriter) -> Result<()> {
@@ -99,28 +92,6 @@ impl std::fmt::Debug for IndexPart {
             .field("rows", &self.searcher.num_docs())
             .finish_non_exhaustive()
     }
-}
-
-fn build_common_word_rows(searcher: &Searcher) -> Result<HashMap<Term, RowSet>> {
-    let mut common = HashMap::new();
-    let Some(segment) = searcher.segment_readers().first() else { return Ok(common) };
-
-    let min_rows = MIN_COMMON_WORD_ROWS.max(segment.max_doc() / COMMON_WORD_DIVISOR);
-    let fields = build_schema().1;
-    for field in [fields.title, fields.text] {
-        let index = segment.inverted_index(field)?;
-        let mut words = index.terms().stream().map_err(DiskCacheError::from)?;
-        while words.advance() {
-            if words.value().doc_freq >= min_rows {
-                let mut term = Term::from_field_text(field, "");
-                term.append_bytes(words.key());
-                let mut rows = RowSet::empty(segment.max_doc());
-                for_each_row_block(&index, &term, |found| rows.insert_all(found))?;
-                common.insert(term, rows);
-            }
-        }
-    }
-    Ok(common)
 }
 
 /// Calls `visit` with the rows that hold a word, many at a time.

@@ -2,6 +2,7 @@
 //! and ranking. Document numbers are row numbers, so the index stores nothing else.
 
 mod build;
+mod common_words;
 mod conditions;
 mod index;
 mod names;

@@ -13,13 +13,13 @@ impl RowSet {
 
     pub fn insert_all(&mut self, rows: &[u32]) {
         for row in rows {
-            self.0[(row / BLOCK_BITS) as usize] |= 1 << (row % BLOCK_BITS);
+            self.0[(row / BLOCK_BITS) as usize] |= Self::bit(*row);
         }
     }
 
     pub fn remove(&mut self, row: u32) {
         if let Some(block) = self.0.get_mut((row / BLOCK_BITS) as usize) {
-            *block &= !(1 << (row % BLOCK_BITS));
+            *block &= !Self::bit(row);
         }
     }
 
@@ -39,6 +39,10 @@ impl RowSet {
         self.0.iter_mut().zip(&other.0).for_each(|(block, other)| *block &= other);
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|block| *block == 0)
+    }
+
     pub fn count(&self) -> usize {
         self.0.iter().map(|block| block.count_ones() as usize).sum()
     }
@@ -53,9 +57,27 @@ impl RowSet {
         self.0.iter().copied().enumerate().filter(|(_, bits)| *bits != 0)
     }
 
+    pub fn block_count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The bits of the rows in a block.
     pub fn block_bits(&self, block_index: usize) -> u64 {
         self.0[block_index]
+    }
+
+    pub fn set_block_bits(&mut self, block_index: usize, bits: u64) {
+        self.0[block_index] = bits;
+    }
+
+    /// The bit of a row in its block.
+    pub const fn bit(row: u32) -> u64 {
+        1 << (row % BLOCK_BITS)
+    }
+
+    /// The bits of all rows before this one in its block.
+    pub const fn lower_bits(row: u32) -> u64 {
+        Self::bit(row) - 1
     }
 }
 

@@ -109,7 +109,7 @@ fn build_large_index() -> SearchIndex {
 #[test]
 fn queries_with_common_words_find_exactly_the_matching_rows() {
     let index = build_large_index();
-    assert_eq!(index.parts[0].common_word_rows.len(), 4);
+    assert_eq!(index.parts[0].common_words.len(), 4);
     let rows_where =
         |predicate: fn(u32) -> bool| (0..LARGE_INDEX_ROWS).filter(|row| predicate(*row)).collect::<Vec<u32>>();
     let found = |query| {
@@ -148,4 +148,44 @@ fn word_rarity_is_computed_over_all_scopes() {
     let scores: Vec<(u32, u32)> = found.best.iter().map(|hit| (hit.row, hit.score.to_bits())).collect();
     assert_eq!((found.total, scores.len()), (4, 4));
     assert_eq!(scores[0], scores[2]);
+}
+
+/// A row of pseudorandom words, some of them several times. One row in 90 is so long that positions do not fit a byte.
+fn random_row_words(row: u32) -> Vec<&'static str> {
+    let length = if row.is_multiple_of(90) { 400 } else { 3 + row % 7 };
+    let mut state = u64::from(row).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next_word = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ["ata", "de", "reuniao", "do", "conselho"][(state >> 33) as usize % 5]
+    };
+    (0..length).map(|_| next_word()).collect()
+}
+
+#[test]
+fn phrases_of_common_words_are_found_wherever_their_words_follow_each_other() {
+    const ROWS: u32 = 6_000;
+    let index = build_index(ROWS as usize, 1, |row, writer| {
+        let title = random_row_words(row).join(" ");
+        let text = if row.is_multiple_of(3) { "conselho fiscal".to_owned() } else { "conselho".to_owned() };
+        writer.add(IndexEntry { title, text, ..IndexEntry::default() })
+    })
+    .unwrap();
+    assert!(index.parts[0].common_words.len() >= 5, "all words of titles are common");
+
+    for phrase in
+        ["ata de", "de ata", "reuniao do conselho", "ata ata", "do conselho fiscal", "de reuniao do conselho de"]
+    {
+        let words: Vec<&str> = phrase.split(' ').collect();
+        let holds_phrase = |row: u32| random_row_words(row).windows(words.len()).any(|window| window == words);
+        let found = |query: &str| {
+            let mut rows = hit_rows(&run_query(&[full_scope(&index)], query, ROWS as usize));
+            rows.sort_unstable();
+            rows
+        };
+        let expected: Vec<u32> = (0..ROWS).filter(|row| holds_phrase(*row)).collect();
+        assert_eq!(found(&format!("\"{phrase}\"")), expected, "{phrase}");
+
+        let expected: Vec<u32> = expected.into_iter().filter(|row| row.is_multiple_of(3)).collect();
+        assert_eq!(found(&format!("\"{phrase}\" fiscal ")), expected, "{phrase} with another word");
+    }
 }

@@ -1,6 +1,6 @@
 //! The catalog of series: descriptions, date ranges, coverage gaps and revisions.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
@@ -11,17 +11,17 @@ use vintem_domain::{Currency, Dataset, DateRange, LocalizedText};
 use vintem_store::history::Revision;
 
 use crate::api_error::ApiError;
-use crate::app::{AppState, Handlers};
+use crate::app::Handlers;
 use crate::bodies::catalog_source::CatalogSource;
 use crate::bodies::fx_series::fx_series_body;
 use crate::bodies::market::{FX_DECIMALS, FX_FREQUENCY};
 use crate::bodies::series::{SeriesBody, series_body};
 use crate::bodies::{NamesBody, format_instant};
-use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
 use crate::params::{MAX_OBSERVATIONS, Pagination, QueryParams};
 use crate::responses::{EtagResponder, ListPage, WholeList, page_response};
+use crate::snapshot_request::SnapshotRequest;
 
 /// A series in the catalog: its description and date range.
 #[derive(Serialize)]
@@ -106,28 +106,28 @@ pub fn handlers() -> Handlers {
 /// Reads from the store, because only it has every version. A computed series has no revisions of its own; callers can
 /// request those of its inputs.
 async fn list_revisions(
-    caller: Caller,
-    State(app): AppState,
+    request: SnapshotRequest,
     Path(id): Path<String>,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
-    let format = ListFormat::from_query(&caller, &query)?;
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
     let days = query.date_range()?;
     let pagination = query.pagination(MAX_OBSERVATIONS)?;
     let as_text = query.numbers_as_text()?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let source = CatalogSource::find(&snapshot, &id)?;
     let Pagination { limit, offset } = pagination;
+    let store = &request.app_without_caching().store;
     let (total, revisions) = match &source {
-        CatalogSource::Series(source) => app.store.revisions(source.series, days, offset, limit).await?,
-        CatalogSource::Fx(source) => app.store.closing_rate_revisions(source.currency, days, offset, limit).await?,
+        CatalogSource::Series(source) => store.revisions(source.series, days, offset, limit).await?,
+        CatalogSource::Fx(source) => store.closing_rate_revisions(source.currency, days, offset, limit).await?,
     };
     let id = source.id();
     let decimals = source.max_decimals();
 
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &source.datasets(), total);
-    let list_page = ListPage { query: &query, format, pagination, total, facets: None };
+    let responder = EtagResponder::new(&request, &snapshot, &source.datasets(), total);
+    let list_page = ListPage { format, pagination, total, facets: None };
     let bodies = |revisions: Vec<Revision>| {
         let number = |value| JsonNumber { value, as_text };
         let body = |revision: &Revision| RevisionBody {
@@ -158,18 +158,18 @@ async fn list_revisions(
     Ok(page_response(responder, list_page, revisions, bodies, table))
 }
 
-async fn list_series(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let format = ListFormat::from_query(&caller, &query)?;
-    let snapshot = app.current_snapshot()?;
-    let today = app.today();
+async fn list_series(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
+    let snapshot = request.snapshot()?;
+    let today = request.today;
 
     let of_series = series::served_series().map(|series| {
         let dates = CatalogSource::find(&snapshot, series.id).map(|source| source.first_and_last_date(today));
         let (first_date, last_date) = dates.unwrap_or_default();
         CatalogEntryBody {
-            series: series_body(series, caller.lang),
+            series: series_body(series, request.lang),
             names: series.name.into(),
-            is_not: series.is_not.in_lang(caller.lang),
+            is_not: series.is_not.in_lang(request.lang),
             decimals: series.decimals,
             first_date,
             last_date,
@@ -183,9 +183,9 @@ async fn list_series(caller: Caller, State(app): AppState, query: QueryParams) -
             CatalogSource::find(&snapshot, currency.series_id()).map(|source| source.first_and_last_date(today));
         let (first_date, last_date) = dates.unwrap_or_default();
         CatalogEntryBody {
-            series: fx_series_body(currency, caller.lang),
+            series: fx_series_body(currency, request.lang),
             names: currency.series_name().into(),
-            is_not: FX_IS_NOT.in_lang(caller.lang),
+            is_not: FX_IS_NOT.in_lang(request.lang),
             decimals: FX_DECIMALS,
             first_date,
             last_date,
@@ -198,7 +198,7 @@ async fn list_series(caller: Caller, State(app): AppState, query: QueryParams) -
 
     let mut datasets: Vec<Dataset> = series::PUBLISHED_SERIES.iter().map(Dataset::Series).collect();
     datasets.push(Dataset::Fx);
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, today);
+    let responder = EtagResponder::new(&request, &snapshot, &datasets, today);
     let body = |data: Vec<CatalogEntryBody>| CatalogBody { position: WholeList::of(data.len()), data };
     Ok(responder.respond_list(format, data, body, catalog_table))
 }
@@ -223,14 +223,13 @@ fn catalog_table(rows: Vec<CatalogEntryBody>) -> OutputTable {
 /// Compares the days that have a value with the days that should, between the first and the last value or in the
 /// requested part of that range.
 async fn get_coverage(
-    caller: Caller,
-    State(app): AppState,
+    request: SnapshotRequest,
     Path(id): Path<String>,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
     let requested = query.date_range()?;
-    let snapshot = app.current_snapshot()?;
-    let today = app.today();
+    let snapshot = request.snapshot()?;
+    let today = request.today;
     let source = CatalogSource::find(&snapshot, &id)?;
 
     let (first, last) = source.first_and_last_date(today);
@@ -239,7 +238,7 @@ async fn get_coverage(
     let days = from.zip(to).filter(|(from, to)| from <= to).map(|(from, to)| DateRange { from, to });
 
     let responder =
-        EtagResponder::new(&caller, &app, &snapshot, &source.datasets(), (from, to, source.base_generation(&snapshot)));
+        EtagResponder::new(&request, &snapshot, &source.datasets(), (from, to, source.base_generation(&snapshot)));
     Ok(responder.respond_json(|| {
         let expected = days.map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
         let stored: Vec<NaiveDate> = days.map(|days| source.dates(days).collect()).unwrap_or_default();
@@ -247,7 +246,7 @@ async fn get_coverage(
         let missing = expected.iter().filter(|day| !is_stored(day)).count();
 
         CoverageBody {
-            series: source.describe(caller.lang),
+            series: source.describe(request.lang),
             from: days.map(|days| days.from),
             to: days.map(|days| days.to),
             expected: expected.len(),

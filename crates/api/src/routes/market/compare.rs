@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
@@ -15,13 +14,13 @@ use vintem_domain::{Currency, Dataset, LocalizedText, Problem};
 
 use super::rates::RateListParams;
 use crate::api_error::ApiError;
-use crate::app::{AppState, Handlers};
+use crate::app::Handlers;
 use crate::bodies::catalog_source::CatalogSource;
 use crate::bodies::series::SeriesBody;
-use crate::caller::Caller;
 use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, SortOrder, invalid_param};
 use crate::responses::{EtagResponder, with_page_links};
+use crate::snapshot_request::SnapshotRequest;
 
 /// Maximum series per request: all of them.
 const MAX_SERIES: usize = PUBLISHED_SERIES.len() + DERIVED_SERIES.len() + Currency::ALL.len();
@@ -109,12 +108,12 @@ pub fn handlers() -> Handlers {
 }
 
 /// One row for every day or month in which any of the series has a value.
-async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn compare_series(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let ids = parse_series_ids(&query)?;
     let alignment = RowAlignment::from_query(&query)?;
-    let RateListParams { format, days, pagination, order, as_text, .. } = RateListParams::from_query(&caller, &query)?;
-    let snapshot = app.current_snapshot()?;
-    let today = app.today();
+    let RateListParams { format, days, pagination, order, as_text, .. } = RateListParams::from_query(&request, &query)?;
+    let snapshot = request.snapshot()?;
+    let today = request.today;
     let sources: Vec<CatalogSource<'_>> =
         ids.iter().map(|id| CatalogSource::find(&snapshot, id)).collect::<Result<_, ApiError>>()?;
 
@@ -131,7 +130,7 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
 
     let datasets: Vec<Dataset> = sources.iter().flat_map(CatalogSource::datasets).collect();
     let base_generations: Vec<i64> = sources.iter().map(|source| source.base_generation(&snapshot)).collect();
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &datasets, (today, base_generations));
+    let responder = EtagResponder::new(&request, &snapshot, &datasets, (today, base_generations));
     let rows = || -> Vec<AlignedRowBody> {
         let page_dates = dates.iter().skip(pagination.offset).take(pagination.limit);
         page_dates.map(|date| build_aligned_row(&sources, alignment, *date, today, as_text)).collect()
@@ -142,8 +141,8 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
             "the last value on or before the row's date or, with `align=month`, the end of its month",
             "o último valor até a data da linha ou, com `align=month`, até o fim do mês da linha",
         )
-        .in_lang(caller.lang),
-        series: sources.iter().map(|source| source.describe(caller.lang)).collect(),
+        .in_lang(request.lang),
+        series: sources.iter().map(|source| source.describe(request.lang)).collect(),
         total,
         limit: pagination.limit,
         offset: pagination.offset,
@@ -153,7 +152,7 @@ async fn compare_series(caller: Caller, State(app): AppState, query: QueryParams
         let columns = sources.iter().map(|source| (source.id(), source.max_decimals())).collect();
         comparison_table(columns, rows())
     };
-    Ok(with_page_links(responder.respond_list(format, (), body, table), &caller, &app, &query, pagination, total))
+    Ok(with_page_links(responder.respond_list(format, (), body, table), &request, pagination, total))
 }
 
 /// Two columns per series: the value and its date. `series` has the ID and the number of decimals of each.

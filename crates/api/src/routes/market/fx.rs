@@ -1,6 +1,5 @@
 //! Exchange rates: one pair over time, the latest of all pairs, and every bulletin of a day.
 
-use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
@@ -17,17 +16,17 @@ use super::rates::{
     rate_list_response, rate_value_response,
 };
 use crate::api_error::ApiError;
-use crate::app::{AppState, Handlers};
+use crate::app::Handlers;
 use crate::bodies::market::{
     CurrentRateBody, FX_DECIMALS, FxRateBody, RateRowBody, RateSource, SeriesHeaderBody, fx_source,
 };
 use crate::bodies::provenance::TraceBody;
 use crate::bodies::require_loaded;
-use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, invalid_param};
 use crate::responses::{EtagResponder, WholeList};
+use crate::snapshot_request::SnapshotRequest;
 
 #[derive(Serialize)]
 struct LatestFxBody {
@@ -124,36 +123,36 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-async fn list_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn list_fx(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let pair = query.currency_pair()?;
-    let list_params = RateListParams::from_query(&caller, &query)?;
+    let list_params = RateListParams::from_query(&request, &query)?;
     let history_params = HistoryParams::from_query(&query)?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let current = fx_source(&snapshot, pair)?;
-    let historical = load_fx_as_of(&app, pair, history_params.as_of).await?;
+    let historical = load_fx_as_of(&request, pair, history_params.as_of).await?;
     let source = current.with_historical_rates(historical.as_ref());
-    Ok(rate_list_response(&caller, &app, (&list_params, &history_params), &snapshot, &source))
+    Ok(rate_list_response(&request, (&list_params, &history_params), &snapshot, &source))
 }
 
-async fn get_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn get_fx(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let pair = query.currency_pair()?;
-    let params = CurrentRateParams::from_query_as_of(&caller, &query, app.today())?;
+    let params = CurrentRateParams::from_query_as_of(&request, &query, request.today)?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let current = fx_source(&snapshot, pair)?;
-    let current_no_data_error = current.no_data_error(app.today());
-    let historical = load_fx_as_of(&app, pair, params.as_of).await?;
+    let current_no_data_error = current.no_data_error(request.today);
+    let historical = load_fx_as_of(&request, pair, params.as_of).await?;
     let source = current.with_historical_rates(historical.as_ref());
-    rate_value_response(&caller, &app, &params, &snapshot, &source, current_no_data_error)
+    rate_value_response(&request, &params, &snapshot, &source, current_no_data_error)
 }
 
 /// The latest rate of every published pair, each with its own date.
-async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let format = ListFormat::from_query(&caller, &query)?;
-    let params = CurrentRateParams::from_query(&caller, &query, app.today())?;
-    let snapshot = app.current_snapshot()?;
-    let today = app.today();
+async fn list_latest_fx(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
+    let params = CurrentRateParams::from_query(&request, &query, request.today)?;
+    let snapshot = request.snapshot()?;
+    let today = request.today;
 
     let sources = Currency::ALL.map(|currency| fx_source(&snapshot, CurrencyPair::Published(currency)));
     let mut data = Vec::new();
@@ -170,7 +169,7 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams
     }
 
     let dates: Vec<NaiveDate> = data.iter().map(|row| row.date).collect();
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (dates, stale));
+    let responder = EtagResponder::new(&request, &snapshot, &[Dataset::Fx], (dates, stale));
     let body =
         |data: Vec<FxRateBody>| LatestFxBody { as_of: loaded_at, stale, position: WholeList::of(data.len()), data };
     let trace_columns = TraceBody::columns(params.provenance, false);
@@ -184,26 +183,26 @@ async fn list_latest_fx(caller: Caller, State(app): AppState, query: QueryParams
 }
 
 /// Converts an amount at the close of a day; a day without one uses the last close before it.
-async fn convert_currency(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
+async fn convert_currency(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let pair = query.required_currency_pair()?;
     let must = LocalizedText::new("is required: the amount to convert", "é obrigatório: o valor a converter");
     let amount = query.decimal("amount", AMOUNT_BOUNDS)?.map_or_else(|| invalid_param("amount", must), Ok)?;
     let side = QuoteSide::from_query(&query)?;
-    let day = query.date("on")?.map_or(app.today(), |on| on.min(app.today()));
+    let day = query.date("on")?.map_or(request.today, |on| on.min(request.today));
     let as_text = query.numbers_as_text()?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let source = fx_source(&snapshot, pair)?;
-    let params = CurrentRateParams { day, as_text, provenance: true, as_of: None, lang: caller.lang };
-    let bulletin = current_rate(&snapshot, &source, &params, app.today())?;
+    let params = CurrentRateParams { day, as_text, provenance: true, as_of: None, lang: request.lang };
+    let bulletin = current_rate(&snapshot, &source, &params, request.today)?;
     let close = source.latest_row_until(day).and_then(|at| source.rates.get(at));
-    let (_, quote) = close.ok_or_else(|| source.no_data_error(app.today()))?;
+    let (_, quote) = close.ok_or_else(|| source.no_data_error(request.today))?;
     let rate = side.rate(quote);
     let product = FixedDecimal::from_decimal(amount).zip(FixedDecimal::from_decimal(rate));
     let result = product.and_then(|(amount, rate)| amount.checked_mul(rate, 2)).ok_or(Problem::Internal)?;
 
     let extra_state = (bulletin.row.date, bulletin.stale);
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], extra_state);
+    let responder = EtagResponder::new(&request, &snapshot, &[Dataset::Fx], extra_state);
     Ok(responder.respond_json(|| ConversionBody {
         amount: JsonNumber { value: amount, as_text },
         result: JsonNumber { value: result, as_text },
@@ -214,11 +213,11 @@ async fn convert_currency(caller: Caller, State(app): AppState, query: QueryPara
 }
 
 /// Includes bulletins from before the real, each in the currency of its time.
-async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let format = ListFormat::from_query(&caller, &query)?;
+async fn list_bulletins(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    let format = ListFormat::from_query(&query, request.prefers_csv)?;
     let pair = query.currency_pair()?;
     let as_text = query.numbers_as_text()?;
-    let today = app.today();
+    let today = request.today;
     let CurrencyPair::Published(currency) = pair else {
         let must = LocalizedText::new(
             "must be a published pair such as USD/BRL; other pairs have no bulletins",
@@ -228,18 +227,18 @@ async fn list_bulletins(caller: Caller, State(app): AppState, query: QueryParams
     };
     let requested_date = query.date("date")?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let rates = require_loaded(snapshot.fx(), Dataset::Fx)?;
     let not_loaded = ApiError(Problem::DatasetNotLoaded { dataset: Dataset::Fx.id() });
     let date = requested_date.or_else(|| rates.last_bulletin_date(currency, today)).ok_or(not_loaded)?;
     let bulletins = if date > today { &[] } else { rates.bulletins(currency, date) };
 
-    let responder = EtagResponder::new(&caller, &app, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
+    let responder = EtagResponder::new(&request, &snapshot, &[Dataset::Fx], (date, bulletins.len()));
     let source = fx_source(&snapshot, pair)?;
     let to_body = |bulletin: &FxBulletin| bulletin_body(bulletin, rates.parity(bulletin), as_text);
     let data: Vec<BulletinBody> = bulletins.iter().map(to_body).collect();
     let body = |data: Vec<BulletinBody>| BulletinsBody {
-        series: SeriesHeaderBody::of(&source, caller.lang),
+        series: SeriesHeaderBody::of(&source, request.lang),
         pair: pair.to_string(),
         date,
         position: WholeList::of(data.len()),

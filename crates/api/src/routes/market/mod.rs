@@ -6,18 +6,18 @@ mod compare;
 mod fx;
 mod rates;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
 use vintem_domain::CurrencyPair;
 
 use crate::api_error::ApiError;
-use crate::app::{AppState, Handlers};
+use crate::app::Handlers;
 use crate::bodies::market::{CurrentRateBody, FxRateBody, RateBody, RateSource, fx_source, series_source};
-use crate::caller::Caller;
 use crate::params::QueryParams;
 use crate::responses::EtagResponder;
+use crate::snapshot_request::SnapshotRequest;
 use rates::{CurrentRateParams, current_rate, series_list_response, series_value_response};
 
 #[derive(Serialize)]
@@ -46,54 +46,52 @@ pub fn handlers() -> Handlers {
     handlers
 }
 
-async fn list_selic(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    series_list_response(&caller, &app, &query, "selic").await
+async fn list_selic(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    series_list_response(&request, &query, "selic").await
 }
 
-async fn get_selic(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    series_value_response(&caller, &app, &query, "selic").await
+async fn get_selic(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    series_value_response(&request, &query, "selic").await
 }
 
-async fn list_cdi(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    series_list_response(&caller, &app, &query, "cdi").await
+async fn list_cdi(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    series_list_response(&request, &query, "cdi").await
 }
 
-async fn get_cdi(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    series_value_response(&caller, &app, &query, "cdi").await
+async fn get_cdi(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    series_value_response(&request, &query, "cdi").await
 }
 
-async fn list_ipca(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    series_list_response(&caller, &app, &query, "ipca").await
+async fn list_ipca(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    series_list_response(&request, &query, "ipca").await
 }
 
-async fn get_ipca(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    series_value_response(&caller, &app, &query, "ipca").await
+async fn get_ipca(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    series_value_response(&request, &query, "ipca").await
 }
 
 async fn list_observations(
-    caller: Caller,
-    State(app): AppState,
+    request: SnapshotRequest,
     Path(id): Path<String>,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
-    series_list_response(&caller, &app, &query, &id).await
+    series_list_response(&request, &query, &id).await
 }
 
 async fn get_observation(
-    caller: Caller,
-    State(app): AppState,
+    request: SnapshotRequest,
     Path(id): Path<String>,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
-    series_value_response(&caller, &app, &query, &id).await
+    series_value_response(&request, &query, &id).await
 }
 
-async fn get_overview(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    let snapshot = app.current_snapshot()?;
-    let today = app.today();
+async fn get_overview(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    let snapshot = request.snapshot()?;
+    let today = request.today;
     let as_text = query.numbers_as_text()?;
     let provenance = query.flag("provenance")?;
-    let params = CurrentRateParams { day: today, as_text, provenance, as_of: None, lang: caller.lang };
+    let params = CurrentRateParams { day: today, as_text, provenance, as_of: None, lang: request.lang };
 
     let selic = series_source(&snapshot, "selic")?;
     let cdi = series_source(&snapshot, "cdi")?;
@@ -110,5 +108,5 @@ async fn get_overview(caller: Caller, State(app): AppState, query: QueryParams) 
     let dates = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
     let stale = (body.selic.stale, body.cdi.stale, body.ipca.stale, body.fx.stale);
     let extra_state = (dates, stale, cdi.base_generation(&snapshot));
-    Ok(EtagResponder::new(&caller, &app, &snapshot, &datasets, extra_state).respond_json(|| body))
+    Ok(EtagResponder::new(&request, &snapshot, &datasets, extra_state).respond_json(|| body))
 }

@@ -7,7 +7,6 @@ use vintem_domain::{Currency, CurrencyPair, DateRange, Lang, Problem, Series};
 use vintem_snapshot::{FxRates, SeriesValues, Snapshot, fx_as_of, series_as_of};
 
 use crate::api_error::ApiError;
-use crate::app::App;
 use crate::bodies::format_instant;
 use crate::bodies::fx_series::FxSeriesSource;
 use crate::bodies::market::{
@@ -15,10 +14,10 @@ use crate::bodies::market::{
     series_source,
 };
 use crate::bodies::provenance::TraceBody;
-use crate::caller::Caller;
 use crate::csv::ListFormat;
 use crate::params::{MAX_OBSERVATIONS, Pagination, QueryParams, SortOrder};
 use crate::responses::{EtagResponder, with_page_links};
+use crate::snapshot_request::SnapshotRequest;
 
 #[derive(Serialize)]
 struct RateListBody<Row> {
@@ -36,8 +35,7 @@ struct RateListBody<Row> {
 }
 
 /// The query parameters of all lists of rates.
-pub struct RateListParams<'q> {
-    pub query: &'q QueryParams,
+pub struct RateListParams {
     pub format: ListFormat,
     pub days: DateRange,
     pub pagination: Pagination,
@@ -64,11 +62,10 @@ impl HistoryParams {
     }
 }
 
-impl<'q> RateListParams<'q> {
-    pub fn from_query(caller: &Caller, query: &'q QueryParams) -> Result<Self, Problem> {
+impl RateListParams {
+    pub fn from_query(request: &SnapshotRequest, query: &QueryParams) -> Result<Self, Problem> {
         Ok(Self {
-            query,
-            format: ListFormat::from_query(caller, query)?,
+            format: ListFormat::from_query(query, request.prefers_csv)?,
             days: query.date_range()?,
             pagination: query.pagination(MAX_OBSERVATIONS)?,
             order: query.sort_order()?,
@@ -78,100 +75,95 @@ impl<'q> RateListParams<'q> {
 }
 
 pub async fn series_list_response(
-    caller: &Caller,
-    app: &App,
+    request: &SnapshotRequest,
     query: &QueryParams,
     id: &str,
 ) -> Result<Response, ApiError> {
     if let Some(currency) = Currency::from_series_id(id) {
-        return fx_series_list_response(caller, app, query, currency).await;
+        return fx_series_list_response(request, query, currency).await;
     }
-    let list_params = RateListParams::from_query(caller, query)?;
+    let list_params = RateListParams::from_query(request, query)?;
     let history_params = HistoryParams::from_query(query)?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let current = series_source(&snapshot, id)?;
-    let historical = load_series_as_of(app, current.series, history_params.as_of).await?;
+    let historical = load_series_as_of(request, current.series, history_params.as_of).await?;
     let source = SeriesSource { values: historical.as_ref().unwrap_or(current.values), ..current };
-    Ok(rate_list_response(caller, app, (&list_params, &history_params), &snapshot, &source))
+    Ok(rate_list_response(request, (&list_params, &history_params), &snapshot, &source))
 }
 
 pub async fn series_value_response(
-    caller: &Caller,
-    app: &App,
+    request: &SnapshotRequest,
     query: &QueryParams,
     id: &str,
 ) -> Result<Response, ApiError> {
     if let Some(currency) = Currency::from_series_id(id) {
-        return fx_series_value_response(caller, app, query, currency).await;
+        return fx_series_value_response(request, query, currency).await;
     }
-    let params = CurrentRateParams::from_query_as_of(caller, query, app.today())?;
-    let snapshot = app.current_snapshot()?;
+    let params = CurrentRateParams::from_query_as_of(request, query, request.today)?;
+    let snapshot = request.snapshot()?;
     let current = series_source(&snapshot, id)?;
-    let current_no_data_error = current.no_data_error(app.today());
-    let historical = load_series_as_of(app, current.series, params.as_of).await?;
+    let current_no_data_error = current.no_data_error(request.today);
+    let historical = load_series_as_of(request, current.series, params.as_of).await?;
     let source = SeriesSource { values: historical.as_ref().unwrap_or(current.values), ..current };
-    rate_value_response(caller, app, &params, &snapshot, &source, current_no_data_error)
+    rate_value_response(request, &params, &snapshot, &source, current_no_data_error)
 }
 
 async fn fx_series_list_response(
-    caller: &Caller,
-    app: &App,
+    request: &SnapshotRequest,
     query: &QueryParams,
     currency: Currency,
 ) -> Result<Response, ApiError> {
-    let list_params = RateListParams::from_query(caller, query)?;
+    let list_params = RateListParams::from_query(request, query)?;
     let history_params = HistoryParams::from_query(query)?;
 
-    let snapshot = app.current_snapshot()?;
+    let snapshot = request.snapshot()?;
     let current = fx_source(&snapshot, CurrencyPair::Published(currency))?;
-    let historical = load_fx_as_of(app, current.pair, history_params.as_of).await?;
+    let historical = load_fx_as_of(request, current.pair, history_params.as_of).await?;
     let source = FxSeriesSource { currency, fx: current.with_historical_rates(historical.as_ref()) };
-    Ok(rate_list_response(caller, app, (&list_params, &history_params), &snapshot, &source))
+    Ok(rate_list_response(request, (&list_params, &history_params), &snapshot, &source))
 }
 
 async fn fx_series_value_response(
-    caller: &Caller,
-    app: &App,
+    request: &SnapshotRequest,
     query: &QueryParams,
     currency: Currency,
 ) -> Result<Response, ApiError> {
-    let params = CurrentRateParams::from_query_as_of(caller, query, app.today())?;
-    let snapshot = app.current_snapshot()?;
+    let params = CurrentRateParams::from_query_as_of(request, query, request.today)?;
+    let snapshot = request.snapshot()?;
     let current = fx_source(&snapshot, CurrencyPair::Published(currency))?;
-    let current_no_data_error = current.no_data_error(app.today());
-    let historical = load_fx_as_of(app, current.pair, params.as_of).await?;
+    let current_no_data_error = current.no_data_error(request.today);
+    let historical = load_fx_as_of(request, current.pair, params.as_of).await?;
     let source = FxSeriesSource { currency, fx: current.with_historical_rates(historical.as_ref()) };
-    rate_value_response(caller, app, &params, &snapshot, &source, current_no_data_error)
+    rate_value_response(request, &params, &snapshot, &source, current_no_data_error)
 }
 
 /// The value of one day. If nothing was known on the day of `as_of`, the error is that of the current data, which names
 /// its first date.
 pub fn rate_value_response<S: RateSource>(
-    caller: &Caller,
-    app: &App,
+    request: &SnapshotRequest,
     params: &CurrentRateParams,
     snapshot: &Snapshot,
     source: &S,
     current_no_data_error: ApiError,
 ) -> Result<Response, ApiError> {
     let no_data_error = |error| if params.as_of.is_some() { current_no_data_error } else { error };
-    let body = current_rate(snapshot, source, params, app.today()).map_err(no_data_error)?;
+    let body = current_rate(snapshot, source, params, request.today).map_err(no_data_error)?;
 
     let date = source.latest_row_until(params.day).and_then(|at| source.row_date(at));
     let extra_state = (date, body.stale, source.base_generation(snapshot));
-    let responder = EtagResponder::new(caller, app, snapshot, &source.datasets(), extra_state);
+    let responder = EtagResponder::new(request, snapshot, &source.datasets(), extra_state);
     Ok(responder.respond_json(|| body))
 }
 
 /// The rates as known on the day of `as_of`, if requested. They come from the store, because only it has every version.
 pub async fn load_fx_as_of(
-    app: &App,
+    request: &SnapshotRequest,
     pair: CurrencyPair,
     as_of: Option<NaiveDate>,
 ) -> Result<Option<FxRates>, ApiError> {
     match as_of {
-        Some(day) => Ok(Some(fx_as_of(&app.store, pair, day).await?)),
+        Some(day) => Ok(Some(fx_as_of(&request.app_without_caching().store, pair, day).await?)),
         None => Ok(None),
     }
 }
@@ -179,26 +171,25 @@ pub async fn load_fx_as_of(
 /// The values as known on the day of `as_of`, if requested. They come from the store, because only it has every
 /// version.
 async fn load_series_as_of(
-    app: &App,
+    request: &SnapshotRequest,
     series: &'static Series,
     as_of: Option<NaiveDate>,
 ) -> Result<Option<SeriesValues>, ApiError> {
     match as_of {
-        Some(day) => Ok(Some(series_as_of(&app.store, series, day).await?)),
+        Some(day) => Ok(Some(series_as_of(&request.app_without_caching().store, series, day).await?)),
         None => Ok(None),
     }
 }
 
 /// One page of a range: newest first, or oldest first in ascending order.
 pub fn rate_list_response<S: RateSource>(
-    caller: &Caller,
-    app: &App,
-    (list_params, history_params): (&RateListParams<'_>, &HistoryParams),
+    request: &SnapshotRequest,
+    (list_params, history_params): (&RateListParams, &HistoryParams),
     snapshot: &Snapshot,
     source: &S,
 ) -> Response {
-    let RateListParams { query, format, days, pagination, order, as_text } = *list_params;
-    let today = history_params.as_of.map_or(app.today(), |day| day.min(app.today()));
+    let RateListParams { format, days, pagination, order, as_text } = *list_params;
+    let today = history_params.as_of.map_or(request.today, |day| day.min(request.today));
     let is_updated =
         |at: &usize| history_params.updated_since.is_none_or(|unix_seconds| source.is_updated_since(*at, unix_seconds));
     let matching: Vec<usize> = source.row_range(days.capped_at(today)).filter(is_updated).collect();
@@ -208,7 +199,7 @@ pub fn rate_list_response<S: RateSource>(
     // Stored values may lie in the future, so the latest date can change without a load.
     let latest_date = matching.last().and_then(|at| source.row_date(*at));
     let extra_state = (latest_date, stale, source.base_generation(snapshot));
-    let responder = EtagResponder::new(caller, app, snapshot, &source.datasets(), extra_state);
+    let responder = EtagResponder::new(request, snapshot, &source.datasets(), extra_state);
 
     let with_certainty = history_params.as_of.is_some();
     let rows = || -> Vec<S::Row> {
@@ -222,20 +213,20 @@ pub fn rate_list_response<S: RateSource>(
         }
     };
     let body = |()| RateListBody {
-        series: SeriesHeaderBody::of(source, caller.lang),
+        series: SeriesHeaderBody::of(source, request.lang),
         as_of: format_loaded_at(snapshot, source),
         stale,
         total,
         limit: pagination.limit,
         offset: pagination.offset,
-        message: source.empty_range_message(days).map(|message| message.in_lang(caller.lang)),
+        message: source.empty_range_message(days).map(|message| message.in_lang(request.lang)),
         data: rows(),
     };
     let table = |()| {
         let trace_columns = TraceBody::columns(history_params.provenance, with_certainty);
-        rate_table(source.describe(caller.lang), source.series_id(), source.max_decimals(), rows(), trace_columns)
+        rate_table(source.describe(request.lang), source.series_id(), source.max_decimals(), rows(), trace_columns)
     };
-    with_page_links(responder.respond_list(format, (), body, table), caller, app, query, pagination, total)
+    with_page_links(responder.respond_list(format, (), body, table), request, pagination, total)
 }
 
 /// When the source's data was loaded; for several datasets, the first one that is loaded.
@@ -256,16 +247,16 @@ pub struct CurrentRateParams {
 }
 
 impl CurrentRateParams {
-    pub fn from_query(caller: &Caller, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
+    pub fn from_query(request: &SnapshotRequest, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
         let day = query.date("on")?.map_or(today, |on| on.min(today));
         let as_text = query.numbers_as_text()?;
         let provenance = query.flag("provenance")?;
-        Ok(Self { day, as_text, provenance, as_of: None, lang: caller.lang })
+        Ok(Self { day, as_text, provenance, as_of: None, lang: request.lang })
     }
 
     /// Like [`Self::from_query`], and also accepts `as_of`.
-    pub fn from_query_as_of(caller: &Caller, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
-        let params = Self::from_query(caller, query, today)?;
+    pub fn from_query_as_of(request: &SnapshotRequest, query: &QueryParams, today: NaiveDate) -> Result<Self, Problem> {
+        let params = Self::from_query(request, query, today)?;
         let as_of = query.date("as_of")?;
         Ok(Self { day: as_of.map_or(params.day, |day| day.min(params.day)), as_of, ..params })
     }

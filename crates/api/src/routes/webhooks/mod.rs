@@ -22,8 +22,8 @@ use crate::app::{AppState, Handlers};
 use crate::bodies::format_instant;
 use crate::caller::Caller;
 use crate::event_body::render_test_event;
-use crate::params::{MAX_PAGE_ROWS, QueryParams, invalid_param};
-use crate::responses::{self, WholeList, with_page_links};
+use crate::params::{MAX_PAGE_ROWS, QueryParams, canonical_query, invalid_param};
+use crate::responses::{self, WholeList, with_page_links_to};
 use request::{parse_event_filter, parse_webhook_status, read_webhook_request, validate_url};
 
 #[derive(Serialize)]
@@ -234,7 +234,9 @@ async fn list_deliveries(
     let data = rows.into_iter().map(Into::into).collect();
     let body = DeliveriesBody { data, total, limit: pagination.limit, offset: pagination.offset };
     let response = responses::uncached_json(StatusCode::OK, &body);
-    Ok(with_page_links(response, &caller, &app, &query, pagination, usize::try_from(total).unwrap_or(usize::MAX)))
+    let url = format!("{}{}", app.settings.public_url, caller.path());
+    let total = usize::try_from(total).unwrap_or(usize::MAX);
+    Ok(with_page_links_to(response, &url, &canonical_query(caller.query_string()), pagination, total))
 }
 
 async fn replay_delivery(

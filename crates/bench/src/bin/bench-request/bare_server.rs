@@ -1,24 +1,31 @@
-//! The baseline: the smallest server that sends the same response, a plain axum router with one route.
+//! The baseline: the smallest server that sends the same responses, a plain axum router with one route.
 
+use std::collections::HashMap;
+use std::future::ready;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use tokio::net::{TcpListener, TcpStream};
 use vintem_bench::closed_loop::KeepAliveResponse;
 
 /// The start of the first line on standard output.
 const LISTENING_PREFIX: &str = "listening: ";
 
-/// A separate process that sends the same response to every request; dropping this kills it.
+/// The response to each target, which is a path with its query.
+type ResponsesByTarget = [(String, KeepAliveResponse)];
+
+/// A separate process that sends these responses; dropping this kills it.
 #[derive(Debug)]
 pub struct BareServerProcess {
     child: Child,
@@ -26,16 +33,15 @@ pub struct BareServerProcess {
 }
 
 impl BareServerProcess {
-    pub fn start(path: &str, response: &KeepAliveResponse) -> anyhow::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["bare", path])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+    pub fn start(responses: &ResponsesByTarget) -> anyhow::Result<Self> {
+        let mut child =
+            Command::new(std::env::current_exe()?).arg("bare").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().context("its input is piped")?;
-        input.write_all(response.head.as_bytes())?;
-        input.write_all(b"\r\n\r\n")?;
-        input.write_all(&response.body)?;
+        for (target, response) in responses {
+            writeln!(input, "{target} {} {}", response.head.len(), response.body.len())?;
+            input.write_all(response.head.as_bytes())?;
+            input.write_all(&response.body)?;
+        }
         drop(input);
 
         let mut line = String::new();
@@ -56,12 +62,9 @@ impl Drop for BareServerProcess {
     }
 }
 
-/// Serves the response read from standard input, with as many worker threads as the service has.
-pub fn serve_response_from_stdin(path: &str) -> anyhow::Result<()> {
-    let input = std::io::read_to_string(std::io::stdin())?;
-    let (head, body) = input.split_once("\r\n\r\n").context("no answer on standard input")?;
-    let response = KeepAliveResponse { head: head.to_owned(), body: body.as_bytes().to_vec() };
-    let router = build_router(path, &response)?;
+/// Serves the responses read from standard input, with as many worker threads as the service has.
+pub fn serve_responses_from_stdin() -> anyhow::Result<()> {
+    let router = build_router(&read_responses(std::io::stdin().lock())?)?;
 
     tokio::runtime::Runtime::new()?.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -71,7 +74,26 @@ pub fn serve_response_from_stdin(path: &str) -> anyhow::Result<()> {
     })
 }
 
-fn build_router(path: &str, template: &KeepAliveResponse) -> anyhow::Result<Router> {
+fn read_responses(mut input: impl BufRead) -> anyhow::Result<Vec<(String, KeepAliveResponse)>> {
+    let mut responses = Vec::new();
+    let mut line = String::new();
+    while input.read_line(&mut line)? > 0 {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [target, head_length, body_length] = fields[..] else { bail!("not a target with two lengths: {line}") };
+        let mut head = vec![0; head_length.parse()?];
+        input.read_exact(&mut head)?;
+        let mut body = vec![0; body_length.parse()?];
+        input.read_exact(&mut body)?;
+        responses.push((target.to_owned(), KeepAliveResponse { head: String::from_utf8(head)?, body }));
+        line.clear();
+    }
+    Ok(responses)
+}
+
+/// Headers and body as they are cloned into each response.
+type PreparedResponse = (HeaderMap, Bytes);
+
+fn prepare_response(template: &KeepAliveResponse) -> anyhow::Result<PreparedResponse> {
     let mut headers = HeaderMap::new();
     // hyper writes the date, here as in the service.
     for (name, value) in template.headers().filter(|(name, _)| !name.eq_ignore_ascii_case("date")) {
@@ -79,12 +101,32 @@ fn build_router(path: &str, template: &KeepAliveResponse) -> anyhow::Result<Rout
         let value: &'static str = value.to_owned().leak();
         headers.insert(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_static(value));
     }
-    let body = Bytes::from_static(template.body.clone().leak());
+    Ok((headers, Bytes::from_static(template.body.clone().leak())))
+}
 
-    let handler = move || {
-        let mut response = Response::new(Body::from(body.clone()));
-        *response.headers_mut() = headers.clone();
-        async move { response }
+fn to_response((headers, body): &PreparedResponse) -> Response {
+    let mut response = Response::new(Body::from(body.clone()));
+    *response.headers_mut() = headers.clone();
+    response
+}
+
+/// A single response needs no lookup; several are found by their target.
+fn build_router(responses: &ResponsesByTarget) -> anyhow::Result<Router> {
+    let (first_target, first_response) = responses.first().context("no response on standard input")?;
+    let path = first_target.split('?').next().unwrap_or_default();
+    if responses.len() == 1 {
+        let prepared = prepare_response(first_response)?;
+        return Ok(Router::new().route(path, get(move || ready(to_response(&prepared)))));
+    }
+
+    let mut by_target = HashMap::new();
+    for (target, response) in responses {
+        by_target.insert(target.clone(), prepare_response(response)?);
+    }
+    let by_target = Arc::new(by_target);
+    let handler = move |uri: Uri| {
+        let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
+        ready(by_target.get(target).map_or_else(|| StatusCode::NOT_FOUND.into_response(), to_response))
     };
     Ok(Router::new().route(path, get(handler)))
 }

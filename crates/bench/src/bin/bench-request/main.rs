@@ -3,9 +3,11 @@
 //!
 //! The service runs with a dedicated in-memory Redis and a database of demo data, its request log off. The load
 //! generator, Redis and the server under test share the machine's cores, so `throughput_ratio` compares all three with
-//! generator and bare server alone; `cpu_ratio` is the CPU time of the serving processes only.
+//! generator and bare server alone; `cpu_ratio` is the CPU time of the serving processes only. The headline is the mean
+//! over the responses of `workload.rs` to a browser's headers, each of which the bare server got compressed once.
 
 mod bare_server;
+mod workload;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,16 +18,18 @@ use anyhow::{Context, ensure};
 use bare_server::BareServerProcess;
 use chrono::Utc;
 use clap::{Parser, Subcommand};
-use vintem_bench::closed_loop::{ClosedLoopLoad, KeepAliveResponse, send_once};
+use vintem_bench::closed_loop::{ClosedLoopLoad, ExpectedRequest, KeepAliveResponse, send_once};
 use vintem_bench::cpu_time::process_cpu_time;
-use vintem_domain::Plan;
-use vintem_testkit::build_keyed_get;
-use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase, create_key};
+use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase};
+use workload::{Answer, BROWSER, CURL, Client, REQUESTS, answers, create_platinum_keys};
 
-const REQUEST_PATH: &str = "/api/v1/market/selic/current";
-/// Minimum share of the bare server's throughput, and maximum multiple of its CPU time.
-const MIN_THROUGHPUT_RATIO: f64 = 0.6;
-const MAX_CPU_RATIO: f64 = 1.4;
+/// Minimum share of the bare server's throughput, and maximum multiple of its CPU time, for the headline.
+const MIN_THROUGHPUT_RATIO: f64 = 0.5;
+const MAX_CPU_RATIO: f64 = 1.5;
+/// Minimum throughput with a browser's headers, as a share of that without compression, by answer.
+const MIN_BROWSER_SHARES: [(&str, f64); 3] = [("current_value", 0.9), ("list_of_20", 0.9), ("filings_100", 0.6)];
+/// Maximum CPU time of 100 filings with a browser's headers, as a multiple of that without compression.
+const MAX_COMPRESSED_CPU_RATIO: f64 = 1.5;
 /// Minimum number of admissions per call to Redis.
 const MIN_ADMISSIONS_PER_CALL: f64 = 8.0;
 /// Headers whose values differ between responses; only their shape is compared.
@@ -44,43 +48,51 @@ struct Arguments {
     #[arg(long, default_value_t = 5_000)]
     keys: usize,
 
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 64)]
     connections: usize,
 
-    /// How often each of the two is measured, in turns
-    #[arg(long, default_value_t = 11)]
+    /// How often each server is measured with each client and answer, in turns
+    #[arg(long, default_value_t = 5)]
     pairs: usize,
 
     /// How long each time, after a warm-up of a second
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     seconds: u64,
 
-    /// Only hold the two answers against each other, and measure nothing
+    /// Only hold the responses of the two servers against each other, and measure nothing
     #[arg(long)]
     only_compare: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    /// Serves the answer that comes on standard input at a path, as the bare server
+    /// Serves the responses that come on standard input, as the bare server
     #[command(hide = true)]
-    Bare { path: String },
+    Bare,
 }
 
 /// The result of one run.
 #[derive(Debug, Clone, Copy)]
 struct Measurement {
     requests_per_second: f64,
-    /// CPU time per request, in microseconds: of the serving process, of Redis, of the load generator.
+    /// CPU time per request, in microseconds.
     server_cpu_micros: f64,
     redis_cpu_micros: f64,
-    generator_cpu_micros: f64,
+}
+
+/// The medians of one answer and client, and the medians of the ratios between runs that followed each other.
+#[derive(Debug, Clone, Copy)]
+struct Comparison {
+    service: Measurement,
+    throughput_ratio: f64,
+    cpu_ratio: f64,
+    cpu_ratio_with_redis: f64,
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if let Some(BenchCommand::Bare { path }) = &arguments.command {
-        return bare_server::serve_response_from_stdin(path);
+    if let Some(BenchCommand::Bare) = &arguments.command {
+        return bare_server::serve_responses_from_stdin();
     }
     // One thread for the load leaves the cores to the measured processes.
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run_benchmark(&arguments))
@@ -88,120 +100,194 @@ fn main() -> anyhow::Result<()> {
 
 async fn run_benchmark(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(arguments.keys >= arguments.connections, "every connection needs a key of its own");
-
     let redis = DedicatedRedis::start()?;
     let database = TestDatabase::create_demo(Utc::now()).await?;
-    let store = database.open_store()?;
-    let mut requests = Vec::new();
-    for _ in 0..arguments.keys {
-        requests.push(build_keyed_get(REQUEST_PATH, &create_key(&store, Plan::Platinum).await?.1));
-    }
-
+    let keys = create_platinum_keys(&database.open_store()?, arguments.keys).await?;
     let service = ServerProcess::start(&arguments.vintem, &database.url(), &redis.url(), &[])?;
-    let service_address: SocketAddr = service.address.parse()?;
-    let response = send_once(service_address, &requests[0]).await?;
-    ensure!(response.status() == Some(200), "the service answers {}", response.head);
+    let mut bench = Bench { arguments, keys, service, redis: RedisStats::connect(&redis.url())?, admissions: 0.0 };
 
-    let bare_server = BareServerProcess::start(REQUEST_PATH, &response)?;
-    ensure_same_response(
-        &send_once(service_address, &requests[0]).await?,
-        &send_once(bare_server.address, &requests[0]).await?,
-    )?;
-    println!("answer_bytes: {}", response.head.len() + 4 + response.body.len());
+    let mut browser_comparisons = Vec::new();
+    let mut failures = Vec::new();
+    for answer in answers() {
+        let browser = bench.compare(&answer, BROWSER).await?;
+        let requests = bench.compare(&answer, REQUESTS).await?;
+        let curl = bench.compare(&answer, CURL).await?;
+        let (Some(browser), Some(requests), Some(curl)) = (browser, requests, curl) else { continue };
+
+        for (client, comparison) in [(BROWSER, browser), (REQUESTS, requests), (CURL, curl)] {
+            comparison.print(&format!("{}_{}", answer.name, client.name));
+        }
+        failures.extend(check_browser_share(&answer, &browser.service, &curl.service));
+        if answer.is_in_headline {
+            browser_comparisons.push(browser);
+        }
+    }
     if arguments.only_compare {
         return Ok(());
     }
 
-    let requests = Arc::new(requests);
-    let body = Arc::new(response.body);
-    let mut redis_connection = redis::Client::open(redis.url())?.get_connection()?;
-    let redis_pid = redis_info_field(&mut redis_connection, "server", "process_id:")?.parse()?;
-    let mut service_runs = Vec::new();
-    let mut bare_runs = Vec::new();
-    let mut redis_calls = 0;
-    let mut admissions = 0.0;
-    for pair in 0..arguments.pairs {
-        let calls_before = redis_script_calls(&mut redis_connection)?;
-        let (service_run, responses) =
-            measure_server(arguments, service_address, service.pid(), redis_pid, &requests, &body).await?;
-        redis_calls += redis_script_calls(&mut redis_connection)? - calls_before;
-        admissions += responses;
-        let (bare_run, _) =
-            measure_server(arguments, bare_server.address, bare_server.pid(), redis_pid, &requests, &body).await?;
-        println!(
-            "pair {}: {:.0} beside {:.0} requests a second, {:.1} beside {:.1} us of processor time a request",
-            pair + 1,
-            service_run.requests_per_second,
-            bare_run.requests_per_second,
-            service_run.server_cpu_micros,
-            bare_run.server_cpu_micros
-        );
-        service_runs.push(service_run);
-        bare_runs.push(bare_run);
-    }
+    failures.extend(bench.check_admissions_per_call()?);
+    failures.extend(check_headline(&browser_comparisons));
+    ensure!(failures.is_empty(), "{}", failures.join("; "));
+    Ok(())
+}
 
-    let median_ratio = |value: fn(&Measurement) -> f64| {
-        median(service_runs.iter().zip(&bare_runs).map(|(service, bare)| value(service) / value(bare)))
-    };
-    let throughput_ratio = median_ratio(|run| run.requests_per_second);
-    let cpu_ratio = median_ratio(|run| run.server_cpu_micros);
-    let admissions_per_call = admissions / redis_calls as f64;
-    let median_of = |runs: &[Measurement], value: fn(&Measurement) -> f64| median(runs.iter().map(value));
-    println!("requests_a_second: {:.0}", median_of(&service_runs, |run| run.requests_per_second));
-    println!("bare_requests_a_second: {:.0}", median_of(&bare_runs, |run| run.requests_per_second));
-    println!("cpu_micros_a_request: {:.2}", median_of(&service_runs, |run| run.server_cpu_micros));
-    println!("bare_cpu_micros_a_request: {:.2}", median_of(&bare_runs, |run| run.server_cpu_micros));
-    println!("redis_cpu_micros_a_request: {:.2}", median_of(&service_runs, |run| run.redis_cpu_micros));
-    println!("generator_cpu_micros_a_request: {:.2}", median_of(&service_runs, |run| run.generator_cpu_micros));
-    println!("bare_generator_cpu_micros_a_request: {:.2}", median_of(&bare_runs, |run| run.generator_cpu_micros));
-    println!("admissions_a_redis_call: {admissions_per_call:.1}");
+/// Compression must pay: prints what a browser's headers cost and save, and says which bound is missed.
+fn check_browser_share(answer: &Answer, browser: &Measurement, curl: &Measurement) -> Vec<String> {
+    let name = answer.name;
+    let share = browser.requests_per_second / curl.requests_per_second;
+    let cpu = browser.server_cpu_micros / curl.server_cpu_micros;
+    println!("{name}_browser_to_curl_cpu: {cpu:.2}");
+    println!("{name}_browser_to_curl_throughput: {share:.2}");
+
+    let mut failures = Vec::new();
+    let minimum = MIN_BROWSER_SHARES.iter().find(|(bounded, _)| *bounded == name).map(|(_, minimum)| *minimum);
+    if minimum.is_some_and(|minimum| share < minimum) {
+        failures.push(format!("{name}: a browser gets {share:.2} of the throughput of curl"));
+    }
+    if name == "filings_100" && cpu > MAX_COMPRESSED_CPU_RATIO {
+        failures.push(format!("{name}: a browser costs {cpu:.2} times the processor time of curl"));
+    }
+    failures
+}
+
+fn check_headline(comparisons: &[Comparison]) -> Vec<String> {
+    let mean = |value: fn(&Comparison) -> f64| comparisons.iter().map(value).sum::<f64>() / comparisons.len() as f64;
+    let cpu_ratio = mean(|comparison| comparison.cpu_ratio);
+    let throughput_ratio = mean(|comparison| comparison.throughput_ratio);
+    println!("cpu_ratio_with_redis: {:.2}", mean(|comparison| comparison.cpu_ratio_with_redis));
     println!("cpu_ratio: {cpu_ratio:.2}");
     println!("throughput_ratio: {throughput_ratio:.2}");
 
     let mut failures = Vec::new();
-    if admissions_per_call < MIN_ADMISSIONS_PER_CALL {
-        failures.push(format!("a call to Redis carries less than {MIN_ADMISSIONS_PER_CALL} admissions"));
-    }
     if cpu_ratio > MAX_CPU_RATIO {
         failures.push(format!("more than {MAX_CPU_RATIO} times the processor time of a bare server"));
     }
     if throughput_ratio < MIN_THROUGHPUT_RATIO {
         failures.push(format!("less than {MIN_THROUGHPUT_RATIO} of the throughput of a bare server"));
     }
-    ensure!(failures.is_empty(), "{}", failures.join("; "));
-    Ok(())
+    failures
 }
 
-/// Measures one run; also returns the number of responses including the warm-up.
-async fn measure_server(
-    arguments: &Arguments,
-    address: SocketAddr,
-    server_pid: u32,
-    redis_pid: u32,
-    requests: &Arc<Vec<Vec<u8>>>,
-    body: &Arc<Vec<u8>>,
-) -> anyhow::Result<(Measurement, f64)> {
-    let mut load = ClosedLoopLoad::start(address, arguments.connections, requests, body);
-    load.run_for(Duration::from_secs(1)).await?;
+/// The service under test, and what is counted about it.
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    keys: Vec<String>,
+    service: ServerProcess,
+    redis: RedisStats,
+    /// Requests that the service admitted during measurements.
+    admissions: f64,
+}
 
-    let pids = [server_pid, redis_pid, std::process::id()];
-    let cpu_times = || -> anyhow::Result<Vec<Duration>> { pids.into_iter().map(process_cpu_time).collect() };
-    let started = Instant::now();
-    let responses_before = load.response_count();
-    let cpu_before = cpu_times()?;
-    load.run_for(Duration::from_secs(arguments.seconds)).await?;
-    let responses = (load.response_count() - responses_before) as f64;
-    let cpu_after = cpu_times()?;
-    let elapsed = started.elapsed();
+impl Bench<'_> {
+    /// Checks that both servers send the same, and measures them in turns; `None` if nothing is to be measured.
+    async fn compare(&mut self, answer: &Answer, client: Client) -> anyhow::Result<Option<Comparison>> {
+        let service_address: SocketAddr = self.service.address.parse()?;
+        let mut responses = Vec::new();
+        for (target, key) in answer.targets.iter().zip(self.keys.iter().cycle()) {
+            let response = send_once(service_address, &client.build_get(target, key)).await?;
+            ensure!(response.status() == Some(200), "the service answers {}", response.head);
+            responses.push((target.clone(), response));
+        }
 
-    let micros = |process: usize| (cpu_after[process] - cpu_before[process]).as_secs_f64() * 1e6 / responses;
-    let run = Measurement {
-        requests_per_second: responses / elapsed.as_secs_f64(),
-        server_cpu_micros: micros(0),
-        redis_cpu_micros: micros(1),
-        generator_cpu_micros: micros(2),
-    };
-    Ok((run, load.response_count() as f64))
+        let bare_server = BareServerProcess::start(&responses)?;
+        let (target, response) = &responses[0];
+        let request = client.build_get(target, &self.keys[0]);
+        ensure_same_response(
+            &send_once(service_address, &request).await?,
+            &send_once(bare_server.address, &request).await?,
+        )?;
+        println!("{}_{}_body_bytes: {}", answer.name, client.name, response.body.len());
+        if self.arguments.only_compare {
+            return Ok(None);
+        }
+
+        let bodies: Vec<(&String, Arc<Vec<u8>>)> =
+            responses.iter().map(|(target, response)| (target, Arc::new(response.body.clone()))).collect();
+        let requests: Vec<ExpectedRequest> = self
+            .keys
+            .iter()
+            .zip(bodies.iter().cycle())
+            .map(|(key, (target, body))| ExpectedRequest { request: client.build_get(target, key), body: body.clone() })
+            .collect();
+        let requests = Arc::new(requests);
+
+        let mut service_runs = Vec::new();
+        let mut bare_runs = Vec::new();
+        for _ in 0..self.arguments.pairs {
+            let calls_before = self.redis.script_calls()?;
+            let (run, responses) = self.measure(service_address, self.service.pid(), &requests).await?;
+            self.redis.measured_calls += self.redis.script_calls()? - calls_before;
+            self.admissions += responses;
+            service_runs.push(run);
+            bare_runs.push(self.measure(bare_server.address, bare_server.pid(), &requests).await?.0);
+        }
+        Ok(Some(Comparison::of(&service_runs, &bare_runs)))
+    }
+
+    /// Measures one run; also returns the number of responses including the warm-up.
+    async fn measure(
+        &self,
+        address: SocketAddr,
+        server_pid: u32,
+        requests: &Arc<Vec<ExpectedRequest>>,
+    ) -> anyhow::Result<(Measurement, f64)> {
+        let mut load = ClosedLoopLoad::start(address, self.arguments.connections, requests);
+        load.run_for(Duration::from_secs(1)).await?;
+
+        let pids = [server_pid, self.redis.pid];
+        let cpu_times = || -> anyhow::Result<Vec<Duration>> { pids.into_iter().map(process_cpu_time).collect() };
+        let started = Instant::now();
+        let responses_before = load.response_count();
+        let cpu_before = cpu_times()?;
+        load.run_for(Duration::from_secs(self.arguments.seconds)).await?;
+        let responses = (load.response_count() - responses_before) as f64;
+        let cpu_after = cpu_times()?;
+        let elapsed = started.elapsed();
+
+        let micros = |process: usize| (cpu_after[process] - cpu_before[process]).as_secs_f64() * 1e6 / responses;
+        let run = Measurement {
+            requests_per_second: responses / elapsed.as_secs_f64(),
+            server_cpu_micros: micros(0),
+            redis_cpu_micros: micros(1),
+        };
+        Ok((run, load.response_count() as f64))
+    }
+
+    fn check_admissions_per_call(&self) -> anyhow::Result<Option<String>> {
+        let admissions_per_call = self.admissions / self.redis.measured_calls as f64;
+        println!("admissions_a_redis_call: {admissions_per_call:.1}");
+        let is_low = admissions_per_call < MIN_ADMISSIONS_PER_CALL;
+        Ok(is_low.then(|| format!("a call to Redis carries less than {MIN_ADMISSIONS_PER_CALL} admissions")))
+    }
+}
+
+impl Comparison {
+    fn of(service_runs: &[Measurement], bare_runs: &[Measurement]) -> Self {
+        let median_of = |value: fn(&Measurement) -> f64| median(service_runs.iter().map(value));
+        let median_ratio = |value: &dyn Fn(&Measurement) -> f64, bare_value: &dyn Fn(&Measurement) -> f64| {
+            median(service_runs.iter().zip(bare_runs).map(|(service, bare)| value(service) / bare_value(bare)))
+        };
+        let cpu = |run: &Measurement| run.server_cpu_micros;
+        Self {
+            service: Measurement {
+                requests_per_second: median_of(|run| run.requests_per_second),
+                server_cpu_micros: median_of(|run| run.server_cpu_micros),
+                redis_cpu_micros: median_of(|run| run.redis_cpu_micros),
+            },
+            throughput_ratio: median_ratio(&|run| run.requests_per_second, &|run| run.requests_per_second),
+            cpu_ratio: median_ratio(&cpu, &cpu),
+            cpu_ratio_with_redis: median_ratio(&|run| run.server_cpu_micros + run.redis_cpu_micros, &cpu),
+        }
+    }
+
+    fn print(&self, name: &str) {
+        println!("{name}_requests_a_second: {:.0}", self.service.requests_per_second);
+        println!("{name}_cpu_micros: {:.2}", self.service.server_cpu_micros);
+        println!("{name}_redis_cpu_micros: {:.2}", self.service.redis_cpu_micros);
+        println!("{name}_cpu_ratio: {:.2}", self.cpu_ratio);
+        println!("{name}_throughput_ratio: {:.2}", self.throughput_ratio);
+    }
 }
 
 /// An error if two responses differ in more than the values of [`VARYING_HEADERS`].
@@ -228,11 +314,30 @@ fn mask_alphanumerics(text: &str) -> String {
     text.chars().map(|character| if character.is_ascii_alphanumeric() { 'x' } else { character }).collect()
 }
 
-/// The number of scripts that Redis has run, by its own count.
-fn redis_script_calls(redis: &mut redis::Connection) -> anyhow::Result<u64> {
-    let Ok(stats) = redis_info_field(redis, "commandstats", "cmdstat_evalsha:") else { return Ok(0) };
-    let calls = stats.split(',').find_map(|field| field.strip_prefix("calls=")).context("no calls in commandstats")?;
-    Ok(calls.parse()?)
+/// What Redis says of itself.
+struct RedisStats {
+    connection: redis::Connection,
+    pid: u32,
+    /// Scripts that ran during measurements.
+    measured_calls: u64,
+}
+
+impl RedisStats {
+    fn connect(url: &str) -> anyhow::Result<Self> {
+        let mut connection = redis::Client::open(url)?.get_connection()?;
+        let pid = redis_info_field(&mut connection, "server", "process_id:")?.parse()?;
+        Ok(Self { connection, pid, measured_calls: 0 })
+    }
+
+    /// The number of scripts that Redis has run, by its own count.
+    fn script_calls(&mut self) -> anyhow::Result<u64> {
+        let Ok(stats) = redis_info_field(&mut self.connection, "commandstats", "cmdstat_evalsha:") else {
+            return Ok(0);
+        };
+        let calls =
+            stats.split(',').find_map(|field| field.strip_prefix("calls=")).context("no calls in commandstats")?;
+        Ok(calls.parse()?)
+    }
 }
 
 fn redis_info_field(redis: &mut redis::Connection, section: &str, field: &str) -> anyhow::Result<String> {

@@ -6,7 +6,7 @@
 mod body;
 mod params;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::get;
 use chrono::{Days, Months, NaiveDate};
@@ -17,11 +17,11 @@ use vintem_domain::{Calendar, Currency, CurrencyPair, Dataset, DateRange, Decima
 
 use super::rates::format_loaded_at;
 use crate::api_error::ApiError;
-use crate::app::{App, AppState, Handlers};
+use crate::app::Handlers;
 use crate::bodies::market::{FxSource, RateSource, SeriesHeaderBody, SeriesSource, fx_source, series_source};
-use crate::caller::Caller;
 use crate::params::QueryParams;
 use crate::responses::EtagResponder;
+use crate::snapshot_request::SnapshotRequest;
 use body::{AccumulatedBody, CountedBody, describe_counting, incomplete_message};
 use params::{AccumulationParams, FACTOR_TOO_LARGE, Period, PeriodBound};
 
@@ -44,40 +44,34 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-async fn accumulate_selic(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    accumulated_series_response(&caller, &app, &query, "selic")
+async fn accumulate_selic(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_series_response(&request, &query, "selic")
 }
 
-async fn accumulate_cdi(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    accumulated_series_response(&caller, &app, &query, "cdi")
+async fn accumulate_cdi(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_series_response(&request, &query, "cdi")
 }
 
-async fn accumulate_ipca(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    accumulated_series_response(&caller, &app, &query, "ipca")
+async fn accumulate_ipca(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_series_response(&request, &query, "ipca")
 }
 
-async fn accumulate_fx(caller: Caller, State(app): AppState, query: QueryParams) -> Result<Response, ApiError> {
-    accumulated_fx_response(&caller, &app, &query, query.currency_pair()?)
+async fn accumulate_fx(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
+    accumulated_fx_response(&request, &query, query.currency_pair()?)
 }
 
 async fn accumulate_series(
-    caller: Caller,
-    State(app): AppState,
+    request: SnapshotRequest,
     Path(id): Path<String>,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
     match Currency::from_series_id(&id) {
-        Some(currency) => accumulated_fx_response(&caller, &app, &query, CurrencyPair::Published(currency)),
-        None => accumulated_series_response(&caller, &app, &query, &id),
+        Some(currency) => accumulated_fx_response(&request, &query, CurrencyPair::Published(currency)),
+        None => accumulated_series_response(&request, &query, &id),
     }
 }
 
-fn accumulated_series_response(
-    caller: &Caller,
-    app: &App,
-    query: &QueryParams,
-    id: &str,
-) -> Result<Response, ApiError> {
+fn accumulated_series_response(request: &SnapshotRequest, query: &QueryParams, id: &str) -> Result<Response, ApiError> {
     let series = find_series(id).ok_or(Problem::NoSuchSeries)?;
     let params = AccumulationParams::from_query(query)?;
     let rate_id = match series.accumulation {
@@ -86,8 +80,8 @@ fn accumulated_series_response(
         Accumulation::Refused { instead } => return Err(Problem::NotAccumulable { id: series.id, instead }.into()),
     };
 
-    let snapshot = app.current_snapshot()?;
-    let today = app.today();
+    let snapshot = request.snapshot()?;
+    let today = request.today;
     let source = series_source(&snapshot, rate_id)?;
     let newest = source.latest_row_until(today).map(|at| source.values.get(at).0);
     let newest = newest.ok_or_else(|| source.no_data_error(today))?;
@@ -114,11 +108,11 @@ fn accumulated_series_response(
 
     let counted = CountedBody::of_rows(&rows, source.frequency());
     let excluded_day = excluded_month_end(params.period).filter(|_| source.frequency() != Frequency::Monthly);
-    let message = describe_counting(&counted, counted_period.is_complete, excluded_day, caller.lang);
+    let message = describe_counting(&counted, counted_period.is_complete, excluded_day, request.lang);
 
-    let responder = EtagResponder::new(caller, app, &snapshot, &source.datasets(), today);
+    let responder = EtagResponder::new(request, &snapshot, &source.datasets(), today);
     Ok(responder.respond_json(|| AccumulatedBody {
-        series: SeriesHeaderBody::of(&source, caller.lang),
+        series: SeriesHeaderBody::of(&source, request.lang),
         as_of: format_loaded_at(&snapshot, &source),
         from: counted_period.from,
         to: counted_period.end,
@@ -186,14 +180,13 @@ fn excluded_month_end(period: Period) -> Option<NaiveDate> {
 
 /// Compares the closing sell rates of two days. A day without a close uses the last one before it.
 fn accumulated_fx_response(
-    caller: &Caller,
-    app: &App,
+    request: &SnapshotRequest,
     query: &QueryParams,
     pair: CurrencyPair,
 ) -> Result<Response, ApiError> {
     let params = AccumulationParams::from_query(query)?;
-    let snapshot = app.current_snapshot()?;
-    let today = app.today();
+    let snapshot = request.snapshot()?;
+    let today = request.today;
     let source = fx_source(&snapshot, pair)?;
     let closes = ComparedCloses::find(params.period, &source, today)?;
 
@@ -216,7 +209,7 @@ fn accumulated_fx_response(
         .filter_map(|at| source.rates.get(at))
         .collect();
 
-    let responder = EtagResponder::new(caller, app, &snapshot, &[Dataset::Fx], today);
+    let responder = EtagResponder::new(request, &snapshot, &[Dataset::Fx], today);
     Ok(responder.respond_json(|| {
         let daily_factor = |pair: &[(NaiveDate, Quote)]| {
             let [(_, previous), (date, close)] = pair else { return None };
@@ -224,14 +217,14 @@ fn accumulated_fx_response(
             Some(params.detail_body(*date, close.sell, factor))
         };
         AccumulatedBody {
-            series: SeriesHeaderBody::of(&source, caller.lang),
+            series: SeriesHeaderBody::of(&source, request.lang),
             as_of: format_loaded_at(&snapshot, &source),
             from: closes.from,
             to: closes.to,
             interval: CLOSED,
             counted: CountedBody { first_counted, last_counted, days: Some(business_days as usize), months: None },
             complete: closes.is_complete && closes.missing.is_empty(),
-            message: (!closes.is_complete).then(|| incomplete_message(last_counted, caller.lang)),
+            message: (!closes.is_complete).then(|| incomplete_message(last_counted, request.lang)),
             business_days,
             observations: rows.len(),
             outcome,
