@@ -208,8 +208,9 @@ impl FrontLayer {
             context.metrics.record_cache_hit();
             let if_none_match = request.headers().get(header::IF_NONE_MATCH);
             let mut response = cached.to_response(&context.method, if_none_match);
-            self.header_writer.write_caller(response.headers_mut(), identity.plan, &quota, &admission.request_id);
+            // In the same order as for a new response.
             response.headers_mut().insert(header::CACHE_CONTROL, cache_control(identity.key.is_some()));
+            self.header_writer.write_caller(response.headers_mut(), identity.plan, &quota, &admission.request_id);
             return response;
         }
 
