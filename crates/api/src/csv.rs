@@ -13,6 +13,7 @@ use vintem_domain::quality_list::{Preference, parse_quality_list};
 use vintem_domain::{LocalizedText, Problem};
 
 use crate::params::{QueryParams, invalid_param};
+use crate::response_body::ResponseBody;
 
 pub const CSV_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
 
@@ -119,15 +120,8 @@ pub fn prefers_csv(headers: &HeaderMap) -> bool {
     csv_quality > json_quality
 }
 
-/// A table as CSV.
-pub enum CsvBody {
-    Whole(Bytes),
-    /// Rows are written while they are sent.
-    Stream(Body),
-}
-
 /// Writes the whole table if it takes at most `max_bytes`, and otherwise streams it.
-pub fn collect_csv(table: OutputTable, options: CsvOptions, max_bytes: usize) -> CsvBody {
+pub fn collect_csv(table: OutputTable, options: CsvOptions, max_bytes: usize) -> ResponseBody {
     let mut chunks = CsvChunks::new(table, options.dialect);
     let mut written = Vec::new();
     let mut length = 0;
@@ -135,10 +129,10 @@ pub fn collect_csv(table: OutputTable, options: CsvOptions, max_bytes: usize) ->
         length += chunk.len();
         written.push(chunk);
         if length > max_bytes {
-            return CsvBody::Stream(stream_chunks(written, chunks));
+            return ResponseBody::Stream(stream_chunks(written, chunks));
         }
     }
-    CsvBody::Whole(written.concat().into())
+    ResponseBody::Whole(written.concat().into())
 }
 
 pub fn stream_csv(table: OutputTable, options: CsvOptions) -> Body {

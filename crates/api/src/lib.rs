@@ -24,6 +24,7 @@ mod load;
 mod params;
 mod request_body;
 mod request_metrics;
+mod response_body;
 mod responses;
 mod routes;
 mod snapshot_request;

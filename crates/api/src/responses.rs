@@ -14,8 +14,9 @@ use vintem_snapshot::Snapshot;
 use crate::bodies::format_instant;
 use crate::bodies::search::FacetsBody;
 use crate::cache_validity::CacheValidity;
-use crate::csv::{CSV_CONTENT_TYPE, CsvBody, CsvOptions, ListFormat, collect_csv, stream_csv};
+use crate::csv::{CSV_CONTENT_TYPE, CsvOptions, ListFormat, collect_csv, stream_csv};
 use crate::params::{Pagination, param_name};
+use crate::response_body::ResponseBody;
 use crate::snapshot_request::SnapshotRequest;
 
 /// Longer responses are not cached.
@@ -50,7 +51,8 @@ pub fn uncached_csv(table: OutputTable, options: CsvOptions, today: NaiveDate) -
 
 /// A JSON response that depends on no dataset.
 pub fn cacheable_json(request: &SnapshotRequest, body: &impl Serialize) -> Response {
-    ResponseBody::Whole(to_json_bytes(body)).into_response(JSON_CONTENT_TYPE, request.cache_validity(false))
+    let body = ResponseBody::Whole(to_json_bytes(body));
+    shared_response(body, JSON_CONTENT_TYPE, request.cache_validity(false))
 }
 
 fn to_json_bytes(body: &impl Serialize) -> Bytes {
@@ -71,27 +73,18 @@ pub struct SharedResponse {
 #[derive(Debug, Clone, Copy)]
 pub struct SkipCompression;
 
-/// The body of a shared response.
-enum ResponseBody {
-    Whole(Bytes),
-    /// Too long to be cached.
-    Stream(Body),
-}
-
-impl ResponseBody {
-    fn into_response(self, content_type: HeaderValue, validity: Option<CacheValidity>) -> Response {
-        let (body, stream) = match self {
-            Self::Whole(body) => (Some(body), None),
-            Self::Stream(stream) => (None, Some(stream)),
-        };
-        // The front layer writes a whole body, in the encoding that the caller prefers.
-        let mut response = Response::new(stream.unwrap_or_else(Body::empty));
-        // Room for all headers of a response, so that the map does not grow step by step.
-        response.headers_mut().reserve(32);
-        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
-        response.extensions_mut().insert(SharedResponse { body, validity });
-        response
-    }
+fn shared_response(body: ResponseBody, content_type: HeaderValue, validity: Option<CacheValidity>) -> Response {
+    // The front layer writes a whole body, in the encoding that the caller prefers.
+    let (stream, body) = match body {
+        ResponseBody::Whole(body) => (Body::empty(), Some(body)),
+        ResponseBody::Stream(stream) => (stream, None),
+    };
+    let mut response = Response::new(stream);
+    // Room for all headers of a response, so that the map does not grow step by step.
+    response.headers_mut().reserve(32);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response.extensions_mut().insert(SharedResponse { body, validity });
+    response
 }
 
 /// Responds with an `ETag` that changes whenever the response may change.
@@ -150,10 +143,7 @@ impl<'a> EtagResponder<'a> {
         let mut response = self.respond_with(CSV_CONTENT_TYPE, || {
             let table = table(rows);
             disposition = options.content_disposition(&table, today);
-            match collect_csv(table, options, MAX_CACHED_BODY_BYTES) {
-                CsvBody::Whole(bytes) => ResponseBody::Whole(bytes),
-                CsvBody::Stream(stream) => ResponseBody::Stream(stream),
-            }
+            collect_csv(table, options, MAX_CACHED_BODY_BYTES)
         });
         if let Some(disposition) = disposition {
             response.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
@@ -174,7 +164,7 @@ impl<'a> EtagResponder<'a> {
             response
         } else {
             let body = body();
-            body.into_response(content_type, self.request.cache_validity(self.reads_registry))
+            shared_response(body, content_type, self.request.cache_validity(self.reads_registry))
         };
 
         let headers = response.headers_mut();

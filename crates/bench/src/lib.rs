@@ -3,3 +3,4 @@
 pub mod closed_loop;
 pub mod cpu_time;
 pub mod open_loop;
+pub mod process_memory;

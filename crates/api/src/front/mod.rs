@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
@@ -257,7 +257,9 @@ impl FrontLayer {
         // The router has counted the bytes of a body that is not there yet.
         response.headers_mut().remove(header::CONTENT_LENGTH);
         let Some(body) = shared.body else {
-            return response.map(|body| gate_stream(body, self.app.load.handlers.clone()));
+            let is_stream = response.body().size_hint().exact().is_none();
+            let gate = || self.app.load.handlers.clone();
+            return response.map(|body| if is_stream { gate_stream(body, gate()) } else { body });
         };
 
         let encoding = cache_key.as_ref().map_or(ContentEncoding::Identity, |key| key.encoding);

@@ -10,6 +10,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use futures_util::TryStreamExt;
 use sqlx::{Connection, PgConnection};
+use vintem_bench::process_memory::read_proc_status_bytes;
 use vintem_testkit::http_client_builder;
 
 const MIN_RATIO_TO_COPY: f64 = 0.6;
@@ -151,11 +152,4 @@ fn parse_ids(bytes: &[u8], has_headers: bool) -> anyhow::Result<Vec<String>> {
 fn reset_peak_memory(pid: u32) -> anyhow::Result<u64> {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
     read_proc_status_bytes(pid, "VmRSS")
-}
-
-fn read_proc_status_bytes(pid: u32, name: &str) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
-    let kibibytes: u64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
-    Ok(kibibytes << 10)
 }

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use chrono::Utc;
 use clap::Parser;
 use vintem_bench::closed_loop::KeepAliveConnection;
+use vintem_bench::process_memory::read_proc_status_bytes;
 use vintem_domain::Plan;
 use vintem_testkit::{
     DedicatedRedis, HIGH_LIMIT_FLAGS, ServerProcess, TestDatabase, build_keyed_get, create_key, http_client_builder,
@@ -169,8 +170,5 @@ impl CacheCounts {
 }
 
 fn memory_mib(pid: u32) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kib: f64 = kib.trim().trim_end_matches(" kB").trim().parse()?;
-    Ok(kib / 1024.0)
+    Ok(read_proc_status_bytes(pid, "VmRSS")? as f64 / f64::from(1 << 20))
 }

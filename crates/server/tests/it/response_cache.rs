@@ -201,11 +201,11 @@ fn decode_body(encoding: Option<&str>, body: Vec<u8>) -> anyhow::Result<Vec<u8>>
 }
 
 /// Loads a new value of a series, and waits until both replicas serve it.
-async fn load_selic(database: &TestDatabase, replicas: [&TestReplica; 2], turn: i64) -> TestResult {
+async fn load_selic(database: &TestDatabase, replicas: [&TestReplica; 2], turn: u8) -> TestResult {
     let selic = series::find_series("selic").expect("the series is there");
-    let fetched_at = friday() + Span::seconds(turn + 1);
-    let fetch = NewFetch::without_response(format!("test:load-{turn}"), fetched_at, [turn as u8; 32]);
-    let value = Decimal::new(1000 + turn, 2);
+    let fetched_at = friday() + Span::seconds(i64::from(turn) + 1);
+    let fetch = NewFetch::without_response(format!("test:load-{turn}"), fetched_at, [turn; 32]);
+    let value = Decimal::new(1000 + i64::from(turn), 2);
     let store = database.open_store()?;
     let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Synthetic, &fetch).await?;
     load.append_observations(selic, &[Observation { date: friday().date_naive(), value }]).await?;
@@ -253,7 +253,7 @@ async fn every_response_equals_that_of_a_service_without_a_cache() -> TestResult
 
     let mut seen_etags = Vec::new();
     let mut earlier: Vec<RandomRequest> = Vec::new();
-    for (turn, _) in (0..REQUESTS_PER_ROUTE).enumerate() {
+    for turn in 0..REQUESTS_PER_ROUTE {
         for route in &routes {
             // Some requests come again, after a load or as those of another caller.
             let mut request = match earlier.choose(&mut generator.random) {
@@ -274,7 +274,7 @@ async fn every_response_equals_that_of_a_service_without_a_cache() -> TestResult
             earlier.push(request);
         }
         if turn % 4 == 3 {
-            load_selic(&database, [&cached, &uncached], turn as i64).await?;
+            load_selic(&database, [&cached, &uncached], turn as u8).await?;
         }
     }
 
