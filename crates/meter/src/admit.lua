@@ -1,5 +1,6 @@
 -- One call of a process: first its counts, then the checks of its callers, each decided and counted. Everything is
--- applied once: a call that arrives after a later call of the same process does nothing.
+-- applied once: a call that arrives after a later call of the same process does nothing. The number of the call is noted
+-- last, so that its counts are sent again if the script fails.
 -- KEYS: the latest time seen, the current batch's id, the last call of each process, the live processes; then one log
 -- for each check.
 -- ARGV: window, now (0: Redis' clock), batch prefix, process, number of this call, whether it is a heartbeat ('beat' or
@@ -12,14 +13,13 @@ local window, now, batch_prefix, process = tonumber(ARGV[1]), tonumber(ARGV[2]),
 local number = tonumber(ARGV[5])
 if now == 0 then now = clock() end
 
-local last = tonumber(call('HGET', KEYS[3], process) or 0)
+local last = tonumber(own('HGET', KEYS[3], process) or 0)
 if last >= number then return {now, 0} end
-call('HSET', KEYS[3], process, number)
 
 local batch
 local function count(field, by)
   batch = batch or live_batch(KEYS[2], batch_prefix, now, process)
-  call('HINCRBY', batch, field, by)
+  own('HINCRBY', batch, field, by)
 end
 
 -- Counts of an earlier call are already applied if that call, or a later one, arrived.
@@ -34,7 +34,7 @@ end
 
 local live = 0
 if ARGV[6] == 'beat' then
-  call('ZADD', KEYS[4], now, process)
+  own('ZADD', KEYS[4], now, process)
   live = call('ZCOUNT', KEYS[4], now - 3000000, '+inf')
   -- A process that sent no heartbeat for a week will make no more calls.
   for _, gone in ipairs(call('ZRANGEBYSCORE', KEYS[4], '-inf', now - 604800000000)) do
@@ -44,7 +44,7 @@ if ARGV[6] == 'beat' then
 end
 
 -- While the clock has never been later than now, no log holds a later time, and most checks need few commands.
-local is_latest = now >= tonumber(call('GET', KEYS[1]) or 0)
+local is_latest = now >= (tonumber(own('GET', KEYS[1])) or 0)
 local now_text, edges, day = text(now), edges_of(window, now), text(math.floor(now / 86400000000))
 if is_latest then call('SET', KEYS[1], now_text) end
 
@@ -65,7 +65,7 @@ while ARGV[at] do
       refuse_or_show(take(key, limit, window, now))
     else
       -- Most checks are admitted: append first, and remove the entry again if it is over the limit.
-      local held = call('RPUSH', key, now_text)
+      local held = own('RPUSH', key, now_text)
       if held == 1 then call('PEXPIRE', key, edges.lifetime) else held = held - forget(key, edges) end
       if held <= limit then
         size = size + 1
@@ -79,4 +79,5 @@ while ARGV[at] do
   end
   at = at + asks
 end
+call('HSET', KEYS[3], process, number)
 return answer

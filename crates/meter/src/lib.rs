@@ -26,4 +26,5 @@ pub use connection::ping_redis;
 pub use daily_caps::DailyCap;
 pub use error::{MeterError, Result};
 pub use meter::{Meter, MeterSettings};
+pub use sliding_log::{LimitStatus, LocalRateLimiter};
 pub use usage::{LiveUsage, LiveUsageBatch, UsageBatch, UsageSource};

@@ -127,6 +127,37 @@ fn address_log_id(number: u32) -> AdmissionLogId {
 
 /// 10,000 callers with 200 steps each. 100 callers share a clock and a call; each has its own changing limit.
 #[tokio::test]
+async fn a_key_that_was_overwritten_starts_over_and_stops_nobody() {
+    let mut redis = TestRedis::open().await;
+    let check = |id| LimitCheck {
+        log_id: AdmissionLogId::Key(id),
+        limit: 2,
+        consumes: true,
+        counted_usage: Some((id, RouteGroup::Market)),
+    };
+    redis.admit(1, NOON_US, &[], &[check(1), check(2)]).await;
+
+    let mut bad_log = String::new();
+    redis.redis_keys.write_log_key(AdmissionLogId::Key(1), &mut bad_log);
+    let batch: String =
+        redis::cmd("GET").arg(redis.redis_keys.current_batch()).query_async(&mut redis.connection).await.unwrap();
+    let overwritten = [
+        bad_log,
+        redis.redis_keys.batch(&batch),
+        redis.redis_keys.live_processes(),
+        redis.redis_keys.last_call_numbers(),
+    ];
+    for key in &overwritten {
+        redis::cmd("SET").arg(key).arg("something else").exec_async(&mut redis.connection).await.unwrap();
+    }
+
+    let reply = redis.admit(2, NOON_US + 1, &[], &[check(1), check(2), check(2)]).await;
+    let statuses: Vec<_> = reply.statuses.iter().map(|status| (status.admitted, status.remaining)).collect();
+    assert_eq!(statuses, [(true, 1), (true, 0), (false, 0)]);
+    redis.delete_test_keys().await;
+}
+
+#[tokio::test]
 async fn redis_and_local_limiters_match_the_reference_limiter() {
     const CALLERS: usize = 100;
     let seed = rand::random::<u64>();

@@ -4,6 +4,17 @@
 -- as the command.
 local call = redis.call
 
+-- A command on one of our keys. If something else was written there, the key is deleted and starts over: one bad key must
+-- not stop the calls of everybody.
+local function own(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+  redis.log(redis.LOG_WARNING, key .. ' was overwritten and starts over')
+  call('DEL', key)
+  return call(command, key, ...)
+end
+
 local function clock()
   local time = call('TIME')
   return time[1] * 1000000 + time[2]
@@ -46,7 +57,7 @@ end
 
 -- Number of admissions within the window, and the time to calculate with.
 local function held(log, window, now)
-  local last = tonumber(call('LINDEX', log, '-1'))
+  local last = tonumber(own('LINDEX', log, '-1'))
   if not last then return 0, now end
   -- If the clock went back a little, time stands still until it has caught up. If it went back by more than a window,
   -- start over.
@@ -82,7 +93,7 @@ end
 -- The hash that receives the live counts. Its id contains its creation time and is never reused, because the ledger
 -- records it.
 local function live_batch(current, batch_prefix, now, process)
-  local id = call('GET', current)
+  local id = own('GET', current)
   if not id then
     id = text(now) .. '-' .. process
     call('SET', current, id)

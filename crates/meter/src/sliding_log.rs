@@ -1,9 +1,9 @@
-//! The same exact sliding log as in Redis, inside the process. It limits while Redis is unavailable.
+//! The same exact sliding log as in Redis, inside the process. It limits requests while Redis is unavailable, and what
+//! each replica limits for itself.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::Mutex;
-
-use crate::redis_keys::AdmissionLogId;
 
 /// A caller's quota after a check. Times are in microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,16 +62,16 @@ impl SlidingLog {
     }
 }
 
-/// The logs of all callers for whom this process decided.
+/// Limits callers, or whatever `K` names, inside this process.
 #[derive(Debug)]
-pub struct LocalRateLimiter {
+pub struct LocalRateLimiter<K> {
     window_us: u64,
-    state: Mutex<LimiterState>,
+    state: Mutex<LimiterState<K>>,
 }
 
-#[derive(Debug, Default)]
-struct LimiterState {
-    logs: HashMap<AdmissionLogId, SlidingLog>,
+#[derive(Debug)]
+struct LimiterState<K> {
+    logs: HashMap<K, SlidingLog>,
     /// Number of logs at which expired ones are removed.
     sweep_threshold: usize,
 }
@@ -79,12 +79,18 @@ struct LimiterState {
 /// Sweeping fewer logs is not worth the time.
 const MIN_SWEEP_THRESHOLD: usize = 1024;
 
-impl LocalRateLimiter {
+impl<K> Default for LimiterState<K> {
+    fn default() -> Self {
+        Self { logs: HashMap::new(), sweep_threshold: 0 }
+    }
+}
+
+impl<K: Eq + Hash> LocalRateLimiter<K> {
     pub fn new(window_us: u64) -> Self {
         Self { window_us, state: Mutex::default() }
     }
 
-    pub fn check(&self, log_id: AdmissionLogId, limit: u32, consume: bool, now_us: u64) -> LimitStatus {
+    pub fn check(&self, log_id: K, limit: u32, consume: bool, now_us: u64) -> LimitStatus {
         let mut state = self.state.lock().expect("never held across a panic");
         if state.logs.len() >= state.sweep_threshold {
             state.logs.retain(|_, log| !log.is_expired(self.window_us, now_us));

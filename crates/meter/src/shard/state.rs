@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::admit_call::{DAY_US, LimitCheck, UsageClass, UsageField, UsageFieldCounts};
 use crate::circuit::{Circuit, RedisClock, ReplicaCount};
 use crate::local_usage::LocalUsage;
-use crate::redis_keys::RedisKeys;
+use crate::redis_keys::{AdmissionLogId, RedisKeys};
 use crate::sliding_log::{LimitStatus, LocalRateLimiter};
 
 /// State shared by all shards of this process.
@@ -35,7 +35,7 @@ pub struct ShardState {
     pub process_id: String,
     pub redis_clock: RedisClock,
     pub process: Arc<ProcessState>,
-    pub local_limiter: LocalRateLimiter,
+    pub local_limiter: LocalRateLimiter<AdmissionLogId>,
     /// Wakes the worker.
     pub work_arrived: Notify,
     queue: Mutex<ShardQueue>,
