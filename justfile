@@ -63,6 +63,15 @@ bad-keys KEYS="100000" SAMPLES="20000":
     VINTEM_WALL_CLOCK=1 VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
         checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture bad_keys::
 
+# Attack a replica in six ways, from one address and from 200, and measure what another caller notices
+attacks *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin attacks
+    checks/lib/with-engines target/release/attacks {{ARGUMENTS}}
+
+# Register keys on one replica and use them at once on another, from an address without quota
+fresh-keys ROUNDS="200":
+    VINTEM_FRESH_KEY_ROUNDS={{ROUNDS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture fairness::a_new_key
+
 # Hang, kill, cut off and empty Redis, each for SECONDS, at 500 requests per second; kill one of two servers
 redis-away SECONDS="30":
     VINTEM_WALL_CLOCK=1 VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limiter_faults::

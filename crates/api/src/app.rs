@@ -31,6 +31,8 @@ pub struct ApiSettings {
     pub trusted_proxies: Vec<IpNet>,
     /// New keys per day, for one address and for one e-mail.
     pub registrations_per_day: u32,
+    /// Unknown keys that are looked up in PostgreSQL per minute, for one address.
+    pub key_lookups_per_minute: u32,
     /// Maximum concurrent requests; above this, new requests are shed.
     pub max_in_flight: usize,
     /// Memory for cached responses; 0 disables the cache.

@@ -9,12 +9,15 @@ use http::{HeaderValue, Uri};
 use vintem_domain::{KeyId, Lang, Plan, Problem};
 
 use crate::api_error::ApiError;
+use crate::load::OwnerBudget;
 
 /// A caller that was admitted, whose key (if any) is valid, and whose plan includes the route.
 #[derive(Debug)]
 pub struct CallerDetails {
     pub plan: Plan,
     pub key: Option<KeyId>,
+    /// What the caller's work is charged to.
+    pub budget: Arc<OwnerBudget>,
     pub lang: Lang,
     pub address: IpAddr,
     /// Time of admission by Redis' clock, in microseconds.

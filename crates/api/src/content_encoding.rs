@@ -1,8 +1,9 @@
-//! Compression of whole responses: which encoding a client prefers, and the compression itself. Streams are compressed
-//! by a layer (`lib.rs`), with the same choice.
+//! Compression of data: which encoding a client prefers, and the compression itself, part by part. Pages and other
+//! responses are compressed by a layer (`lib.rs`), with the same choice.
 
 use std::io::{self, Write};
 
+use brotli::CompressorWriter;
 use brotli::enc::BrotliEncoderParams;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -14,8 +15,11 @@ pub const MIN_COMPRESSED_BYTES: usize = 1024;
 
 const GZIP_LEVEL: u32 = 6;
 const BROTLI_LEVEL: i32 = 4;
-const BROTLI_WINDOW_BITS: i32 = 22;
 const ZSTD_LEVEL: i32 = 3;
+
+/// How far back an encoder looks for repetitions: 256 KiB. An encoder takes a few times as much memory for as long as its
+/// response is not sent, and rows of data repeat within a few hundred bytes.
+const WINDOW_BITS: u8 = 18;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentEncoding {
@@ -49,37 +53,57 @@ impl ContentEncoding {
         best.max().map_or(Self::Identity, |(_, encoding)| encoding)
     }
 
-    pub fn compress(self, body: &[u8]) -> Vec<u8> {
-        let compressed = match self {
-            Self::Identity => Ok(body.to_vec()),
-            Self::Gzip => compress_gzip(body),
-            Self::Brotli => compress_brotli(body),
-            Self::Zstd => zstd::bulk::compress(body, ZSTD_LEVEL),
-        };
-        compressed.expect("writing to memory does not fail")
-    }
-
     pub fn header_value(self) -> HeaderValue {
         HeaderValue::from_static(self.id())
     }
 }
 
-fn compress_gzip(body: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::new(GZIP_LEVEL));
-    encoder.write_all(body)?;
-    encoder.finish()
+/// Compresses a response part by part.
+pub enum Encoder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Brotli(Box<CompressorWriter<Vec<u8>>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
-fn compress_brotli(body: &[u8]) -> io::Result<Vec<u8>> {
-    let params = BrotliEncoderParams {
-        quality: BROTLI_LEVEL,
-        lgwin: BROTLI_WINDOW_BITS,
-        size_hint: body.len(),
-        ..Default::default()
-    };
-    let mut compressed = Vec::with_capacity(body.len() / 4);
-    brotli::BrotliCompress(&mut &*body, &mut compressed, &params)?;
-    Ok(compressed)
+impl Encoder {
+    /// `None` for [`ContentEncoding::Identity`].
+    pub fn new(encoding: ContentEncoding) -> Option<Self> {
+        match encoding {
+            ContentEncoding::Identity => None,
+            ContentEncoding::Gzip => Some(Self::Gzip(GzEncoder::new(Vec::new(), Compression::new(GZIP_LEVEL)))),
+            ContentEncoding::Brotli => {
+                let lgwin = WINDOW_BITS.into();
+                let params = BrotliEncoderParams { quality: BROTLI_LEVEL, lgwin, ..Default::default() };
+                Some(Self::Brotli(Box::new(CompressorWriter::with_params(Vec::new(), 4096, &params))))
+            }
+            ContentEncoding::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL).ok()?;
+                encoder.window_log(WINDOW_BITS.into()).ok()?;
+                Some(Self::Zstd(encoder))
+            }
+        }
+    }
+
+    /// Compresses a part, and returns what is ready to be sent, which may be nothing.
+    pub fn write(&mut self, part: &[u8]) -> Vec<u8> {
+        let (written, ready) = match self {
+            Self::Gzip(encoder) => (encoder.write_all(part), encoder.get_mut()),
+            Self::Brotli(encoder) => (encoder.write_all(part), encoder.get_mut()),
+            Self::Zstd(encoder) => (encoder.write_all(part), encoder.get_mut()),
+        };
+        written.expect("writing to memory does not fail");
+        std::mem::take(ready)
+    }
+
+    /// What is left after the last part.
+    pub fn finish(self) -> Vec<u8> {
+        let rest: io::Result<Vec<u8>> = match self {
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Brotli(encoder) => Ok(encoder.into_inner()),
+            Self::Zstd(encoder) => encoder.finish(),
+        };
+        rest.expect("writing to memory does not fail")
+    }
 }
 
 #[cfg(test)]
@@ -114,10 +138,13 @@ mod tests {
 
     #[test]
     fn every_encoding_can_be_decoded_and_saves_bytes() {
+        assert!(Encoder::new(ContentEncoding::Identity).is_none());
         let body: Vec<u8> =
             (0..2_000).flat_map(|row| format!("{{\"row\":{row},\"rate\":13.65}},").into_bytes()).collect();
         for encoding in ContentEncoding::COMPRESSED {
-            let compressed = encoding.compress(&body);
+            let mut encoder = Encoder::new(encoding).expect("it compresses");
+            let mut compressed: Vec<u8> = body.chunks(10_000).flat_map(|part| encoder.write(part)).collect();
+            compressed.extend(encoder.finish());
             assert!(compressed.len() * 4 < body.len(), "{encoding:?}: {} bytes", compressed.len());
 
             let mut decoded = Vec::new();
@@ -128,7 +155,7 @@ mod tests {
                 ContentEncoding::Brotli => {
                     brotli::Decompressor::new(&*compressed, 4096).read_to_end(&mut decoded).unwrap();
                 }
-                _ => decoded = zstd::bulk::decompress(&compressed, body.len()).unwrap(),
+                _ => decoded = zstd::decode_all(&*compressed).unwrap(),
             }
             assert_eq!(decoded, body, "{encoding:?}");
         }

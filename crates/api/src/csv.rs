@@ -1,11 +1,8 @@
 //! Lists as CSV: format negotiation and streaming. Rows are written while they are sent, so memory use does not depend
 //! on the length of the list.
 
-use std::convert::Infallible;
-
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use chrono::NaiveDate;
-use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, header};
 use vintem_deliver::table::OutputTable;
 use vintem_deliver::table::csv::{self, CsvChunks};
@@ -13,7 +10,7 @@ use vintem_domain::quality_list::{Preference, parse_quality_list};
 use vintem_domain::{LocalizedText, Problem};
 
 use crate::params::{QueryParams, invalid_param};
-use crate::response_body::ResponseBody;
+use crate::response_body::{ResponseBody, stream_chunks};
 
 pub const CSV_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
 
@@ -122,26 +119,11 @@ pub fn prefers_csv(headers: &HeaderMap) -> bool {
 
 /// Writes the whole table if it takes at most `max_bytes`, and otherwise streams it.
 pub fn collect_csv(table: OutputTable, options: CsvOptions, max_bytes: usize) -> ResponseBody {
-    let mut chunks = CsvChunks::new(table, options.dialect);
-    let mut written = Vec::new();
-    let mut length = 0;
-    while let Some(chunk) = chunks.next() {
-        length += chunk.len();
-        written.push(chunk);
-        if length > max_bytes {
-            return ResponseBody::Stream(stream_chunks(written, chunks));
-        }
-    }
-    ResponseBody::Whole(written.concat().into())
+    ResponseBody::from_chunks(CsvChunks::new(table, options.dialect), max_bytes)
 }
 
 pub fn stream_csv(table: OutputTable, options: CsvOptions) -> Body {
-    stream_chunks(Vec::new(), CsvChunks::new(table, options.dialect))
-}
-
-fn stream_chunks(written: Vec<Bytes>, rest: CsvChunks) -> Body {
-    // The compression layer polls once more after the end.
-    Body::from_stream(stream::iter(written.into_iter().chain(rest).map(Ok::<_, Infallible>)).fuse())
+    stream_chunks(CsvChunks::new(table, options.dialect))
 }
 
 #[cfg(test)]

@@ -74,8 +74,20 @@ pub enum KeyVerdict {
         plan: Plan,
     },
     Invalid,
-    /// Not in memory, and Postgres did not answer.
+    /// Not in memory, and Postgres did not answer or was not asked.
     LookupFailed,
+}
+
+/// A well-formed key that is not in memory.
+#[derive(Debug)]
+pub struct UnknownKey {
+    hmac: [u8; 32],
+}
+
+impl UnknownKey {
+    fn fingerprint(&self) -> KeyFingerprint {
+        fingerprint_from_hmac(&self.hmac)
+    }
 }
 
 /// A key that Postgres does not have is not looked up again for this long.
@@ -147,45 +159,37 @@ impl Keyring {
         }
     }
 
-    /// Verifies a key from memory. A key that is not in memory costs one lookup, because another process may just have
-    /// created it.
-    pub async fn verify(&self, key: &ApiKey) -> KeyVerdict {
-        let hmac = match self.find_entry(key) {
-            Ok(entry) => return self.check_expiry(&entry),
-            Err(hmac) => hmac,
+    /// Verifies a key from memory. `Err` if only a lookup can tell, because another process may just have created the
+    /// key.
+    pub fn verify(&self, key: &ApiKey) -> Result<KeyVerdict, UnknownKey> {
+        let unknown = match self.find_entry(key) {
+            Ok(entry) => return Ok(self.check_expiry(&entry)),
+            Err(hmac) => UnknownKey { hmac },
         };
-        let fingerprint = fingerprint_from_hmac(&hmac);
-        if self.absent_keys.contains_key(&fingerprint) {
-            return KeyVerdict::Invalid;
-        }
+        if self.absent_keys.contains_key(&unknown.fingerprint()) { Ok(KeyVerdict::Invalid) } else { Err(unknown) }
+    }
 
-        // Permits keep guessed keys from using up the connection pool. The timeout includes the wait for a permit.
+    /// Looks up a key that is not in memory.
+    pub async fn look_up(&self, key: &UnknownKey) -> KeyVerdict {
+        // Permits keep unknown keys from using up the connection pool. The timeout includes the wait for a permit.
         let lookup = tokio::time::timeout(self.store.query_timeout(), async {
             let _permit = self.lookup_permits.acquire().await;
-            self.store.find_key_by_hmac(&hmac).await
+            self.store.find_key_by_hmac(&key.hmac).await
         });
         let Ok(result) = lookup.await else { return KeyVerdict::LookupFailed };
         match result {
             Ok(Some(row)) => {
                 self.apply_rows(&[row]);
-                self.table.find(&fingerprint).map_or(KeyVerdict::Invalid, |entry| self.check_expiry(&entry))
+                self.table.find(&key.fingerprint()).map_or(KeyVerdict::Invalid, |entry| self.check_expiry(&entry))
             }
             Ok(None) => {
-                self.absent_keys.insert(fingerprint, ());
+                self.absent_keys.insert(key.fingerprint(), ());
                 KeyVerdict::Invalid
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot look up a key in postgres");
                 KeyVerdict::LookupFailed
             }
-        }
-    }
-
-    /// Verifies a key from memory only, without a lookup in the store.
-    pub fn verify_cached(&self, key: &ApiKey) -> Option<(KeyId, Plan)> {
-        match self.check_expiry(&self.find_entry(key).ok()?) {
-            KeyVerdict::Valid { id, plan } => Some((id, plan)),
-            _ => None,
         }
     }
 

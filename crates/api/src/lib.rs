@@ -17,6 +17,7 @@ pub mod export_datasets;
 mod front;
 mod icalendar;
 mod identity;
+mod json_list;
 mod json_number;
 mod keyring;
 pub mod limits;
@@ -48,7 +49,7 @@ use front::FrontLayer;
 pub use front::ProblemPageRenderer;
 pub use identity::{Credential, client_address, parse_credential};
 pub use keyring::{Keyring, Pepper, generate_key};
-use responses::SkipCompression;
+use responses::{SharedResponse, SkipCompression};
 pub use routes::search::search_all;
 
 /// Builds the whole service. `pages` are the handlers of the HTML pages.
@@ -66,7 +67,7 @@ pub fn build_service(
 
     let uncompressed_router = router.clone().layer(CatchPanicLayer::custom(api_error::panic_response));
     let may_compress = |_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions| {
-        extensions.get::<SkipCompression>().is_none()
+        extensions.get::<SkipCompression>().is_none() && extensions.get::<SharedResponse>().is_none()
     };
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(SizeAbove::new(MIN_COMPRESSED_BYTES as u64)).and(may_compress));

@@ -19,6 +19,9 @@ use crate::params::{Pagination, param_name};
 use crate::response_body::ResponseBody;
 use crate::snapshot_request::SnapshotRequest;
 
+/// Longer responses in chunks are not collected first, because that would keep a core for too long.
+const MAX_WHOLE_CHUNKS_BYTES: usize = 256 * 1024;
+
 /// Longer responses are not cached.
 pub const MAX_CACHED_BODY_BYTES: usize = 1 << 20;
 
@@ -137,11 +140,25 @@ impl<'a> EtagResponder<'a> {
         body: impl FnOnce(Rows) -> B,
         table: impl FnOnce(Rows) -> OutputTable,
     ) -> Response {
-        let ListFormat::Csv(options) = format else { return self.respond_json(|| body(rows)) };
+        match format {
+            ListFormat::Json => self.respond_json(|| body(rows)),
+            ListFormat::Csv(options) => self.respond_csv(options, || table(rows)),
+        }
+    }
+
+    /// Responds with JSON that is written part by part, if it is long.
+    pub fn respond_json_chunks<Chunks>(self, chunks: impl FnOnce() -> Chunks) -> Response
+    where
+        Chunks: Iterator<Item = Bytes> + Send + 'static,
+    {
+        self.respond_with(JSON_CONTENT_TYPE, || ResponseBody::from_chunks(chunks(), MAX_WHOLE_CHUNKS_BYTES))
+    }
+
+    pub fn respond_csv(self, options: CsvOptions, table: impl FnOnce() -> OutputTable) -> Response {
         let today = self.request.today;
         let mut disposition = None;
         let mut response = self.respond_with(CSV_CONTENT_TYPE, || {
-            let table = table(rows);
+            let table = table();
             disposition = options.content_disposition(&table, today);
             collect_csv(table, options, MAX_CACHED_BODY_BYTES)
         });

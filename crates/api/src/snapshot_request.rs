@@ -19,7 +19,7 @@ use crate::api_error::ApiError;
 use crate::app::{ApiSettings, App};
 use crate::cache_validity::CacheValidity;
 use crate::caller::Caller;
-use crate::load::KeyPermit;
+use crate::load::{OwnerPermit, Resource, WorkOwner};
 use crate::params::canonical_query;
 
 pub struct SnapshotRequest {
@@ -65,12 +65,17 @@ impl SnapshotRequest {
         &self,
         search: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        self.app.load.search_pool.run(search).await
+        self.app.load.search_pool.run(self.owner(), search).await
     }
 
-    /// The right to a table that is longer than a page. The caller's key may have only few at once.
-    pub fn acquire_long_table(&self) -> Result<KeyPermit, Problem> {
-        self.app.load.long_tables.acquire(self.caller.key)
+    /// The right to a table that is longer than a page. Each caller may have only few at once.
+    pub fn acquire_long_table(&self) -> Result<OwnerPermit, Problem> {
+        self.caller.budget.try_acquire(Resource::LongTables)
+    }
+
+    /// Whom the work of this request is charged to.
+    pub fn owner(&self) -> WorkOwner {
+        self.caller.budget.owner
     }
 
     /// Everything else, such as the store. The response may then depend on more than the snapshot and the day, so it is

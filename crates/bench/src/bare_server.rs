@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use crate::closed_loop::KeepAliveResponse;
 use anyhow::{Context, bail};
 use axum::Router;
 use axum::body::Body;
@@ -17,7 +18,6 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use tokio::net::{TcpListener, TcpStream};
-use vintem_bench::closed_loop::KeepAliveResponse;
 
 /// The start of the first line on standard output.
 const LISTENING_PREFIX: &str = "listening: ";

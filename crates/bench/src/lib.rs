@@ -1,5 +1,6 @@
 //! Load generators that the benchmark programs in `bin/` share. The product and the tests don't use them.
 
+pub mod bare_server;
 pub mod closed_loop;
 pub mod cpu_time;
 pub mod open_loop;

@@ -19,11 +19,13 @@ impl AddressBucket {
         }
     }
 
-    /// The /48 around an IPv6 bucket, which belongs to one site. IPv4 has none.
-    pub fn ipv6_site(self) -> Option<Self> {
+    /// A larger network around an IPv6 bucket: a /48 belongs to one site, a /32 to one provider. IPv4 has none.
+    pub fn ipv6_network(self, prefix_length: u8) -> Option<Self> {
         match self {
             Self::V4(_) => None,
-            Self::V6 { network, .. } => Some(Self::V6 { network: mask_to_prefix(network, 48), prefix_length: 48 }),
+            Self::V6 { network, .. } => {
+                Some(Self::V6 { network: mask_to_prefix(network, prefix_length.into()), prefix_length })
+            }
         }
     }
 }
@@ -69,8 +71,9 @@ mod tests {
     fn an_ipv6_subnet_shares_one_bucket() {
         assert_eq!(bucket_text("2001:db8:1:2::1"), bucket_text("2001:db8:1:2:ffff::9"));
         assert_ne!(bucket_text("2001:db8:1:2::1"), bucket_text("2001:db8:1:3::1"));
-        let site = AddressBucket::from_ip("2001:db8:1:2::1".parse().unwrap()).ipv6_site().unwrap();
-        assert_eq!(site.to_string(), "2001:db8:1::/48");
+        let bucket = AddressBucket::from_ip("2001:db8:1:2::1".parse().unwrap());
+        assert_eq!(bucket.ipv6_network(48).unwrap().to_string(), "2001:db8:1::/48");
+        assert_eq!(bucket.ipv6_network(32).unwrap().to_string(), "2001:db8::/32");
     }
 
     #[test]

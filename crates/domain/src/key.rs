@@ -133,6 +133,9 @@ impl KeyChange {
     }
 }
 
+/// A Free key that is not used for this many days expires, and its name and e-mail are erased.
+pub const UNUSED_KEY_DAYS: u32 = 90;
+
 /// Who changed a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyActor {
@@ -143,16 +146,19 @@ pub enum KeyActor {
     Owner,
     /// Somebody who registered for a free key.
     Registration,
+    /// The service itself, because the key was not used.
+    Service,
 }
 
 impl KeyActor {
-    pub const ALL: [Self; 3] = [Self::Operator, Self::Owner, Self::Registration];
+    pub const ALL: [Self; 4] = [Self::Operator, Self::Owner, Self::Registration, Self::Service];
 
     pub const fn id(self) -> &'static str {
         match self {
             Self::Operator => "operator",
             Self::Owner => "owner",
             Self::Registration => "registration",
+            Self::Service => "service",
         }
     }
 

@@ -130,6 +130,8 @@ pub enum Problem {
         published_pairs: String,
     },
     UrlTooLong,
+    /// A request from a page of another website, to a route that only the service's own pages may call.
+    ForeignOrigin,
     ConflictingKeys,
     KeyRequired,
     InvalidKey,
@@ -197,6 +199,7 @@ impl Problem {
             | Self::UnknownPair { .. }
             | Self::UnknownSeriesId { .. }
             | Self::UrlTooLong
+            | Self::ForeignOrigin
             | Self::NotAccumulable { .. }
             | Self::RangeNotSatisfiable { .. }
             | Self::TooManyWebhooks
@@ -317,6 +320,7 @@ impl Problem {
                 format!("`{name}` contains an unknown series ID: `{id}`. See /api/v1/market/series for all IDs.")
             }
             Self::UrlTooLong => format!("The URL is longer than {MAX_URL_BYTES} bytes. Shorten its parameters."),
+            Self::ForeignOrigin => "Other websites cannot call this endpoint from a browser. Call it from your server, or use the form on our website.".into(),
             Self::ConflictingKeys => "`X-API-Key` and `Authorization` contain different keys. Send only one.".into(),
             Self::KeyRequired => "API key required".into(),
             Self::InvalidKey => "Invalid API key: it is unknown, malformed, expired or revoked. Check it, or omit it to use the Free plan.".into(),
@@ -383,6 +387,7 @@ impl Problem {
             ),
             Self::UnknownSeriesId { name, id } => format!("O parâmetro `{name}` contém um ID de série desconhecido: `{id}`. Veja todos os IDs em /api/v1/market/series."),
             Self::UrlTooLong => format!("A URL tem mais de {MAX_URL_BYTES} bytes. Encurte os parâmetros."),
+            Self::ForeignOrigin => "Outros sites não podem chamar este endpoint pelo navegador. Chame-o do seu servidor ou use o formulário do nosso site.".into(),
             Self::ConflictingKeys => "`X-API-Key` e `Authorization` contêm chaves diferentes. Envie apenas uma.".into(),
             Self::KeyRequired => "Chave de API obrigatória".into(),
             Self::InvalidKey => "Chave de API inválida: desconhecida, malformada, expirada ou revogada. Confira a chave ou remova-a para usar o plano Free.".into(),

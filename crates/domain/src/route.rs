@@ -54,6 +54,8 @@ pub struct Route {
     pub params: ParamGroups,
     /// Set if the route will be removed. Its responses announce that in `Deprecation` and `Sunset`.
     pub deprecation: Option<Deprecation>,
+    /// Browsers may call it only from the service's own pages, not from other websites.
+    pub is_same_origin_only: bool,
 }
 
 /// The notice that callers get before a route is removed.
@@ -106,6 +108,7 @@ const fn page(operation: &'static str, path: &'static str) -> Route {
         feature: Feature::Service,
         params: NO_PARAMS,
         deprecation: None,
+        is_same_origin_only: false,
     }
 }
 
@@ -119,6 +122,7 @@ const fn get(operation: &'static str, path: &'static str, plan: Plan, feature: F
         feature,
         params,
         deprecation: None,
+        is_same_origin_only: false,
     }
 }
 
@@ -133,6 +137,7 @@ const fn webhook_route(operation: &'static str, method: HttpMethod, path: &'stat
         feature: Feature::Webhooks,
         params: NO_PARAMS,
         deprecation: None,
+        is_same_origin_only: false,
     }
 }
 
@@ -147,6 +152,7 @@ const fn key_route(operation: &'static str, method: HttpMethod, path: &'static s
         feature: Feature::Service,
         params: NO_PARAMS,
         deprecation: None,
+        is_same_origin_only: false,
     }
 }
 
@@ -248,7 +254,7 @@ pub const ROUTES: &[Route] = &[
     },
     webhook_route("replay_delivery", HttpMethod::Post, "/api/v1/webhooks/{id}/deliveries/{delivery}/replay"),
     get("list_plans", "/api/v1/plans", Plan::Free, Feature::Service, NO_PARAMS),
-    key_route("register_key", HttpMethod::Post, "/api/v1/plans/register"),
+    Route { is_same_origin_only: true, ..key_route("register_key", HttpMethod::Post, "/api/v1/plans/register") },
     get("get_usage", "/api/v1/plans/usage", Plan::Free, Feature::Service, &[&["from", "to", "detail"], CSV]),
     key_route("get_key", HttpMethod::Get, "/api/v1/keys/me"),
     key_route("update_key", HttpMethod::Patch, "/api/v1/keys/me"),

@@ -207,7 +207,7 @@
       "key-label": me.label || say("none"),
       "key-created": instantText(me.created_at),
       "key-used": me.last_used_on ? dayText(me.last_used_on) : say("never"),
-      "key-expires": me.expires_at ? instantText(me.expires_at) : say("never"),
+      "key-expires": me.expires_at ? instantText(me.expires_at) : say(me.plan === "free" ? "unused" : "never"),
       "key-previous": say("previous", previous),
       "key-support": me.support ?? "",
     });

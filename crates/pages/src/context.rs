@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::plan::PlanConfig;
-use vintem_domain::{Clock, Problem};
+use vintem_domain::{AddressBucket, Clock, Problem};
 use vintem_snapshot::{LiveSnapshot, RowPage, Snapshot};
 
 /// Everything that the pages need from the rest of the service.
@@ -22,8 +22,9 @@ pub struct PageContext {
     pub clock: Arc<dyn Clock>,
     /// Whether Postgres and Redis responded when they were last used.
     pub backends_healthy: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// The search of the API, with its concurrency limits. Arguments: the query and the maximum rows of each kind.
-    pub search: Arc<dyn Fn(String, usize) -> SearchFuture + Send + Sync>,
+    /// The search of the API, with its concurrency limits. Arguments: whom the work is charged to, the query and the
+    /// maximum rows of each kind.
+    pub search: Arc<dyn Fn(AddressBucket, String, usize) -> SearchFuture + Send + Sync>,
 }
 
 /// The state of each handler.

@@ -1,10 +1,11 @@
 //! `/search?q=`: at most ten hits among series, companies and filings. The API returns longer lists.
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
+use vintem_domain::AddressBucket;
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::route::route_by_operation;
 use vintem_domain::text::normalize_text;
@@ -52,7 +53,11 @@ const QUERY_TOO_LONG: LocalizedText = LocalizedText::new(
     "O texto da busca é longo demais. Use no máximo 200 caracteres.",
 );
 
-pub(crate) async fn show_search(State(settings): State<SharedSettings>, request: PageRequest) -> Response {
+pub(crate) async fn show_search(
+    State(settings): State<SharedSettings>,
+    Extension(address): Extension<AddressBucket>,
+    request: PageRequest,
+) -> Response {
     let lang = request.lang();
     let q = parse_search_query(request.uri.query().unwrap_or(""));
     let mut search = SearchPage {
@@ -72,7 +77,7 @@ pub(crate) async fn show_search(State(settings): State<SharedSettings>, request:
     }
 
     if !search.q.is_empty() {
-        match (settings.search)(search.q.clone(), MAX_PAGE_ROWS).await {
+        match (settings.search)(address, search.q.clone(), MAX_PAGE_ROWS).await {
             Ok((snapshot, [companies, filings])) => {
                 search.summary = format_totals(companies.total, filings.total, lang);
                 search.hits = collect_hits(&search.q, &snapshot, &companies, &filings, lang);

@@ -24,7 +24,7 @@ fn test_settings() -> PageContext {
         snapshot: Arc::default(),
         clock: Arc::new(SystemClock),
         backends_healthy: Arc::new(|| true),
-        search: Arc::new(|_, _| Box::pin(async { Err(Problem::DependencyUnavailable) })),
+        search: Arc::new(|_, _, _| Box::pin(async { Err(Problem::DependencyUnavailable) })),
     }
 }
 

@@ -158,6 +158,7 @@ pub async fn drain_usage(app: Arc<App>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
     let mut pruned_at = Instant::now();
+    let mut expired_at = Instant::now();
     loop {
         ticks.tick().await;
 
@@ -171,9 +172,21 @@ pub async fn drain_usage(app: Arc<App>) {
             }
         }
 
+        let mut is_usage_stored = true;
         for source in app.meter.usage_sources() {
             if let Err(error) = drain_usage_source(&app, source).await {
                 tracing::warn!(%error, "cannot store usage in postgres; retrying");
+                is_usage_stored = false;
+            }
+        }
+
+        // While usage is behind, nobody knows which keys are unused.
+        if is_usage_stored && expired_at.elapsed() > PRUNE_INTERVAL {
+            expired_at = Instant::now();
+            match app.store.expire_unused_keys(app.clock.now()).await {
+                Ok(ids) if ids.is_empty() => {}
+                Ok(ids) => tracing::info!(keys = ids.len(), "expired unused free keys"),
+                Err(error) => tracing::warn!(%error, "cannot expire unused keys; retrying"),
             }
         }
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,23 +22,34 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use crate::connections::{ConnectionGuard, Connections};
 use crate::head_timer::RequestHeadTimer;
+use crate::slow_reader_guard::{ReadingPace, SlowReaderGuard};
 use crate::smuggling_guard::SmugglingGuard;
-use crate::write_timeout::WriteTimeoutStream;
 
 /// The read timeout of a request head, and so the idle timeout of a connection: reopening one is cheap.
 const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(8);
-/// A client that reads nothing for this long is disconnected.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Clients must read 8 KiB per second, after five seconds of grace.
+const CLIENT_PACE: ReadingPace = ReadingPace {
+    initial_patience: Duration::from_secs(5),
+    max_patience: Duration::from_secs(10),
+    min_bytes_per_second: 8 * 1024,
+};
+/// A trusted proxy may wait for its own clients, as long as it reads something now and then.
+const PROXY_PACE: ReadingPace = ReadingPace {
+    initial_patience: Duration::from_secs(15),
+    max_patience: Duration::from_secs(15),
+    min_bytes_per_second: 1,
+};
+/// What the system buffers of a response beyond what is on its way. With the default of several megabytes, a slow reader
+/// would hold up a write for minutes, and look like one that does not read at all.
+const UNSENT_BUFFER_BYTES: u32 = 32 * 1024;
 /// Maximum size of the request line and all headers. Longer heads get 431.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// How long requests in flight may take after SIGTERM. With the steps that follow, shutdown stays below ten seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// When the process is out of file descriptors, accepting again at once would only burn CPU.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Further connections wait to be accepted. Each may hold a head and a response in memory, some 32 kB in all, and silent
-/// ones are closed within seconds.
-const MAX_OPEN_CONNECTIONS: usize = 10_000;
 
 /// Responds to requests.
 pub trait RequestHandler: Clone + Send + Sync + 'static {
@@ -60,19 +72,28 @@ impl RequestHandler for Router {
 }
 
 /// Serves until `stop` turns true, then waits for the requests in flight.
-pub async fn serve<S: RequestHandler>(listener: TcpListener, handler: S, mut stop: watch::Receiver<bool>) {
+pub async fn serve<S: RequestHandler>(
+    listener: TcpListener,
+    open_connections: Arc<Connections>,
+    handler: S,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut connections = JoinSet::new();
     let stopping = stop.clone();
 
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept(), if connections.len() < MAX_OPEN_CONNECTIONS => accepted,
+            accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
             Ok(_) = stop.wait_for(|stop| *stop) => break,
         };
         match accepted {
             Ok((stream, peer)) => {
-                connections.spawn(serve_connection(stream, peer.ip(), handler.clone(), stopping.clone()));
+                // Without a place the stream is closed at once.
+                let Some(guard) = open_connections.open(peer.ip()) else { continue };
+                let connection = guard.connection.clone();
+                let task = serve_connection(stream, peer.ip(), guard, handler.clone(), stopping.clone());
+                connection.set_task(connections.spawn(task));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connection");
@@ -89,25 +110,36 @@ pub async fn serve<S: RequestHandler>(listener: TcpListener, handler: S, mut sto
     }
 }
 
+fn prepare_stream(stream: &TcpStream) -> std::io::Result<()> {
+    // Responses are small and complete: waiting to fill a packet would only delay them.
+    stream.set_nodelay(true)?;
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BUFFER_BYTES)
+}
+
 async fn serve_connection<S: RequestHandler>(
     stream: TcpStream,
     peer: IpAddr,
+    guard: ConnectionGuard,
     handler: S,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Responses are small and complete: waiting to fill a packet would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
+    if let Err(error) = prepare_stream(&stream) {
         tracing::debug!(%error, "connection closed before it was served");
         return;
     }
 
-    let service = service_fn(move |request: Request<Incoming>| {
+    let pace = if guard.connection.is_trusted { PROXY_PACE } else { CLIENT_PACE };
+    let service = service_fn(|request: Request<Incoming>| {
         // Avoids a boxed body for requests without one.
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
         let response = handler.clone().handle(request, peer);
+        let connection = guard.connection.clone();
         async move {
+            connection.set_has_request(true);
             let mut response = response.await;
+            // A response that is written while it is sent goes on after this.
+            connection.set_has_request(response.body().size_hint().exact().is_none());
             // Only hyper's parser knows where a chunked body ends, so `SmugglingGuard` could not find the next head.
             if is_chunked {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -115,7 +147,7 @@ async fn serve_connection<S: RequestHandler>(
             Ok::<_, Infallible>(response)
         }
     });
-    let stream = SmugglingGuard::new(WriteTimeoutStream::new(stream, WRITE_TIMEOUT), MAX_HEAD_BYTES);
+    let stream = SmugglingGuard::new(SlowReaderGuard::new(stream, pace), MAX_HEAD_BYTES);
     let connection = http1::Builder::new()
         // A client that closes its side after the request still gets its response. Detecting that during a request would
         // also cost a buffer each time.

@@ -6,16 +6,17 @@
 mod background;
 pub mod cli;
 mod commands;
+mod connections;
 mod env_file;
 mod head_timer;
 mod http_server;
 mod operator;
 pub mod replica;
 pub mod settings;
+mod slow_reader_guard;
 mod smuggling_guard;
 mod usage_error;
 pub mod worker;
-mod write_timeout;
 
 /// An error with its causes. Causes that an outer message repeats are left out.
 pub fn describe_error(error: &anyhow::Error) -> String {

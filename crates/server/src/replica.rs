@@ -18,6 +18,7 @@ use vintem_snapshot::LiveSnapshot;
 use vintem_store::Store;
 use vintem_store::reader::DatasetState;
 
+use crate::connections::{ConnectionLimits, Connections, raise_descriptor_limit};
 use crate::settings::ServeSettings;
 use crate::{background, http_server, operator};
 
@@ -28,6 +29,8 @@ const OPENAPI_YAML: LocalizedText =
 const SNAPSHOT_DIRECTORY: &str = "snapshot";
 /// The prefix of all our keys in Redis.
 pub const REDIS_PREFIX: &str = "vintem:";
+/// What most systems allow a process by default.
+const DEFAULT_DESCRIPTORS: u64 = 1024;
 /// Usage that is not written within this time at shutdown is lost.
 const USAGE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -81,10 +84,12 @@ pub async fn start_replica(
         vintem_pages::problem_renderer(pages),
     );
     let operator = operator::operator_router(app.clone(), stopping.clone(), operator::metrics_handle());
-    let server_task = tokio::spawn(http_server::serve(listener, service, stopping));
+    let clients = Connections::new(connection_limits(), settings.trusted_proxies.0.clone());
+    let server_task = tokio::spawn(http_server::serve(listener, clients, service, stopping));
     // The admin port stays open until the end, so that probes can see that the replica is no longer ready.
     let (_, never) = watch::channel(false);
-    let operator_task = tokio::spawn(http_server::serve(admin_listener, operator, never));
+    let operators = Connections::new(ConnectionLimits::OPERATOR, Vec::new());
+    let operator_task = tokio::spawn(http_server::serve(admin_listener, operators, operator, never));
 
     let notifications = Arc::new(background::Notifications::default());
     let background_tasks = spawn_background_tasks(&app, &notifications);
@@ -98,6 +103,22 @@ pub async fn start_replica(
         operator_task,
         background_tasks,
     })
+}
+
+/// The connections that this process has file descriptors for.
+fn connection_limits() -> ConnectionLimits {
+    let descriptors = raise_descriptor_limit().unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot read the limit of open files; assuming {DEFAULT_DESCRIPTORS}");
+        DEFAULT_DESCRIPTORS
+    });
+    let limits = ConnectionLimits::from_descriptors(descriptors);
+    tracing::info!(
+        open_files = descriptors,
+        connections = limits.max_open,
+        connections_per_peer = limits.max_per_peer,
+        "limits of this process"
+    );
+    limits
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -115,7 +136,9 @@ fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) ->
         snapshot: app.live_snapshot.clone(),
         clock: app.clock.clone(),
         backends_healthy: Arc::new(move || health_app.are_dependencies_up()),
-        search: Arc::new(move |q, limit| Box::pin(vintem_api::search_all(search_app.clone(), q, limit))),
+        search: Arc::new(move |address, q, limit| {
+            Box::pin(vintem_api::search_all(search_app.clone(), address, q, limit))
+        }),
     }
 }
 

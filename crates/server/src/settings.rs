@@ -250,6 +250,10 @@ pub struct ServeSettings {
     #[arg(long, env = "VINTEM_REGISTER_PER_DAY", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub register_per_day: u32,
 
+    /// Maximum number of unknown keys that are looked up in PostgreSQL per minute, for each client address
+    #[arg(long, env = "VINTEM_KEY_LOOKUPS_PER_MINUTE", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub key_lookups_per_minute: u32,
+
     /// Maximum number of concurrent requests; further requests get 503. The limit drops while requests are expensive
     #[arg(long, env = "VINTEM_MAX_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_in_flight: u32,
@@ -341,6 +345,7 @@ impl ServeSettings {
             public_url: public_url.trim_end_matches('/').to_owned(),
             trusted_proxies: self.trusted_proxies.0.clone(),
             registrations_per_day: self.register_per_day,
+            key_lookups_per_minute: self.key_lookups_per_minute,
             max_in_flight: self.max_in_flight as usize,
             response_cache_bytes: u64::from(self.response_cache_mib) << 20,
             export_directory: self.directories.export_directory(),

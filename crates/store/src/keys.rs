@@ -1,6 +1,7 @@
 //! API keys in the database: reading them here, changing them in [`change`].
 
 mod change;
+mod unused;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use futures_util::TryStreamExt;

@@ -78,6 +78,18 @@ impl ServerProcess {
         Self::spawn_until_ready(command, database_url, redis_url, flags, &[])
     }
 
+    /// Allows the process this many open files.
+    pub fn start_with_open_files(
+        limit: u32,
+        binary: &Path,
+        database_url: &str,
+        redis_url: &str,
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={limit}:{limit}")).arg(binary);
+        Self::spawn_until_ready(command, database_url, redis_url, &[], &[])
+    }
+
     fn spawn_until_ready(
         mut command: Command,
         database_url: &str,

@@ -36,12 +36,13 @@ pub const TEST_BUDGET_MS: &str = "10000";
 pub const DEFAULT_POSTGRES_BUDGET_FLAGS: [&str; 2] = ["--postgres-budget-ms", "500"];
 
 /// Limits that no test reaches.
-pub const HIGH_LIMIT_FLAGS: [&str; 5] = [
+pub const HIGH_LIMIT_FLAGS: [&str; 6] = [
     "--limit-free=10000000",
     "--limit-bronze=10000000",
     "--limit-gold=10000000",
     "--limit-platinum=10000000",
     "--register-per-day=100000",
+    "--key-lookups-per-minute=10000000",
 ];
 
 #[derive(Debug, Parser)]

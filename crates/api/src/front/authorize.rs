@@ -1,6 +1,7 @@
 //! Step 5: checks whether the caller may make this request.
 
 use axum::extract::Request;
+use http::{HeaderMap, HeaderValue, header};
 use vintem_domain::key::ApiKey;
 use vintem_domain::route::{MAX_URL_BYTES, Route};
 use vintem_domain::{Plan, Problem};
@@ -38,6 +39,27 @@ pub fn check_access(
     }
     check_plan(identity, required_plan(route, request))?;
     check_url_length(request)
+}
+
+/// Pages of other websites are refused, so that they cannot use the browsers of their visitors. Only browsers send
+/// `Origin`.
+pub fn check_origin(headers: &HeaderMap, public_url: &str) -> Result<(), Problem> {
+    let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
+    let is_own = |origin: &HeaderValue| {
+        let Some((_, authority)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
+            return false;
+        };
+        let is_own_host = host.is_some_and(|host| host.eq_ignore_ascii_case(authority.as_bytes()));
+        is_own_host || origin.as_bytes().eq_ignore_ascii_case(url_origin(public_url).as_bytes())
+    };
+    if headers.get_all(header::ORIGIN).iter().all(is_own) { Ok(()) } else { Err(Problem::ForeignOrigin) }
+}
+
+/// A URL without its path.
+fn url_origin(url: &str) -> &str {
+    let authority_start = url.find("://").map_or(0, |at| at + 3);
+    let length = url[authority_start..].find('/').unwrap_or(url.len() - authority_start);
+    &url[..authority_start + length]
 }
 
 /// The route behind a redirect checks plan and parameters itself. Here only a key in the URL is refused, because the
@@ -191,6 +213,29 @@ mod tests {
             assert_eq!((name.as_str(), suggested), (unknown, suggestion));
             assert!(accepted.contains(&"company_id"));
         }
+    }
+
+    #[test]
+    fn only_the_own_pages_have_an_own_origin() {
+        let check = |host: &str, origin: &str, public_url: &str| {
+            let value = |text: &str| HeaderValue::from_str(text).unwrap();
+            let headers = HeaderMap::from_iter([(header::HOST, value(host)), (header::ORIGIN, value(origin))]);
+            check_origin(&headers, public_url).is_ok()
+        };
+        for (origin, is_own) in [
+            ("https://api.example.com", true),
+            ("HTTPS://API.example.com", true),
+            ("http://127.0.0.1:8080", true),
+            ("http://api.example.com", false),
+            ("https://api.example.com.evil.example", false),
+            ("https://evil.example", false),
+            ("https://api.example.com:8443", false),
+            ("null", false),
+            ("", false),
+        ] {
+            assert_eq!(check("127.0.0.1:8080", origin, "https://api.example.com/data"), is_own, "{origin}");
+        }
+        assert!(check_origin(&HeaderMap::new(), "https://api.example.com").is_ok());
     }
 
     #[test]

@@ -52,6 +52,7 @@ mod tests {
             feature: served.feature,
             params: served.params,
             deprecation: Some(deprecation),
+            is_same_origin_only: false,
         };
 
         let mut headers = HeaderMap::new();

@@ -95,6 +95,19 @@ impl HeaderWriter {
     }
 }
 
+/// Other websites get no access to the response, and no permission by a preflight.
+pub fn remove_cross_origin_headers(headers: &mut HeaderMap) {
+    for name in [
+        header::ACCESS_CONTROL_ALLOW_ORIGIN,
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        header::ACCESS_CONTROL_MAX_AGE,
+    ] {
+        headers.remove(name);
+    }
+}
+
 /// Reports how long a page took: the handler alone, and the whole request including admission.
 pub fn write_server_timing(headers: &mut HeaderMap, handler: Duration, total: Duration) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;

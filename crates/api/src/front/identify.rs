@@ -1,11 +1,13 @@
-//! Step 3: identifies the caller.
+//! Step 1: identifies the caller.
+
+use std::net::IpAddr;
 
 use http::{HeaderMap, header};
-use vintem_domain::{KeyId, Lang, Plan, Problem};
+use vintem_domain::{AddressBucket, KeyId, Lang, Plan, Problem};
 
 use crate::app::App;
 use crate::identity::{Credential, parse_credential};
-use crate::keyring::KeyVerdict;
+use crate::keyring::{KeyVerdict, UnknownKey};
 
 /// The caller, as identified by the request's key.
 pub struct CallerIdentity {
@@ -16,29 +18,35 @@ pub struct CallerIdentity {
 }
 
 /// A request with an invalid key, or with two keys that conflict, is limited by its address, on the Free plan.
-pub async fn identify_caller(app: &App, headers: &HeaderMap) -> CallerIdentity {
+pub async fn identify_caller(app: &App, headers: &HeaderMap, client: IpAddr) -> CallerIdentity {
     let as_address = |key_problem| CallerIdentity { plan: Plan::Free, key: None, key_problem };
 
-    match parse_credential(headers) {
-        Credential::None => as_address(None),
-        Credential::Malformed => as_address(Some(Problem::InvalidKey)),
-        Credential::Conflicting => as_address(Some(Problem::ConflictingKeys)),
-        Credential::Key(key) => match app.keyring.verify(&key).await {
-            KeyVerdict::Valid { id, plan } => CallerIdentity { plan, key: Some(id), key_problem: None },
-            KeyVerdict::Invalid => as_address(Some(Problem::InvalidKey)),
-            KeyVerdict::LookupFailed => as_address(Some(Problem::DependencyUnavailable)),
-        },
+    let key = match parse_credential(headers) {
+        Credential::None => return as_address(None),
+        Credential::Malformed => return as_address(Some(Problem::InvalidKey)),
+        Credential::Conflicting => return as_address(Some(Problem::ConflictingKeys)),
+        Credential::Key(key) => key,
+    };
+    let verdict = match app.keyring.verify(&key) {
+        Ok(verdict) => verdict,
+        Err(unknown) => look_up_key(app, &unknown, client).await,
+    };
+    match verdict {
+        KeyVerdict::Valid { id, plan } => CallerIdentity { plan, key: Some(id), key_problem: None },
+        KeyVerdict::Invalid => as_address(Some(Problem::InvalidKey)),
+        KeyVerdict::LookupFailed => as_address(Some(Problem::DependencyUnavailable)),
     }
 }
 
-/// The caller as far as memory knows, without PostgreSQL.
-pub fn identify_from_memory(app: &App, headers: &HeaderMap) -> CallerIdentity {
-    let cached_key = match parse_credential(headers) {
-        Credential::Key(key) => app.keyring.verify_cached(&key),
-        _ => None,
-    };
-    let plan = cached_key.map_or(Plan::Free, |(_, plan)| plan);
-    CallerIdentity { plan, key: cached_key.map(|(id, _)| id), key_problem: None }
+/// Each address has few lookups, so that nobody can burden PostgreSQL with guessed keys.
+async fn look_up_key(app: &App, key: &UnknownKey, client: IpAddr) -> KeyVerdict {
+    let now_us = u64::try_from(app.clock.now().timestamp_micros()).unwrap_or(0);
+    let limit = app.settings.key_lookups_per_minute;
+    if app.load.key_lookups.check(AddressBucket::from_ip(client), limit, true, now_us).admitted {
+        app.keyring.look_up(key).await
+    } else {
+        KeyVerdict::LookupFailed
+    }
 }
 
 pub fn accepted_language(headers: &HeaderMap) -> Lang {

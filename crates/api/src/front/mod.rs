@@ -1,8 +1,9 @@
 //! The outermost layer of the API. A request passes these steps, each in a file of its own:
 //!
-//! 1. `shed.rs`: reject it at once if the process is overloaded.
-//! 2. `routing.rs`: find its route, or the one that it is redirected to.
-//! 3. `identify.rs`: find the caller by the key.
+//! 1. `identify.rs`: find the caller by the key. A key that is not in memory is looked up, before the request takes any
+//!    capacity that others need.
+//! 2. `shed.rs`: reject it at once if the process is overloaded.
+//! 3. `routing.rs`: find its route, or the one that it is redirected to.
 //! 4. `admit.rs`: limit and count it.
 //! 5. `authorize.rs`: check key, path, method, plan and URL.
 //! 6. Answer it from `response_cache.rs` or by the route's handler.
@@ -19,6 +20,7 @@ mod request_id;
 mod respond;
 mod response_cache;
 mod routing;
+mod shared_body;
 mod shed;
 
 use std::future::poll_fn;
@@ -31,13 +33,12 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt, stream};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt;
 use vintem_domain::problem::ErrorCode;
 use vintem_domain::route::Route;
 use vintem_domain::usage::{RequestOutcome, RouteGroup};
-use vintem_domain::{Lang, Problem, ip_address};
+use vintem_domain::{AddressBucket, Lang, Problem, ip_address};
 use vintem_meter::{AdmissionCharge, AdmissionDecision};
 
 use crate::api_error::ApiError;
@@ -46,18 +47,19 @@ use crate::caller::{Caller, CallerDetails};
 use crate::content_encoding::{ContentEncoding, MIN_COMPRESSED_BYTES};
 use crate::csv::prefers_csv;
 use crate::identity::client_address;
-use crate::load::CpuGate;
+use crate::load::{OwnerBudget, OwnerPermit, Resource, WorkOwner};
 use crate::request_metrics::{RouteMetrics, UNMATCHED_OPERATION};
 use crate::responses::{MAX_CACHED_BODY_BYTES, SharedResponse, cache_control};
 use admit::{QuotaStatus, build_admission_request, rate_limit_problem};
-use authorize::check_access;
-use headers::{HeaderWriter, write_server_timing};
+use authorize::{check_access, check_origin};
+use headers::{HeaderWriter, remove_cross_origin_headers, write_server_timing};
 use identify::{CallerIdentity, accepted_language, identify_caller};
 use request_id::RequestId;
 pub use respond::ProblemPageRenderer;
 use respond::{BrowserRequest, ProblemResponder, is_preflight, preflight_response, redirect_response};
 use response_cache::{CacheKey, ResponseCache};
 use routing::{PathRoutes, RouteEntry, RouteTable, SlashRedirect};
+use shared_body::{charge_body, charge_stream, compress, hold_until_sent, stream_in_turns};
 use shed::shed_request;
 
 /// Never shed: health checks must always get an answer.
@@ -81,6 +83,8 @@ pub struct FrontLayer {
 struct RequestContext<'f> {
     started: Instant,
     client: IpAddr,
+    /// What the work is charged to.
+    budget: Arc<OwnerBudget>,
     lang: Lang,
     method: Method,
     is_preflight: bool,
@@ -120,25 +124,46 @@ impl FrontLayer {
     }
 
     pub async fn handle_or_shed(&self, request: Request, peer: IpAddr) -> Response {
-        let limiter = &self.app.load.requests;
+        let client = client_address(peer, request.headers(), &self.app.settings.trusted_proxies);
+        let identity = identify_caller(&self.app, request.headers(), client).await;
+
+        let load = &self.app.load;
+        let budget = load.budgets.get(WorkOwner::new(identity.plan, identity.key, client));
         let is_health = request.uri().path() == HEALTH_PATH;
-        let permit = if is_health { Some(limiter.acquire_unlimited()) } else { limiter.try_acquire() };
+        let own_permit = if is_health { None } else { Some(budget.acquire(Resource::Requests).await) };
+        let permit = match &own_permit {
+            None => Some(load.requests.acquire_unlimited()),
+            Some(Ok(_)) => load.requests.try_acquire(budget.owner),
+            Some(Err(_)) => None,
+        };
         let Some(mut permit) = permit else {
-            return shed_request(&self.app, &self.problem_responder, &self.header_writer, &request);
+            let mut response =
+                shed_request(&self.app, &self.problem_responder, &self.header_writer, &request, &identity);
+            if self.routes.find(request.uri().path()).is_same_origin_only() {
+                remove_cross_origin_headers(response.headers_mut());
+            }
+            return response;
         };
 
-        let mut response = pin!(self.handle_request(request, peer));
+        let mut response = pin!(self.handle_request(request, client, identity, budget));
         poll_fn(|context| permit.poll_timed(|| response.as_mut().poll(context))).await
     }
 
-    async fn handle_request(&self, request: Request, peer: IpAddr) -> Response {
-        let context = self.describe_request(&request, peer);
+    async fn handle_request(
+        &self,
+        request: Request,
+        client: IpAddr,
+        identity: CallerIdentity,
+        budget: Arc<OwnerBudget>,
+    ) -> Response {
+        let context = self.describe_request(&request, client, budget);
         let route = context.route();
-        let admission = self.admit(request.headers(), request.uri().path(), &context).await;
+        let admission = self.admit(identity, request.uri().path(), &context).await;
 
         let access = if admission.decision.admitted {
             let redirect = context.redirect.as_ref();
             check_access(&admission.identity, context.is_preflight, &request, context.path_routes, route, redirect)
+                .and_then(|()| self.check_origin(&request, route))
         } else {
             Err(rate_limit_problem(&admission.decision, admission.is_page))
         };
@@ -148,7 +173,14 @@ impl FrontLayer {
         response
     }
 
-    fn describe_request(&self, request: &Request, peer: IpAddr) -> RequestContext<'_> {
+    fn check_origin(&self, request: &Request, route: Option<&Route>) -> Result<(), Problem> {
+        match route {
+            Some(route) if route.is_same_origin_only => check_origin(request.headers(), &self.app.settings.public_url),
+            _ => Ok(()),
+        }
+    }
+
+    fn describe_request(&self, request: &Request, client: IpAddr, budget: Arc<OwnerBudget>) -> RequestContext<'_> {
         let started = Instant::now();
         let headers = request.headers();
         let path_routes = self.routes.find(request.uri().path());
@@ -160,7 +192,8 @@ impl FrontLayer {
         };
         RequestContext {
             started,
-            client: client_address(peer, headers, &self.app.settings.trusted_proxies),
+            client,
+            budget,
             lang: accepted_language(headers),
             method: request.method().clone(),
             is_preflight: is_preflight(request),
@@ -172,9 +205,8 @@ impl FrontLayer {
         }
     }
 
-    async fn admit(&self, headers: &HeaderMap, path: &str, context: &RequestContext<'_>) -> Admission {
+    async fn admit(&self, identity: CallerIdentity, path: &str, context: &RequestContext<'_>) -> Admission {
         let app = &self.app;
-        let identity = identify_caller(app, headers).await;
         let admission_request =
             build_admission_request(app, &identity, context.client, context.is_preflight, context.route(), path);
 
@@ -194,7 +226,7 @@ impl FrontLayer {
         request: Request,
         context: &RequestContext<'_>,
         admission: &Admission,
-        access: Result<(), Problem>,
+        mut access: Result<(), Problem>,
     ) -> Response {
         let app = &self.app;
         let identity = &admission.identity;
@@ -205,13 +237,14 @@ impl FrontLayer {
         if let (Some(key), Ok(())) = (&cache_key, &access)
             && let Some(cached) = self.cache.get(key, &app.live_snapshot, app.clock.now())
         {
-            context.metrics.record_cache_hit();
-            let if_none_match = request.headers().get(header::IF_NONE_MATCH);
-            let mut response = cached.to_response(&context.method, if_none_match);
-            // In the same order as for a new response.
-            response.headers_mut().insert(header::CACHE_CONTROL, cache_control(identity.key.is_some()));
-            self.header_writer.write_caller(response.headers_mut(), identity.plan, &quota, &admission.request_id);
-            return response;
+            match charge_body(&app.load, &context.budget, cached.body_length()).await {
+                Ok(permit) => {
+                    let if_none_match = request.headers().get(header::IF_NONE_MATCH);
+                    let response = cached.to_response(&context.method, if_none_match, permit);
+                    return self.finish_cached(response, context, admission, &quota);
+                }
+                Err(problem) => access = Err(problem),
+            }
         }
 
         let mut handler_time = None;
@@ -226,15 +259,24 @@ impl FrontLayer {
             }
         };
 
-        if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        let shared = response.extensions_mut().remove::<SharedResponse>();
+        let permit = match &shared {
+            Some(shared) => self.charge_response(shared, is_stream(&response), context).await,
+            None => Ok(None),
+        };
+        let problem = permit.as_ref().err().cloned().or_else(|| response.extensions_mut().remove::<Problem>());
+        if let Some(problem) = problem {
             response = self.render_problem(&problem, context, admission, &mut quota);
         }
         self.header_writer.write_common(response.headers_mut(), app.is_synthetic());
+        if context.path_routes.is_same_origin_only() {
+            remove_cross_origin_headers(response.headers_mut());
+        }
         if let Some(deprecation) = context.route_entry.and_then(|entry| entry.deprecation.as_ref()) {
             deprecation.write(response.headers_mut());
         }
-        if let Some(shared) = response.extensions_mut().remove::<SharedResponse>() {
-            response = self.finish_shared(response, shared, cache_key, context).await;
+        if let (Some(shared), Ok(permit)) = (shared, permit) {
+            response = self.finish_shared(response, shared, cache_key, context, permit).await;
             response.headers_mut().insert(header::CACHE_CONTROL, cache_control(identity.key.is_some()));
         }
 
@@ -246,6 +288,37 @@ impl FrontLayer {
         response
     }
 
+    /// Adds what belongs to this caller, in the same order as for a new response.
+    fn finish_cached(
+        &self,
+        mut response: Response,
+        context: &RequestContext<'_>,
+        admission: &Admission,
+        quota: &QuotaStatus,
+    ) -> Response {
+        context.metrics.record_cache_hit();
+        let identity = &admission.identity;
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, cache_control(identity.key.is_some()));
+        self.header_writer.write_caller(headers, identity.plan, quota, &admission.request_id);
+        response
+    }
+
+    /// Charges what is not sent yet to the caller.
+    async fn charge_response(
+        &self,
+        shared: &SharedResponse,
+        is_stream: bool,
+        context: &RequestContext<'_>,
+    ) -> Result<Option<OwnerPermit>, Problem> {
+        let load = &self.app.load;
+        match &shared.body {
+            Some(body) => charge_body(load, &context.budget, body.len()).await,
+            None if is_stream => charge_stream(load, &context.budget).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Compresses and caches a response that is the same for every caller.
     async fn finish_shared(
         &self,
@@ -253,35 +326,39 @@ impl FrontLayer {
         shared: SharedResponse,
         cache_key: Option<CacheKey>,
         context: &RequestContext<'_>,
+        permit: Option<OwnerPermit>,
     ) -> Response {
         // The router has counted the bytes of a body that is not there yet.
         response.headers_mut().remove(header::CONTENT_LENGTH);
-        let Some(body) = shared.body else {
-            let is_stream = response.body().size_hint().exact().is_none();
-            let gate = || self.app.load.handlers.clone();
-            return response.map(|body| if is_stream { gate_stream(body, gate()) } else { body });
-        };
-
         let encoding = cache_key.as_ref().map_or(ContentEncoding::Identity, |key| key.encoding);
-        let body = if encoding == ContentEncoding::Identity || body.len() < MIN_COMPRESSED_BYTES {
-            body
-        } else {
-            let compressed = self.app.load.handlers.run(async { encoding.compress(&body) }).await;
+        let gate = &self.app.load.handlers;
+        let owner = context.budget.owner;
+        let is_long =
+            shared.body.as_ref().map_or_else(|| is_stream(&response), |body| body.len() >= MIN_COMPRESSED_BYTES);
+        let encoding = if is_long { encoding } else { ContentEncoding::Identity };
+        if encoding != ContentEncoding::Identity {
             response.headers_mut().insert(header::CONTENT_ENCODING, encoding.header_value());
-            compressed.into()
+        }
+
+        let Some(body) = shared.body else {
+            return match permit {
+                Some(permit) => response.map(|body| stream_in_turns(body, encoding, gate.clone(), owner, permit)),
+                None => response,
+            };
         };
+        let body = compress(gate, owner, encoding, body).await;
 
         if let (Some(key), Some(validity)) = (cache_key, shared.validity)
             && body.len() <= MAX_CACHED_BODY_BYTES
         {
             context.metrics.record_cache_miss();
             let cached = self.cache.insert(key, validity, response.headers().clone(), body);
-            return cached.to_response(&context.method, None);
+            return cached.to_response(&context.method, None, permit);
         }
         if context.method == Method::HEAD {
             response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
         } else {
-            *response.body_mut() = Body::from(body);
+            *response.body_mut() = Body::from(hold_until_sent(body, permit));
         }
         response
     }
@@ -299,6 +376,7 @@ impl FrontLayer {
         let caller = CallerDetails {
             plan: admission.identity.plan,
             key: admission.identity.key,
+            budget: context.budget.clone(),
             lang: context.lang,
             address: context.client,
             admitted_at_us: admission.decision.now_us,
@@ -306,15 +384,24 @@ impl FrontLayer {
             uri: request.uri().clone(),
             prefers_csv: prefers_csv(headers),
         };
+        if admission.is_page {
+            request.extensions_mut().insert(AddressBucket::from_ip(context.client));
+        }
         request.extensions_mut().insert(Caller(Arc::new(caller)));
 
         let started = Instant::now();
         let handler = router.clone().oneshot(request);
-        let result = if admission.is_page { handler.await } else { self.app.load.handlers.run(handler).await };
-        match result {
-            Ok(response) => (response, started.elapsed()),
-            Err(never) => match never {},
-        }
+        let result = if admission.is_page {
+            Ok(handler.await)
+        } else {
+            self.app.load.handlers.run_handler(context.budget.owner, handler).await
+        };
+        let response = match result {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(problem) => ApiError(problem).into_response(),
+        };
+        (response, started.elapsed())
     }
 
     fn render_problem(
@@ -358,13 +445,9 @@ impl FrontLayer {
     }
 }
 
-/// Rows of a stream are written and compressed while they are sent. Each part takes its turn among the handlers.
-fn gate_stream(body: Body, gate: Arc<CpuGate>) -> Body {
-    let chunks = stream::unfold(body.into_data_stream(), move |mut chunks| {
-        let gate = gate.clone();
-        async move { gate.run(chunks.next()).await.map(|chunk| (chunk, chunks)) }
-    });
-    Body::from_stream(chunks)
+/// Whether the body is written while it is sent. Responses without a body are no streams.
+fn is_stream(response: &Response) -> bool {
+    response.body().size_hint().exact().is_none()
 }
 
 impl<'f> RequestContext<'f> {

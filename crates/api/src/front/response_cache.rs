@@ -16,9 +16,11 @@ use moka::sync::Cache;
 use vintem_domain::{Lang, LocalizedText};
 use vintem_snapshot::LiveSnapshot;
 
+use super::shared_body::hold_until_sent;
 use crate::cache_validity::CacheValidity;
 use crate::content_encoding::ContentEncoding;
 use crate::csv::prefers_csv;
+use crate::load::OwnerPermit;
 use crate::params::canonical_query;
 use crate::responses::matches_if_none_match;
 
@@ -95,8 +97,18 @@ impl CacheKey {
 }
 
 impl CachedResponse {
-    /// The response to a request with these headers: whole, without its body, or 304.
-    pub fn to_response(&self, method: &Method, if_none_match: Option<&HeaderValue>) -> Response {
+    pub fn body_length(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The response to a request with these headers: whole, without its body, or 304. The permit is held until a body is
+    /// sent.
+    pub fn to_response(
+        &self,
+        method: &Method,
+        if_none_match: Option<&HeaderValue>,
+        permit: Option<OwnerPermit>,
+    ) -> Response {
         let mut headers = self.headers.clone();
         let is_unchanged = headers.get(header::ETAG).is_some_and(|etag| matches_if_none_match(if_none_match, etag));
         if is_unchanged {
@@ -107,7 +119,7 @@ impl CachedResponse {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(self.body.len()));
             Body::empty()
         } else {
-            Body::from(self.body.clone())
+            Body::from(hold_until_sent(self.body.clone(), permit))
         });
         *response.headers_mut() = headers;
         response

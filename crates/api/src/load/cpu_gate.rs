@@ -1,18 +1,26 @@
 //! Limits the CPU work of handlers to one at a time per core.
 //!
 //! All tasks wait in the runtime's run queue in order. If every admitted request put its work there, `/health` and
-//! requests that are about to be shed would wait behind all of it. Handlers wait for a permit instead, outside the run
+//! requests that are about to be shed would wait behind all of it. Handlers wait for a turn instead, outside the run
 //! queue, so cheap requests stay fast under load.
 
 use std::future::poll_fn;
 use std::num::NonZero;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use vintem_domain::Problem;
 
-#[derive(Debug)]
-pub struct CpuGate(Semaphore);
+use super::budget::WorkOwner;
+use super::fair_gate::{FairGate, GateTurn};
+
+/// How long a handler waits for its turn.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone)]
+pub struct CpuGate(Arc<FairGate>);
 
 impl CpuGate {
     pub fn new() -> Self {
@@ -20,25 +28,33 @@ impl CpuGate {
     }
 
     fn with_cores(cores: usize) -> Self {
-        Self(Semaphore::new(cores))
+        Self(FairGate::new(cores))
     }
 
-    /// Runs the future and holds a permit during its first poll, where handlers do their computing. Handlers that wait
-    /// for I/O do so after the first poll and have little left to compute.
-    pub async fn run<F: Future>(&self, work: F) -> F::Output {
-        let mut work = pin!(work);
-        let permit = self.0.acquire().await;
+    /// Runs a handler in its turn, or fails if that does not come in time.
+    pub async fn run_handler<F: Future>(&self, owner: WorkOwner, work: F) -> Result<F::Output, Problem> {
+        let turn = self.0.acquire_within(owner, MAX_WAIT).await.ok_or(Problem::Overloaded)?;
+        Ok(run_in_turn(turn, work).await)
+    }
 
-        // Let cheap tasks run first. We hold the permit meanwhile, so that other handlers wait for it and not in the
-        // run queue.
-        tokio::task::yield_now().await;
-        let first_poll = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-        drop(permit);
+    /// Runs a part of a response that has begun, and waits for its turn as long as it takes.
+    pub async fn run_part<F: Future>(&self, owner: WorkOwner, work: F) -> F::Output {
+        run_in_turn(self.0.acquire(owner).await, work).await
+    }
+}
 
-        match first_poll {
-            Poll::Ready(output) => output,
-            Poll::Pending => work.await,
-        }
+/// Runs the future and holds the turn during its first poll, where handlers do their computing. Handlers that wait for
+/// I/O do so after the first poll and have little left to compute.
+async fn run_in_turn<F: Future>(turn: GateTurn, work: F) -> F::Output {
+    let mut work = pin!(work);
+    // Let cheap tasks run first. We hold the turn meanwhile, so that other handlers wait for it and not in the run queue.
+    tokio::task::yield_now().await;
+    let first_poll = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+    drop(turn);
+
+    match first_poll {
+        Poll::Ready(output) => output,
+        Poll::Pending => work.await,
     }
 }
 
@@ -49,23 +65,25 @@ mod tests {
 
     use super::*;
 
+    const OWNER: WorkOwner = WorkOwner::Key(1);
+
     #[tokio::test]
-    async fn work_starts_with_a_permit_and_releases_it_while_waiting() {
+    async fn work_starts_in_its_turn_and_gives_it_up_while_waiting() {
         let gate = CpuGate::with_cores(1);
-        let permit = gate.0.acquire().await.unwrap();
+        let turn = gate.0.acquire(OWNER).await;
         let has_started = Cell::new(false);
 
-        let mut work = pin!(gate.run(async { has_started.set(true) }));
+        let mut work = pin!(gate.run_handler(OWNER, async { has_started.set(true) }));
         assert!(poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await.is_pending());
         assert!(!has_started.get());
 
-        drop(permit);
-        work.await;
+        drop(turn);
+        work.await.unwrap();
         assert!(has_started.get());
 
         tokio::select! {
-            () = gate.run(pending()) => unreachable!("it waits for ever"),
-            seven = gate.run(async { 7 }) => assert_eq!(seven, 7),
+            _ = gate.run_handler(OWNER, pending::<()>()) => unreachable!("it waits for ever"),
+            seven = gate.run_handler(OWNER, async { 7 }) => assert_eq!(seven, Ok(7)),
         }
     }
 }

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use super::budget::{WorkOwner, free_share};
+
 #[derive(Debug)]
 pub struct LoadLimiter {
     /// The maximum number of concurrent requests, however cheap they are.
@@ -51,10 +53,11 @@ impl LoadLimiter {
         }
     }
 
-    /// `None` if the limit is reached.
-    pub fn try_acquire(&self) -> Option<LoadPermit<'_>> {
+    /// `None` if the limit is reached. Free callers leave the last quarter to paying ones.
+    pub fn try_acquire(&self, owner: WorkOwner) -> Option<LoadPermit<'_>> {
         let (permit, in_flight_before) = self.issue_permit();
-        (in_flight_before < self.current_limit()).then_some(permit)
+        let limit = self.current_limit();
+        (in_flight_before < if owner.is_paid() { limit } else { free_share(limit) }).then_some(permit)
     }
 
     /// For requests that must never be rejected.
@@ -111,6 +114,10 @@ fn saturating_nanos(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use vintem_domain::Plan;
+
     use super::*;
 
     const MAX_WAIT: Duration = Duration::from_millis(60);
@@ -120,10 +127,16 @@ mod tests {
         LoadLimiter { max_queued_work: MAX_WAIT * 2, ..LoadLimiter::new(max_in_flight, min_in_flight, MAX_WAIT) }
     }
 
-    /// How many permits can be acquired at once.
+    const PAYING: WorkOwner = WorkOwner::Key(1);
+
+    /// How many permits a paying caller can acquire at once.
     fn count_available_permits(limiter: &LoadLimiter) -> usize {
+        count_permits_for(limiter, PAYING)
+    }
+
+    fn count_permits_for(limiter: &LoadLimiter, owner: WorkOwner) -> usize {
         let mut permits = Vec::new();
-        while let Some(permit) = limiter.try_acquire() {
+        while let Some(permit) = limiter.try_acquire(owner) {
             permits.push(permit);
         }
         permits.len()
@@ -142,11 +155,23 @@ mod tests {
             assert_eq!(count_available_permits(&limiter), 3);
         }
 
-        let permit = limiter.try_acquire();
+        let permit = limiter.try_acquire(PAYING);
         assert_eq!(count_available_permits(&limiter), 2);
 
         drop(permit);
         assert_eq!(count_available_permits(&limiter), 3);
+    }
+
+    #[test]
+    fn free_callers_leave_a_quarter_to_paying_ones() {
+        let free = WorkOwner::new(Plan::Free, None, Ipv4Addr::LOCALHOST.into());
+        let limiter = two_core_limiter(512, 64);
+        assert_eq!(count_permits_for(&limiter, free), 384);
+
+        let permits: Vec<_> = (0..384).map(|_| limiter.try_acquire(free).unwrap()).collect();
+        assert_eq!((count_permits_for(&limiter, free), count_permits_for(&limiter, PAYING)), (0, 128));
+        drop(permits);
+        assert_eq!(count_permits_for(&two_core_limiter(1, 1), free), 1);
     }
 
     #[test]

@@ -92,7 +92,7 @@ async fn load_companies_as_of(
 ) -> Result<Option<Arc<Companies>>, ApiError> {
     let Some(day) = trace_options.as_of else { return Ok(None) };
     let app = request.app_without_caching();
-    let _slot = app.load.history_pool.acquire().await?;
+    let _slot = app.load.history_pool.acquire(request.owner()).await?;
     Ok(Some(Arc::new(companies_as_of(&app.store, snapshot.shared_filings(), day).await?)))
 }
 

@@ -21,7 +21,7 @@ use crate::api_error::ApiError;
 use crate::app::{App, AppState, Handlers};
 use crate::caller::Caller;
 use crate::event_feed::FeedState;
-use crate::load::KeyPermit;
+use crate::load::{OwnerPermit, Resource};
 use crate::params::{MAX_EVENTS, QueryParams, invalid_param};
 use crate::responses;
 
@@ -69,11 +69,11 @@ async fn list_events(caller: Caller, State(app): AppState, query: QueryParams) -
 
     let params = EventListParams { after_position, kinds, limit };
     let body = load_events_page(&app, &params, feed_state).await?;
-    let key = caller.key.filter(|_| body.data.is_empty() && wait > 0);
-    let permit = key.and_then(|key| app.load.long_polls.try_acquire(key));
+    let may_wait = caller.key.is_some() && body.data.is_empty() && wait > 0;
+    let permit = may_wait.then(|| caller.budget.try_acquire(Resource::LongPolls));
     match permit {
-        None => Ok(responses::uncached_json(StatusCode::OK, &body)),
-        Some(permit) => Ok(long_poll_response(app, params, Duration::from_secs(wait), permit)),
+        None | Some(Err(_)) => Ok(responses::uncached_json(StatusCode::OK, &body)),
+        Some(Ok(permit)) => Ok(long_poll_response(app, params, Duration::from_secs(wait), permit)),
     }
 }
 
@@ -147,7 +147,7 @@ fn events_body(mut events: Vec<Arc<PublishedEvent>>, params: &EventListParams, f
 
 /// Sends the headers at once, and the body as soon as there are events or the wait is over. While it waits, the request
 /// does not count against the load limiter.
-fn long_poll_response(app: Arc<App>, params: EventListParams, wait: Duration, permit: KeyPermit) -> Response {
+fn long_poll_response(app: Arc<App>, params: EventListParams, wait: Duration, permit: OwnerPermit) -> Response {
     let deadline = Instant::now() + wait;
     let body = stream::once(async move {
         let _permit = permit;

@@ -266,7 +266,7 @@ async fn load_filings_as_of(
 ) -> Result<Option<Filings>, ApiError> {
     let (Some(day), Some(current)) = (trace_options.as_of, snapshot.shared_filings()) else { return Ok(None) };
     let app = request.app_without_caching();
-    let _slot = app.load.history_pool.acquire().await?;
+    let _slot = app.load.history_pool.acquire(request.owner()).await?;
     Ok(Some(filings_as_of(&app.store, current, day).await?))
 }
 

@@ -1,11 +1,10 @@
 //! Key management for the owner of a key: show it, label it, rotate its secret, revoke it.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post};
 use chrono::{NaiveDate, TimeDelta};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vintem_domain::feature::Feature;
@@ -18,8 +17,7 @@ use crate::app::{App, AppState, Handlers};
 use crate::bodies::format_instant;
 use crate::caller::Caller;
 use crate::keyring::generate_key;
-use crate::load::LoadControls;
-use crate::request_body::{deserialize_present, read_json_object, read_optional_json_object};
+use crate::request_body::{RequestBody, deserialize_present};
 use crate::responses;
 
 #[derive(Serialize)]
@@ -78,19 +76,14 @@ async fn get_key(caller: Caller, State(app): AppState) -> Result<Response, ApiEr
     key_details_response(&app, &caller, key).await
 }
 
-async fn update_key(
-    caller: Caller,
-    State(app): AppState,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn update_key(caller: Caller, State(app): AppState, body: RequestBody) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
     let expected = LocalizedText::new(
         "The body must be a JSON object with exactly one `label` field.",
         "O corpo deve ser um objeto JSON com um único campo `label`.",
     );
 
-    let body: UpdateKeyRequest = read_json_object(&app.load, &headers, body, expected).await?;
+    let body: UpdateKeyRequest = body.read_json_object(expected).await?;
     let label = parse_label(body.label.as_ref())?;
     require_changed(app.store.set_key_label(key, label, app.clock.now()).await?)?;
     key_details_response(&app, &caller, key).await
@@ -105,15 +98,10 @@ async fn revoke_key(caller: Caller, State(app): AppState) -> Result<Response, Ap
     Ok((StatusCode::NO_CONTENT, no_store).into_response())
 }
 
-async fn rotate_key(
-    caller: Caller,
-    State(app): AppState,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn rotate_key(caller: Caller, State(app): AppState, body: RequestBody) -> Result<Response, ApiError> {
     let id = caller.require_key()?;
     let now = app.clock.now();
-    let grace_period = RotateRequest::read_grace_period(&app.load, &headers, body).await?;
+    let grace_period = RotateRequest::read_grace_period(body).await?;
     let ends_at = now + grace_period;
 
     let key = generate_key();
@@ -138,12 +126,12 @@ async fn rotate_key(
 }
 
 impl RotateRequest {
-    pub async fn read_grace_period(load: &LoadControls, headers: &HeaderMap, body: Body) -> Result<TimeDelta, Problem> {
+    pub async fn read_grace_period(body: RequestBody) -> Result<TimeDelta, Problem> {
         let expected = LocalizedText::new(
             "The body must be empty, or a JSON object with the field `grace_seconds` at most once.",
             "O corpo deve estar vazio ou ser um objeto JSON com o campo `grace_seconds` no máximo uma vez.",
         );
-        let body: Self = read_optional_json_object(load, headers, body, expected).await?;
+        let body: Self = body.read_optional_json_object(expected).await?;
         Ok(TimeDelta::seconds(parse_grace_seconds(body.grace_seconds.as_ref())?.into()))
     }
 }

@@ -1,10 +1,9 @@
 //! Plans: the list of plans, and registration of free keys.
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vintem_domain::email::is_valid_email;
@@ -18,7 +17,7 @@ use crate::api_error::ApiError;
 use crate::app::{App, AppState, Handlers};
 use crate::caller::Caller;
 use crate::keyring::generate_key;
-use crate::request_body::read_json_object;
+use crate::request_body::RequestBody;
 use crate::responses;
 use crate::snapshot_request::SnapshotRequest;
 
@@ -56,8 +55,8 @@ struct RegisteredKeyBody<'a> {
 }
 
 pub const MAX_NAME_CHARS: usize = 100;
-/// An IPv6 site (/48) may register this many times as often as one subscriber (/64).
-const SITE_LIMIT_FACTOR: u32 = 10;
+/// How many addresses' worth of registrations larger IPv6 networks have: a site with its /48, a provider with its /32.
+const IPV6_LIMIT_FACTORS: [(u8, u32); 2] = [(48, 10), (32, 100)];
 
 pub fn handlers() -> Handlers {
     vec![("list_plans", get(list_plans)), ("register_key", post(register_key))]
@@ -85,17 +84,12 @@ async fn list_plans(request: SnapshotRequest) -> Response {
     responses::cacheable_json(&request, &PlansBody { plans: plans.into() })
 }
 
-async fn register_key(
-    caller: Caller,
-    State(app): AppState,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn register_key(caller: Caller, State(app): AppState, body: RequestBody) -> Result<Response, ApiError> {
     let expected = LocalizedText::new(
         "The body must be a JSON object with the fields `name` and `email`, each exactly once.",
         "O corpo deve ser um objeto JSON com os campos `name` e `email`, uma vez cada.",
     );
-    let body: RegisterKeyRequest = read_json_object(&app.load, &headers, body, expected).await?;
+    let body: RegisterKeyRequest = body.read_json_object(expected).await?;
     let name = parse_name(body.name.as_ref())?;
     let email = parse_email(body.email.as_ref())?;
 
@@ -164,7 +158,7 @@ fn parse_email(email: Option<&Value>) -> Result<&str, Problem> {
     Err(Problem::BadField { name: "email", requirement: must })
 }
 
-/// The daily caps that a registration counts against: its address, its site and its e-mail. Only a fingerprint of the
+/// The daily caps that a registration counts against: its address, the networks around it, and its e-mail. Only a fingerprint of the
 /// e-mail leaves the process.
 fn registration_caps(app: &App, caller: &Caller, email: &str) -> Vec<DailyCap> {
     let limit = app.settings.registrations_per_day;
@@ -176,8 +170,10 @@ fn registration_caps(app: &App, caller: &Caller, email: &str) -> Vec<DailyCap> {
         DailyCap { subject: format!("address:{address}"), limit },
         DailyCap { subject: format!("email:{fingerprint}"), limit },
     ];
-    if let Some(site) = address.ipv6_site() {
-        caps.push(DailyCap { subject: format!("address:{site}"), limit: limit.saturating_mul(SITE_LIMIT_FACTOR) });
+    for (prefix_length, factor) in IPV6_LIMIT_FACTORS {
+        if let Some(network) = address.ipv6_network(prefix_length) {
+            caps.push(DailyCap { subject: format!("address:{network}"), limit: limit.saturating_mul(factor) });
+        }
     }
     caps
 }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
-use vintem_domain::{Dataset, Problem};
+use vintem_domain::{AddressBucket, Dataset, Problem};
 use vintem_snapshot::{RowPage, SearchOptions, Snapshot};
 
 use crate::api_error::ApiError;
@@ -14,6 +14,7 @@ use crate::app::{App, Handlers};
 use crate::bodies::company::{COMPANY_DATASETS, CompanyBody, company_bodies};
 use crate::bodies::filing::{FilingBody, filing_bodies};
 use crate::bodies::require_loaded;
+use crate::load::WorkOwner;
 use crate::params::{MAX_SEARCH_HITS, QueryParams};
 use crate::responses::EtagResponder;
 use crate::snapshot_request::SnapshotRequest;
@@ -45,10 +46,16 @@ async fn search(request: SnapshotRequest, query: QueryParams) -> Result<Response
 }
 
 /// The best matches among companies and among filings, with the snapshot that their row numbers refer to.
-pub async fn search_all(app: Arc<App>, q: String, limit: usize) -> Result<(Arc<Snapshot>, [RowPage; 2]), Problem> {
+/// The work is charged to this address.
+pub async fn search_all(
+    app: Arc<App>,
+    address: AddressBucket,
+    q: String,
+    limit: usize,
+) -> Result<(Arc<Snapshot>, [RowPage; 2]), Problem> {
     let snapshot = app.current_snapshot().map_err(|error| error.0)?;
     let search = find_best_matches(snapshot.clone(), app.today(), q, limit);
-    let hits = app.load.search_pool.run(search).await.map_err(|error| error.0)?;
+    let hits = app.load.search_pool.run(WorkOwner::Address(address), search).await.map_err(|error| error.0)?;
     Ok((snapshot, hits))
 }
 

@@ -359,7 +359,7 @@ mod tests {
             is_synthetic: true,
             list_sources: Box::new(Vec::new),
             build_table: Box::new(move || {
-                OutputTable::from_rows("numbers", vec![Column::integer("number")], (0..rows).collect(), |row, cells| {
+                OutputTable::from_rows("numbers", vec![Column::integer("number")], 0..rows, |row, cells| {
                     cells.write_integer(*row);
                 })
             }),

@@ -237,7 +237,7 @@ mod tests {
     fn chunks_join_into_the_header_and_all_rows() {
         let table = |rows: i64| {
             let columns = vec![Column::integer("number"), Column::text("text")];
-            OutputTable::from_rows("numbers", columns, (0..rows).collect(), |row, cells| {
+            OutputTable::from_rows("numbers", columns, 0..rows, |row, cells| {
                 cells.write_integer(*row);
                 cells.write_text("=text");
             })

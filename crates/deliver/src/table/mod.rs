@@ -117,11 +117,11 @@ impl OutputTable {
         Self { name, columns, write_row: Box::new(write_row), _guard: None }
     }
 
-    /// A table of rows that are in memory.
-    pub fn from_rows<Row: Send + 'static>(
+    /// A table of rows that are written one after another.
+    pub fn from_rows<Row>(
         name: &'static str,
         columns: Vec<Column>,
-        rows: Vec<Row>,
+        rows: impl IntoIterator<Item = Row, IntoIter: Send + 'static>,
         mut write: impl FnMut(&Row, &mut dyn CellWriter) + Send + 'static,
     ) -> Self {
         let mut rows = rows.into_iter();

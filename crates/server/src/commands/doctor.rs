@@ -11,6 +11,7 @@ use vintem_store::Store;
 use vintem_store::sources::SourceState;
 
 use crate::commands::ingest;
+use crate::connections::{ConnectionLimits, raise_descriptor_limit};
 use crate::describe_error;
 use crate::settings::{ServeSettings, UpstreamSettings};
 use crate::usage_error::BadSetting;
@@ -69,6 +70,7 @@ impl DoctorCommand {
             report.add("VINTEM_SECRET_KEY", settings.webhooks.secret_box().map(|_| "long enough".to_owned()));
         }
         report.add("VINTEM_PUBLIC_URL", self.check_public_url());
+        report.add("open files", check_descriptors());
         report.add("VINTEM_REDIS_URL", self.check_redis().await);
 
         let mut database = None;
@@ -131,6 +133,13 @@ impl DoctorCommand {
             report.add(setting, probed.map(|()| format!("{} is reachable", upstream.name())).map_err(Into::into));
         }
     }
+}
+
+/// How many connections `vintem serve` could have here.
+fn check_descriptors() -> anyhow::Result<String> {
+    let descriptors = raise_descriptor_limit().context("cannot read the limit of open files")?;
+    let ConnectionLimits { max_open, max_per_peer } = ConnectionLimits::from_descriptors(descriptors);
+    Ok(format!("limit {descriptors}; enough for {max_open} connections, {max_per_peer} per address"))
 }
 
 /// How fresh each dataset is, and what to do if it is stale.

@@ -29,7 +29,7 @@ struct InstrumentedService {
 type StatementCounts = HashMap<String, i64>;
 
 impl InstrumentedService {
-    async fn start() -> anyhow::Result<Self> {
+    async fn start(flags: &[&str]) -> anyhow::Result<Self> {
         let postgres = DedicatedPostgres::start_with_options("-c shared_preload_libraries=pg_stat_statements")?;
         let redis = DedicatedRedis::start()?;
         let database = Self::database_url(&postgres);
@@ -42,7 +42,7 @@ impl InstrumentedService {
         let mut connection = PgConnection::connect(&database).await?;
         sqlx::raw_sql("create extension pg_stat_statements").execute(&mut connection).await?;
 
-        let process = ServerProcess::start(vintem_binary(), &database, &redis.url(), &HIGH_LIMIT_FLAGS)?;
+        let process = ServerProcess::start(vintem_binary(), &database, &redis.url(), flags)?;
 
         Ok(Self { process, postgres, redis, http: http_client_builder().build()? })
     }
@@ -116,7 +116,7 @@ fn malformed_key() -> HeaderValue {
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_keys_cause_no_database_query() -> TestResult {
     let count = parse_env_var("VINTEM_BAD_KEYS").unwrap_or(5_000);
-    let service = InstrumentedService::start().await?;
+    let service = InstrumentedService::start(&HIGH_LIMIT_FLAGS).await?;
 
     // The replica runs statements of its own, once a second. Unknown but well-formed keys show which statement looks up
     // a key.
@@ -165,18 +165,45 @@ async fn a_thousand_guesses_from_one_address_are_thirty_times_401_and_then_429()
     let database = TestDatabase::create_demo(friday()).await?;
     let options = TestReplicaOptions { flags: &["--limit-window-seconds=3600"], redis_prefix: None };
     let replica = TestReplica::start_with_options(&database, friday(), options).await?;
-    let statuses = run_concurrently(1_000, 8, |_| {
+    let guess = |_| {
         let request =
             replica.http.get(replica.url(SELIC_PATH)).header("X-API-Key", vintem_api::generate_key().reveal());
-        async move { Ok(request.send().await?.status().as_u16()) }
-    })
-    .await?;
+        async move { anyhow::Ok(request.send().await?.status().as_u16()) }
+    };
+    // One after another, as long as there are lookups: a guess without one would overtake those that wait for theirs.
+    let mut statuses = run_concurrently(30, 1, guess).await?;
+    statuses.extend(run_concurrently(970, 8, guess).await?);
 
     let mut counts = BTreeMap::<u16, usize>::new();
     statuses.iter().for_each(|status| *counts.entry(*status).or_default() += 1);
     println!("guesses: {counts:?}");
     assert_eq!(counts, BTreeMap::from([(401, 30), (429, 970)]));
 
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guessed_keys_of_one_address_cause_thirty_lookups_a_minute() -> TestResult {
+    // No rate limit: only the lookups themselves are limited.
+    let service = InstrumentedService::start(&["--limit-free=10000000"]).await?;
+    let before = service.statement_counts().await?;
+    let unknown = |_| HeaderValue::from_str(vintem_api::generate_key().reveal()).expect("plain text");
+    let statuses = run_concurrently(1_000, 8, |index| service.get_status(unknown(index))).await?;
+
+    let mut counts = BTreeMap::<u16, usize>::new();
+    statuses.iter().for_each(|status| *counts.entry(*status).or_default() += 1);
+    let lookups: i64 = service
+        .statement_counts_since(&before)
+        .await?
+        .into_iter()
+        .filter(|(query, _)| query.contains("api_key") && query.contains("hmac = $1"))
+        .map(|(_, calls)| calls)
+        .sum();
+    println!("lookups: {lookups}");
+    // An unknown key that was not looked up may be valid, so it gets 503 and not 401. The minute may end meanwhile.
+    assert!((30..=60).contains(&lookups), "{lookups}");
+    assert_eq!(counts.get(&401).copied().unwrap_or(0) as i64, lookups, "{counts:?}");
+    assert_eq!(counts.values().sum::<usize>() - counts[&401], counts[&503], "{counts:?}");
     Ok(())
 }
 
@@ -192,7 +219,7 @@ async fn unknown_revoked_and_wrong_plan_keys_are_refused_at_the_same_cost() -> T
     let count = samples.unwrap_or(500);
     let compares_times = samples.is_some();
 
-    let service = InstrumentedService::start().await?;
+    let service = InstrumentedService::start(&HIGH_LIMIT_FLAGS).await?;
     let database = InstrumentedService::database_url(&service.postgres);
 
     let (_, other_plan) = create_key_by_cli(vintem_binary(), &database, "free").await?;

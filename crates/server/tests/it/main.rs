@@ -19,6 +19,7 @@ mod discovery;
 mod documents;
 mod events;
 mod exports;
+mod fairness;
 mod first_run;
 mod ingest;
 mod ingest_kills;

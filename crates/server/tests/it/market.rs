@@ -6,6 +6,7 @@ use vintem_domain::{Currency, DataOrigin, Dataset, series};
 use vintem_store::load::{BulletinKind, NewBulletin, NewFetch, Observation};
 use vintem_testkit::{TestDatabase, TestReplica};
 
+use crate::response_cache::decode_body;
 use crate::{TestResult, friday};
 
 /// A database with these values: series id → dates and values.
@@ -249,6 +250,33 @@ async fn compared_series_carry_their_last_value_forward_and_mark_it() -> TestRes
         assert_eq!(replica.get(&format!("/api/v1/market/compare{query}")).await?.status(), 400, "{query}");
     }
 
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_long_comparison_is_a_stream_of_the_same_rows() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
+    let ids = "selic,cdi,ipca,selic-effective,selic-daily,cdi-daily,ipca-12m,ipca-ytd,real-selic,usd-brl,eur-brl";
+
+    // 11 series: 200,000 values are 18,181 rows.
+    let url = replica.url(&format!("/api/v1/market/compare?ids={ids}&limit=20000"));
+    for encoding in ["identity", "gzip", "br", "zstd"] {
+        let request = replica.http.get(&url).header("Accept-Encoding", encoding);
+        let response = replica.send_unchecked(request).await?;
+        assert!(!response.headers.contains_key("content-length"), "{encoding}");
+        let encoding_used = response.headers.get("content-encoding").and_then(|value| value.to_str().ok());
+        assert_eq!(encoding_used, Some(encoding).filter(|encoding| *encoding != "identity"));
+        let body: Value = serde_json::from_slice(&decode_body(encoding_used, response.body)?)?;
+        assert_eq!(body["limit"], 18_181, "{encoding}");
+        let rows = body["data"].as_array().expect("rows");
+        assert_eq!(rows.len() as u64, body["total"].as_u64().expect("a total").min(18_181), "{encoding}");
+
+        // The same as on a page that is not a stream.
+        let offset = rows.len() - 20;
+        let page = get_market(&replica, &format!("compare?ids={ids}&limit=20&offset={offset}")).await?;
+        assert_eq!(page["data"].as_array().expect("rows"), &rows[offset..], "{encoding}");
+    }
     Ok(())
 }
 

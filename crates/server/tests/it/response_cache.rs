@@ -192,7 +192,7 @@ async fn send_random(replica: &TestReplica, request: &RandomRequest) -> anyhow::
     Ok((response.status, headers, body))
 }
 
-fn decode_body(encoding: Option<&str>, body: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+pub fn decode_body(encoding: Option<&str>, body: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     let mut decoded = Vec::new();
     match encoding {
         _ if body.is_empty() => {}

@@ -113,11 +113,16 @@ impl Store {
             return Ok(true);
         }
 
-        sqlx::query("update api_key set plan = $2, revision = nextval('api_key_revision') where id = $1")
-            .bind(id)
-            .bind(plan.id())
-            .execute(&mut *transaction)
-            .await?;
+        // A key that moves to the Free plan starts to count as unused only now.
+        sqlx::query(
+            "update api_key
+             set plan = $2, unused_since = (now() at time zone 'utc')::date, revision = nextval('api_key_revision')
+             where id = $1",
+        )
+        .bind(id)
+        .bind(plan.id())
+        .execute(&mut *transaction)
+        .await?;
 
         // They stay paused when the key gets its plan back, so that the owner notices the missed events.
         if plan < Feature::Webhooks.required_plan() {
@@ -348,7 +353,7 @@ impl Store {
         Ok(ids)
     }
 
-    async fn begin_key_change(&self) -> Result<Transaction<'static, Postgres>> {
+    pub(super) async fn begin_key_change(&self) -> Result<Transaction<'static, Postgres>> {
         let mut transaction = self.pool.begin().await?;
         sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_keys')), pg_notify('vintem_keys', '')")
             .execute(&mut *transaction)

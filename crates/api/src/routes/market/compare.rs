@@ -1,7 +1,7 @@
 //! Compares several series in one table, aligned by day or month.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::response::Response;
 use axum::routing::get;
@@ -11,14 +11,17 @@ use vintem_deliver::table::{Column, ColumnType, OutputTable};
 use vintem_domain::dates::{month_end, month_start};
 use vintem_domain::series::{self, DERIVED_SERIES, PUBLISHED_SERIES};
 use vintem_domain::{Currency, Dataset, LocalizedText, Problem};
+use vintem_snapshot::Snapshot;
 
 use super::rates::RateListParams;
 use crate::api_error::ApiError;
 use crate::app::Handlers;
 use crate::bodies::catalog_source::CatalogSource;
 use crate::bodies::series::SeriesBody;
+use crate::csv::ListFormat;
+use crate::json_list::json_list_chunks;
 use crate::json_number::JsonNumber;
-use crate::params::{QueryParams, SortOrder, invalid_param};
+use crate::params::{Pagination, QueryParams, SortOrder, invalid_param};
 use crate::responses::{EtagResponder, with_page_links};
 use crate::snapshot_request::SnapshotRequest;
 
@@ -32,6 +35,12 @@ static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
     )
 });
 
+/// Series times rows of a response. More rows are on the next page.
+pub const MAX_COMPARED_VALUES: usize = 200_000;
+
+/// Cells that are written at once.
+const CELLS_PER_PART: usize = 1_000;
+
 /// Longer IDs are truncated in the error message.
 const MAX_ID_CHARS: usize = 64;
 
@@ -43,7 +52,8 @@ struct CompareBody {
     total: usize,
     limit: usize,
     offset: usize,
-    data: Vec<AlignedRowBody>,
+    /// Always empty here: the rows are written after the rest.
+    data: [AlignedRowBody; 0],
 }
 
 #[derive(Serialize)]
@@ -111,7 +121,9 @@ pub fn handlers() -> Handlers {
 async fn compare_series(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let ids = parse_series_ids(&query)?;
     let alignment = RowAlignment::from_query(&query)?;
-    let RateListParams { format, days, pagination, order, as_text, .. } = RateListParams::from_query(&request, &query)?;
+    let params = RateListParams::from_query(&request, &query)?;
+    let pagination =
+        Pagination { limit: params.pagination.limit.min(MAX_COMPARED_VALUES / ids.len()), ..params.pagination };
     let snapshot = request.snapshot()?;
     let today = request.today;
     let sources: Vec<CatalogSource<'_>> =
@@ -119,23 +131,28 @@ async fn compare_series(request: SnapshotRequest, query: QueryParams) -> Result<
 
     let mut dates: Vec<NaiveDate> = sources
         .iter()
-        .flat_map(|source| source.dates(days.capped_at(today)).map(|date| alignment.row_date(date)))
+        .flat_map(|source| source.dates(params.days.capped_at(today)).map(|date| alignment.row_date(date)))
         .collect();
     dates.sort_unstable();
     dates.dedup();
     let total = dates.len();
-    if order == SortOrder::Descending {
+    if params.order == SortOrder::Descending {
         dates.reverse();
     }
 
     let datasets: Vec<Dataset> = sources.iter().flat_map(CatalogSource::datasets).collect();
     let base_generations: Vec<i64> = sources.iter().map(|source| source.base_generation(&snapshot)).collect();
     let responder = EtagResponder::new(&request, &snapshot, &datasets, (today, base_generations));
-    let rows = || -> Vec<AlignedRowBody> {
-        let page_dates = dates.iter().skip(pagination.offset).take(pagination.limit);
-        page_dates.map(|date| build_aligned_row(&sources, alignment, *date, today, as_text)).collect()
+    let page_dates: Vec<NaiveDate> = dates.into_iter().skip(pagination.offset).take(pagination.limit).collect();
+    let rows = AlignedRows {
+        snapshot: snapshot.clone(),
+        ids: sources.iter().map(CatalogSource::id).collect(),
+        dates: page_dates.into_iter(),
+        alignment,
+        today,
+        as_text: params.as_text,
     };
-    let body = |()| CompareBody {
+    let head = || CompareBody {
         align: alignment.id(),
         carry: LocalizedText::new(
             "the last value on or before the row's date or, with `align=month`, the end of its month",
@@ -146,17 +163,47 @@ async fn compare_series(request: SnapshotRequest, query: QueryParams) -> Result<
         total,
         limit: pagination.limit,
         offset: pagination.offset,
-        data: rows(),
+        data: [],
     };
-    let table = |()| {
-        let columns = sources.iter().map(|source| (source.id(), source.max_decimals())).collect();
-        comparison_table(columns, rows())
+    let response = match params.format {
+        ListFormat::Json => responder.respond_json_chunks(|| json_list_chunks(&head(), rows)),
+        ListFormat::Csv(options) => responder.respond_csv(options, || {
+            let columns = sources.iter().map(|source| (source.id(), source.max_decimals())).collect();
+            comparison_table(columns, rows.flatten())
+        }),
     };
-    Ok(with_page_links(responder.respond_list(format, (), body, table), &request, pagination, total))
+    Ok(with_page_links(response, &request, pagination, total))
+}
+
+/// The rows of a comparison, in parts that take a millisecond each.
+struct AlignedRows {
+    snapshot: Arc<Snapshot>,
+    ids: Vec<&'static str>,
+    dates: std::vec::IntoIter<NaiveDate>,
+    alignment: RowAlignment,
+    today: NaiveDate,
+    as_text: bool,
+}
+
+impl Iterator for AlignedRows {
+    type Item = Vec<AlignedRowBody>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // All of them were found when the request began.
+        let sources: Vec<CatalogSource<'_>> =
+            self.ids.iter().filter_map(|id| CatalogSource::find(&self.snapshot, id).ok()).collect();
+        let row = |date| build_aligned_row(&sources, self.alignment, date, self.today, self.as_text);
+        let rows: Vec<AlignedRowBody> =
+            self.dates.by_ref().take(CELLS_PER_PART.div_ceil(self.ids.len())).map(row).collect();
+        Some(rows).filter(|rows| !rows.is_empty())
+    }
 }
 
 /// Two columns per series: the value and its date. `series` has the ID and the number of decimals of each.
-fn comparison_table(series: Vec<(&'static str, u32)>, rows: Vec<AlignedRowBody>) -> OutputTable {
+fn comparison_table(
+    series: Vec<(&'static str, u32)>,
+    rows: impl Iterator<Item = AlignedRowBody> + Send + 'static,
+) -> OutputTable {
     let series_columns = |(id, decimals): &(&'static str, u32)| {
         let date = Column { name: format!("{id}_date").into(), column_type: ColumnType::Date };
         [Column::decimal(id, *decimals), date]

@@ -2,7 +2,7 @@
 
 pub mod accumulation;
 mod catalog;
-mod compare;
+pub mod compare;
 mod fx;
 mod rates;
 

@@ -2,12 +2,11 @@
 
 pub mod request;
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use vintem_deliver::webhook::WebhookSecret;
@@ -23,6 +22,7 @@ use crate::bodies::format_instant;
 use crate::caller::Caller;
 use crate::event_body::render_test_event;
 use crate::params::{MAX_PAGE_ROWS, QueryParams, canonical_query, invalid_param};
+use crate::request_body::RequestBody;
 use crate::responses::{self, WholeList, with_page_links_to};
 use request::{parse_event_filter, parse_webhook_status, read_webhook_request, validate_url};
 
@@ -100,16 +100,11 @@ pub fn handlers() -> Handlers {
     ]
 }
 
-async fn create_webhook(
-    caller: Caller,
-    State(app): AppState,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn create_webhook(caller: Caller, State(app): AppState, body: RequestBody) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
-    let request = read_webhook_request(&app.load, &headers, body).await?;
+    let request = read_webhook_request(body).await?;
     let filter = parse_event_filter(&app, &request, EventFilter::default())?;
-    let url = validate_url(&app, key, request.url.as_ref()).await?;
+    let url = validate_url(&app, &caller, request.url.as_ref()).await?;
 
     let id = generate_id(WEBHOOK_ID_PREFIX);
     let secret = WebhookSecret::random();
@@ -139,19 +134,18 @@ async fn update_webhook(
     caller: Caller,
     State(app): AppState,
     id: IdPath,
-    headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
     let id = parse_webhook_id(id)?;
-    let request = read_webhook_request(&app.load, &headers, body).await?;
+    let request = read_webhook_request(body).await?;
     let current = app.store.find_webhook(key, &id).await?.ok_or(Problem::NoSuchWebhook)?;
 
     let changes_filter = request.types.is_some() || request.filters.is_some();
     let filter = parse_event_filter(&app, &request, current.filter)?;
     let status = request.status.as_ref().map(parse_webhook_status).transpose()?;
     let url = match &request.url {
-        Some(url) => Some(validate_url(&app, key, Some(url)).await?),
+        Some(url) => Some(validate_url(&app, &caller, Some(url)).await?),
         None => None,
     };
 
@@ -190,12 +184,11 @@ async fn rotate_webhook(
     caller: Caller,
     State(app): AppState,
     id: IdPath,
-    headers: HeaderMap,
-    body: Body,
+    body: RequestBody,
 ) -> Result<Response, ApiError> {
     let key = caller.require_key()?;
     let id = parse_webhook_id(id)?;
-    let ends_at = app.clock.now() + RotateRequest::read_grace_period(&app.load, &headers, body).await?;
+    let ends_at = app.clock.now() + RotateRequest::read_grace_period(body).await?;
 
     let secret = WebhookSecret::random();
     let sealed_secret = app.settings.webhook_secrets.seal(&id, &secret);

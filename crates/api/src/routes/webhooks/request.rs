@@ -2,8 +2,6 @@
 
 use std::sync::LazyLock;
 
-use axum::body::Body;
-use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 use vintem_deliver::webhook::AddressError;
@@ -11,14 +9,15 @@ use vintem_domain::event::{EventKind, FilterField};
 use vintem_domain::series::PUBLISHED_SERIES;
 use vintem_domain::text::normalize_text;
 use vintem_domain::webhook::{EventFilter, WebhookStatus};
-use vintem_domain::{CurrencyPair, Dataset, KeyId, LocalizedText, Problem};
+use vintem_domain::{CurrencyPair, Dataset, LocalizedText, Problem};
 use vintem_snapshot::Snapshot;
 
 use crate::api_error::ApiError;
 use crate::app::App;
 use crate::bodies::require_loaded;
-use crate::load::LoadControls;
-use crate::request_body::{deserialize_present, read_json_object};
+use crate::caller::Caller;
+use crate::load::Resource;
+use crate::request_body::{RequestBody, deserialize_present};
 
 /// The body that creates or changes a webhook. `null` does not count as a missing field.
 #[derive(Deserialize)]
@@ -38,19 +37,19 @@ pub const MAX_FILTER_VALUES: usize = 100;
 
 type FieldResult<T> = Result<T, Problem>;
 
-pub async fn read_webhook_request(load: &LoadControls, headers: &HeaderMap, body: Body) -> FieldResult<WebhookRequest> {
+pub async fn read_webhook_request(body: RequestBody) -> FieldResult<WebhookRequest> {
     let expected = LocalizedText::new(
         "The body must be a JSON object with the fields `url`, `types`, `filters` or `status`, each at most once.",
         "O corpo deve ser um objeto JSON com os campos `url`, `types`, `filters` ou `status`, no máximo uma vez cada.",
     );
-    read_json_object(load, headers, body, expected).await
+    body.read_json_object(expected).await
 }
 
-pub async fn validate_url(app: &App, key: KeyId, url: Option<&Value>) -> FieldResult<String> {
+pub async fn validate_url(app: &App, caller: &Caller, url: Option<&Value>) -> FieldResult<String> {
     let guard = &app.settings.webhook_guard;
     let text = url.and_then(Value::as_str).unwrap_or_default();
     let url = guard.parse_url(text).map_err(url_problem)?;
-    let _permit = url.domain().map(|_| app.load.dns_lookups.acquire(Some(key))).transpose()?;
+    let _permit = url.domain().map(|_| caller.budget.try_acquire(Resource::DnsLookups)).transpose()?;
     guard.check_url(text).await.map_err(url_problem)?;
     Ok(url.into())
 }

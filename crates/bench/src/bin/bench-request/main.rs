@@ -6,7 +6,6 @@
 //! generator and bare server alone; `cpu_ratio` is the CPU time of the serving processes only. The headline is the mean
 //! over the responses of `workload.rs` to a browser's headers, each of which the bare server got compressed once.
 
-mod bare_server;
 mod workload;
 
 use std::net::SocketAddr;
@@ -15,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use bare_server::BareServerProcess;
 use chrono::Utc;
 use clap::{Parser, Subcommand};
+use vintem_bench::bare_server::{self, BareServerProcess};
 use vintem_bench::closed_loop::{ClosedLoopLoad, ExpectedRequest, KeepAliveResponse, send_once};
 use vintem_bench::cpu_time::process_cpu_time;
 use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase};

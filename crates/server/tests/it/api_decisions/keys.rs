@@ -43,6 +43,41 @@ async fn a_key_with_a_wrong_checksum_is_refused_without_a_lookup() -> TestResult
 }
 
 #[tokio::test]
+async fn other_websites_cannot_register_keys_from_the_browsers_of_their_visitors() -> TestResult {
+    let service = start_demo_with(&["--limit-free=1000", "--public-url=https://api.example.com"]).await?;
+    let replica = &service.replica;
+    let register = |origin: Option<&str>| {
+        let email = format!("ana{:016x}@example.com", rand::random::<u64>());
+        let request = replica.http.post(replica.url(REGISTER_PATH)).json(&json!({"name": "Ana", "email": email}));
+        replica.send(origin.into_iter().fold(request, |request, origin| request.header("Origin", origin)))
+    };
+
+    let own_host = format!("http://{}", replica.replica.address);
+    for origin in [None, Some("https://api.example.com"), Some(own_host.as_str())] {
+        assert_eq!(register(origin).await?.status(), 201, "{origin:?}");
+    }
+    for origin in ["https://evil.example", "null", "https://api.example.com.evil.example"] {
+        let response = register(Some(origin)).await?;
+        assert_eq!(response.status(), 400, "{origin}");
+        assert!(!response.headers().contains_key("access-control-allow-origin"), "{origin}");
+        let body: Value = response.json().await?;
+        assert_eq!(body["error"], "bad_request", "{origin}");
+    }
+
+    let preflight = |path: &str| {
+        let request = replica.http.request(http::Method::OPTIONS, replica.url(path));
+        let request = request.header("Origin", "https://evil.example").header("Access-Control-Request-Method", "POST");
+        replica.send(request)
+    };
+    let names = |response: &reqwest::Response| {
+        response.headers().keys().filter(|name| name.as_str().starts_with("access-control-")).count()
+    };
+    assert_eq!(names(&preflight(REGISTER_PATH).await?), 0);
+    assert!(names(&preflight(SELIC_PATH).await?) >= 3);
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_two_key_headers_must_not_contradict_each_other() -> TestResult {
     let service = start_demo_with(&["--limit-free=1000"]).await?;
     let (_, bronze) = service.replica.create_key(Plan::Bronze).await?;

@@ -8,7 +8,7 @@ use vintem_deliver::webhook::{MAX_URL_LENGTH, REQUEST_TIMEOUT};
 use vintem_domain::dates::{MAX_DATE, MIN_DATE};
 use vintem_domain::email::MAX_EMAIL_LENGTH;
 use vintem_domain::event::EventKind;
-use vintem_domain::key::MAX_LABEL_LENGTH;
+use vintem_domain::key::{MAX_LABEL_LENGTH, UNUSED_KEY_DAYS};
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::problem::ErrorCode;
 use vintem_domain::series::PUBLISHED_SERIES;
@@ -70,12 +70,13 @@ fn texts(lang: Lang) -> [(&'static str, String); 5] {
 }
 
 /// The limits of queries and bodies.
-fn parameter_limits(lang: Lang) -> [(&'static str, String); 20] {
+fn parameter_limits(lang: Lang) -> [(&'static str, String); 21] {
     [
         ("default_limit", limits::DEFAULT_LIMIT.to_string()),
         ("default_usage_days", limits::DEFAULT_USAGE_DAYS.to_string()),
         ("max_amount", limits::AMOUNT_BOUNDS.max.to_string()),
         ("max_body_kilobytes", (limits::MAX_BODY_BYTES / 1024).to_string()),
+        ("max_compared_values", group_digits(limits::MAX_COMPARED_VALUES, lang)),
         ("max_csv_companies", group_digits(limits::MAX_CSV_COMPANIES, lang)),
         ("max_csv_filings", group_digits(limits::MAX_CSV_FILINGS, lang)),
         ("max_email_length", MAX_EMAIL_LENGTH.to_string()),
@@ -96,7 +97,7 @@ fn parameter_limits(lang: Lang) -> [(&'static str, String); 20] {
 }
 
 /// The limits of keys and webhooks.
-fn key_limits() -> [(&'static str, String); 9] {
+fn key_limits() -> [(&'static str, String); 10] {
     [
         ("delivery_timeout_seconds", REQUEST_TIMEOUT.as_secs().to_string()),
         ("max_attempts_kept", MAX_ATTEMPTS_KEPT.to_string()),
@@ -104,9 +105,10 @@ fn key_limits() -> [(&'static str, String); 9] {
         ("max_filter_values", limits::MAX_FILTER_VALUES.to_string()),
         ("max_grace_seconds", limits::MAX_GRACE_SECONDS.to_string()),
         ("max_label_length", MAX_LABEL_LENGTH.to_string()),
-        ("max_long_polls_per_key", limits::MAX_LONG_POLLS_PER_KEY.to_string()),
+        ("max_long_polls_per_key", limits::MAX_LONG_POLLS.to_string()),
         ("max_webhook_url_length", MAX_URL_LENGTH.to_string()),
         ("max_webhooks_per_key", MAX_WEBHOOKS_PER_KEY.to_string()),
+        ("unused_key_days", UNUSED_KEY_DAYS.to_string()),
     ]
 }
 

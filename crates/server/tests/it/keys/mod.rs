@@ -7,6 +7,7 @@ mod propagation;
 mod registration;
 mod rotation;
 mod self_service;
+mod unused;
 
 use std::time::Duration;
 
