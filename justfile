@@ -63,6 +63,11 @@ bad-keys KEYS="100000" SAMPLES="20000":
     VINTEM_WALL_CLOCK=1 VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
         checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture bad_keys::
 
+# Measure time and size of every compression level on real responses
+compression-levels *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin compression-levels
+    checks/lib/with-engines target/release/compression-levels {{ARGUMENTS}}
+
 # Attack a replica in six ways, from one address and from 200, and measure what another caller notices
 attacks *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin attacks

@@ -13,10 +13,6 @@ use vintem_domain::quality_list::{Preference, parse_quality_list};
 /// Compressing less than this saves no packet and costs more than it saves.
 pub const MIN_COMPRESSED_BYTES: usize = 1024;
 
-const GZIP_LEVEL: u32 = 6;
-const BROTLI_LEVEL: i32 = 4;
-const ZSTD_LEVEL: i32 = 3;
-
 /// How far back an encoder looks for repetitions: 256 KiB. An encoder takes a few times as much memory for as long as its
 /// response is not sent, and rows of data repeat within a few hundred bytes.
 const WINDOW_BITS: u8 = 18;
@@ -53,6 +49,17 @@ impl ContentEncoding {
         best.max().map_or(Self::Identity, |(_, encoding)| encoding)
     }
 
+    /// What `just compression-levels` shows to be worth its time: a higher level takes twice as long or more, and saves
+    /// less than a tenth of the bytes.
+    pub const fn level(self) -> u8 {
+        match self {
+            Self::Identity => 0,
+            Self::Gzip => 6,
+            Self::Brotli => 4,
+            Self::Zstd => 3,
+        }
+    }
+
     pub fn header_value(self) -> HeaderValue {
         HeaderValue::from_static(self.id())
     }
@@ -68,16 +75,29 @@ pub enum Encoder {
 impl Encoder {
     /// `None` for [`ContentEncoding::Identity`].
     pub fn new(encoding: ContentEncoding) -> Option<Self> {
+        Self::with_level(encoding, encoding.level())
+    }
+
+    /// For a stream, whose encoder stays in memory until all is sent.
+    pub fn for_stream(encoding: ContentEncoding) -> Option<Self> {
+        match encoding {
+            // A quarter of the memory of higher levels.
+            ContentEncoding::Brotli => Self::with_level(encoding, 2),
+            _ => Self::new(encoding),
+        }
+    }
+
+    pub fn with_level(encoding: ContentEncoding, level: u8) -> Option<Self> {
         match encoding {
             ContentEncoding::Identity => None,
-            ContentEncoding::Gzip => Some(Self::Gzip(GzEncoder::new(Vec::new(), Compression::new(GZIP_LEVEL)))),
+            ContentEncoding::Gzip => Some(Self::Gzip(GzEncoder::new(Vec::new(), Compression::new(level.into())))),
             ContentEncoding::Brotli => {
                 let lgwin = WINDOW_BITS.into();
-                let params = BrotliEncoderParams { quality: BROTLI_LEVEL, lgwin, ..Default::default() };
+                let params = BrotliEncoderParams { quality: level.into(), lgwin, ..Default::default() };
                 Some(Self::Brotli(Box::new(CompressorWriter::with_params(Vec::new(), 4096, &params))))
             }
             ContentEncoding::Zstd => {
-                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL).ok()?;
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), level.into()).ok()?;
                 encoder.window_log(WINDOW_BITS.into()).ok()?;
                 Some(Self::Zstd(encoder))
             }

@@ -45,6 +45,7 @@ use vintem_domain::route::route_by_operation;
 
 pub use app::{ApiSettings, App};
 use content_encoding::MIN_COMPRESSED_BYTES;
+pub use content_encoding::{ContentEncoding, Encoder};
 use front::FrontLayer;
 pub use front::ProblemPageRenderer;
 pub use identity::{Credential, client_address, parse_credential};

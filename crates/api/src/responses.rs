@@ -1,6 +1,7 @@
 //! Successful responses: JSON, CSV or another text, with ETags, cache headers and pagination links.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
@@ -15,12 +16,10 @@ use crate::bodies::format_instant;
 use crate::bodies::search::FacetsBody;
 use crate::cache_validity::CacheValidity;
 use crate::csv::{CSV_CONTENT_TYPE, CsvOptions, ListFormat, collect_csv, stream_csv};
+use crate::load::OwnerPermit;
 use crate::params::{Pagination, param_name};
-use crate::response_body::ResponseBody;
+use crate::response_body::{ResponseBody, stream_chunks};
 use crate::snapshot_request::SnapshotRequest;
-
-/// Longer responses in chunks are not collected first, because that would keep a core for too long.
-const MAX_WHOLE_CHUNKS_BYTES: usize = 256 * 1024;
 
 /// Longer responses are not cached.
 pub const MAX_CACHED_BODY_BYTES: usize = 1 << 20;
@@ -70,6 +69,8 @@ pub struct SharedResponse {
     pub body: Option<Bytes>,
     /// `None` if the response must not be cached.
     pub validity: Option<CacheValidity>,
+    /// What a stream is charged to, if its handler took it.
+    pub stream_permit: Option<Arc<OwnerPermit>>,
 }
 
 /// Marks a response that must not be compressed, because it already is or because its bytes are counted.
@@ -86,7 +87,7 @@ fn shared_response(body: ResponseBody, content_type: HeaderValue, validity: Opti
     // Room for all headers of a response, so that the map does not grow step by step.
     response.headers_mut().reserve(32);
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
-    response.extensions_mut().insert(SharedResponse { body, validity });
+    response.extensions_mut().insert(SharedResponse { body, validity, stream_permit: None });
     response
 }
 
@@ -146,12 +147,23 @@ impl<'a> EtagResponder<'a> {
         }
     }
 
-    /// Responds with JSON that is written part by part, if it is long.
-    pub fn respond_json_chunks<Chunks>(self, chunks: impl FnOnce() -> Chunks) -> Response
+    /// Responds with JSON in chunks: a stream if there is a permit for one, otherwise whole.
+    pub fn respond_json_chunks<Chunks>(self, permit: Option<OwnerPermit>, chunks: impl FnOnce() -> Chunks) -> Response
     where
         Chunks: Iterator<Item = Bytes> + Send + 'static,
     {
-        self.respond_with(JSON_CONTENT_TYPE, || ResponseBody::from_chunks(chunks(), MAX_WHOLE_CHUNKS_BYTES))
+        let is_stream = permit.is_some();
+        let mut response = self.respond_with(JSON_CONTENT_TYPE, || {
+            if is_stream {
+                ResponseBody::Stream(stream_chunks(chunks()))
+            } else {
+                ResponseBody::Whole(chunks().collect::<Vec<_>>().concat().into())
+            }
+        });
+        if let Some(shared) = response.extensions_mut().get_mut::<SharedResponse>() {
+            shared.stream_permit = permit.map(Arc::new);
+        }
+        response
     }
 
     pub fn respond_csv(self, options: CsvOptions, table: impl FnOnce() -> OutputTable) -> Response {
@@ -177,7 +189,7 @@ impl<'a> EtagResponder<'a> {
         let mut response = if matches_if_none_match(self.request.if_none_match(), &self.etag) {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response.extensions_mut().insert(SharedResponse { body: None, validity: None });
+            response.extensions_mut().insert(SharedResponse { body: None, validity: None, stream_permit: None });
             response
         } else {
             let body = body();

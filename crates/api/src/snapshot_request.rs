@@ -73,6 +73,12 @@ impl SnapshotRequest {
         self.caller.budget.try_acquire(Resource::LongTables)
     }
 
+    /// The right to a response that is written while it is sent. Waits a little if the caller, or all together, have too
+    /// many that are not sent yet. Taken before anything is written, so that nothing is in memory meanwhile.
+    pub async fn acquire_stream(&self) -> Result<OwnerPermit, Problem> {
+        self.app.load.acquire_stream(&self.caller.budget).await
+    }
+
     /// Whom the work of this request is charged to.
     pub fn owner(&self) -> WorkOwner {
         self.caller.budget.owner

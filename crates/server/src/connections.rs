@@ -12,12 +12,14 @@ use ipnet::IpNet;
 use tokio::task::AbortHandle;
 use vintem_domain::AddressBucket;
 
-/// Each connection may hold a head and a response in memory, some 32 kB in all.
-const MAX_CONNECTIONS: u64 = 10_000;
-/// A tenth of what a peer may have is more than any client needs.
+/// Each connection takes some 25 kB, even a silent one: 100 MB in all.
+const MAX_CONNECTIONS: u64 = 4096;
+/// A browser has six, a client library a few dozen.
 const MIN_CONNECTIONS_PER_PEER: usize = 32;
 /// File descriptors for the operator's port, PostgreSQL, Redis and files.
 const MIN_RESERVED_DESCRIPTORS: u64 = 128;
+/// In place of a position.
+const REMOVED: usize = usize::MAX;
 /// To find a connection to close, this many are looked at.
 const EVICTION_CANDIDATES: usize = 16;
 
@@ -65,7 +67,7 @@ struct ConnectionTable {
 pub struct OpenConnection {
     peer: AddressBucket,
     pub is_trusted: bool,
-    /// Its place in the table.
+    /// Its place in the table, or [`REMOVED`].
     position: AtomicUsize,
     has_request: AtomicBool,
     task: OnceLock<AbortHandle>,
@@ -89,6 +91,8 @@ impl OpenConnection {
 pub struct ConnectionGuard {
     connections: Arc<Connections>,
     pub connection: Arc<OpenConnection>,
+    /// Whether another one was closed for it.
+    pub has_replaced: bool,
 }
 
 impl Connections {
@@ -106,8 +110,11 @@ impl Connections {
         if !is_trusted && count >= self.limits.max_per_peer {
             return None;
         }
-        if table.open.len() >= self.limits.max_open {
-            table.pick_idle()?.task.get()?.abort();
+        let is_full = table.open.len() >= self.limits.max_open;
+        if is_full {
+            let replaced = table.pick_idle()?;
+            replaced.task.get()?.abort();
+            table.remove(&replaced);
         }
 
         let connection = Arc::new(OpenConnection {
@@ -119,7 +126,7 @@ impl Connections {
         });
         table.open.push(connection.clone());
         table.count_by_peer.insert(peer, count + 1);
-        Some(ConnectionGuard { connections: self.clone(), connection })
+        Some(ConnectionGuard { connections: self.clone(), connection, has_replaced: is_full })
     }
 
     fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
@@ -129,16 +136,20 @@ impl Connections {
 
 impl ConnectionTable {
     /// Of some connections that wait for a request, the one whose peer has the most.
-    fn pick_idle(&self) -> Option<&OpenConnection> {
+    fn pick_idle(&self) -> Option<Arc<OpenConnection>> {
         let candidates = (0..EVICTION_CANDIDATES).map(|_| &self.open[rand::random_range(0..self.open.len())]);
         candidates
             .filter(|connection| !connection.has_request.load(Ordering::Relaxed))
             .max_by_key(|connection| self.count_by_peer.get(&connection.peer))
-            .map(AsRef::as_ref)
+            .cloned()
     }
 
+    /// Does nothing if the connection was removed before.
     fn remove(&mut self, connection: &OpenConnection) {
-        let position = connection.position.load(Ordering::Relaxed);
+        let position = connection.position.swap(REMOVED, Ordering::Relaxed);
+        if position == REMOVED {
+            return;
+        }
         self.open.swap_remove(position);
         if let Some(moved) = self.open.get(position) {
             moved.position.store(position, Ordering::Relaxed);
@@ -177,7 +188,7 @@ mod tests {
         assert_eq!(limits(64), (32, 32));
         assert_eq!(limits(256), (128, 32));
         assert_eq!(limits(1024), (896, 112));
-        assert_eq!(limits(1_048_576), (10_000, 1_250));
+        assert_eq!(limits(1_048_576), (4096, 512));
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::head_timer::RequestHeadTimer;
 use crate::slow_reader_guard::{ReadingPace, SlowReaderGuard};
 use crate::smuggling_guard::SmugglingGuard;
 
+/// A new connection that sends nothing for this long is closed.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The read timeout of a request head, and so the idle timeout of a connection: reopening one is cheap.
 const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(8);
 /// Clients must read 8 KiB per second, after five seconds of grace.
@@ -46,6 +48,8 @@ const PROXY_PACE: ReadingPace = ReadingPace {
 const UNSENT_BUFFER_BYTES: u32 = 32 * 1024;
 /// Maximum size of the request line and all headers. Longer heads get 431.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// What hyper buffers of a response before it waits for the client.
+const MAX_BUFFER_BYTES: usize = 64 * 1024;
 /// How long requests in flight may take after SIGTERM. With the steps that follow, shutdown stays below ten seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// When the process is out of file descriptors, accepting again at once would only burn CPU.
@@ -91,6 +95,10 @@ pub async fn serve<S: RequestHandler>(
             Ok((stream, peer)) => {
                 // Without a place the stream is closed at once.
                 let Some(guard) = open_connections.open(peer.ip()) else { continue };
+                // The one that made room is gone only when its task has ended.
+                if guard.has_replaced {
+                    tokio::task::yield_now().await;
+                }
                 let connection = guard.connection.clone();
                 let task = serve_connection(stream, peer.ip(), guard, handler.clone(), stopping.clone());
                 connection.set_task(connections.spawn(task));
@@ -116,6 +124,7 @@ fn prepare_stream(stream: &TcpStream) -> std::io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BUFFER_BYTES)
 }
 
+/// Waits for the first byte, and serves what follows.
 async fn serve_connection<S: RequestHandler>(
     stream: TcpStream,
     peer: IpAddr,
@@ -128,6 +137,23 @@ async fn serve_connection<S: RequestHandler>(
         return;
     }
 
+    let has_bytes = tokio::select! {
+        has_bytes = tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.readable()) => matches!(has_bytes, Ok(Ok(()))),
+        Ok(_) = stopping.wait_for(|stop| *stop) => false,
+    };
+    if has_bytes {
+        // Boxed, because it takes tens of kilobytes, which a silent connection should not have.
+        Box::pin(serve_requests(stream, peer, guard, handler, stopping)).await;
+    }
+}
+
+async fn serve_requests<S: RequestHandler>(
+    stream: TcpStream,
+    peer: IpAddr,
+    guard: ConnectionGuard,
+    handler: S,
+    mut stopping: watch::Receiver<bool>,
+) {
     let pace = if guard.connection.is_trusted { PROXY_PACE } else { CLIENT_PACE };
     let service = service_fn(|request: Request<Incoming>| {
         // Avoids a boxed body for requests without one.
@@ -155,6 +181,7 @@ async fn serve_connection<S: RequestHandler>(
         .timer(RequestHeadTimer::default())
         .header_read_timeout(HEAD_READ_TIMEOUT)
         .max_header_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
 
     let stop_changes = stopping.clone();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vintem_api::App;
@@ -29,6 +29,8 @@ const OPENAPI_YAML: LocalizedText =
 const SNAPSHOT_DIRECTORY: &str = "snapshot";
 /// The prefix of all our keys in Redis.
 pub const REDIS_PREFIX: &str = "vintem:";
+/// Connections that wait to be accepted, if the system allows as many. Beyond that, clients try again after a second.
+const CONNECTION_BACKLOG: u32 = 4096;
 /// What most systems allow a process by default.
 const DEFAULT_DESCRIPTORS: u64 = 1024;
 /// Usage that is not written within this time at shutdown is lost.
@@ -63,8 +65,8 @@ pub async fn start_replica(
     let store = settings.open_store()?;
     let meter = settings.open_meter(redis_prefix)?;
 
-    let listener = listen(settings.listen).await?;
-    let admin_listener = listen(settings.admin_listen).await?;
+    let listener = listen(settings.listen)?;
+    let admin_listener = listen(settings.admin_listen)?;
     let address = listener.local_addr()?;
     let admin_address = admin_listener.local_addr()?;
 
@@ -121,8 +123,15 @@ fn connection_limits() -> ConnectionLimits {
     limits
 }
 
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A port that was in use a moment ago can be used again at once.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(CONNECTION_BACKLOG)
+    };
+    bind().with_context(|| format!("cannot listen on {address}"))
 }
 
 fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) -> PageContext {

@@ -59,7 +59,7 @@ pub use respond::ProblemPageRenderer;
 use respond::{BrowserRequest, ProblemResponder, is_preflight, preflight_response, redirect_response};
 use response_cache::{CacheKey, ResponseCache};
 use routing::{PathRoutes, RouteEntry, RouteTable, SlashRedirect};
-use shared_body::{charge_body, charge_stream, compress, hold_until_sent, stream_in_turns};
+use shared_body::{charge_body, compress, hold_until_sent, stream_in_turns};
 use shed::shed_request;
 
 /// Never shed: health checks must always get an answer.
@@ -314,7 +314,7 @@ impl FrontLayer {
         let load = &self.app.load;
         match &shared.body {
             Some(body) => charge_body(load, &context.budget, body.len()).await,
-            None if is_stream => charge_stream(load, &context.budget).await.map(Some),
+            None if is_stream && shared.stream_permit.is_none() => load.acquire_stream(&context.budget).await.map(Some),
             None => Ok(None),
         }
     }
@@ -341,7 +341,7 @@ impl FrontLayer {
         }
 
         let Some(body) = shared.body else {
-            return match permit {
+            return match shared.stream_permit.or(permit.map(Arc::new)) {
                 Some(permit) => response.map(|body| stream_in_turns(body, encoding, gate.clone(), owner, permit)),
                 None => response,
             };

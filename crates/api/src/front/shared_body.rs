@@ -1,10 +1,12 @@
 //! The bodies of responses that are the same for every caller: compressed part by part, each part in the caller's turn,
 //! and charged to the caller until they are sent.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use futures_util::{StreamExt, stream};
+use tokio::sync::mpsc;
 use vintem_domain::Problem;
 
 use crate::content_encoding::{ContentEncoding, Encoder};
@@ -15,9 +17,6 @@ const PART_BYTES: usize = 64 * 1024;
 
 /// Shorter bodies are not charged: they fit into the buffers of a connection.
 const MIN_CHARGED_BYTES: usize = 64 * 1024;
-
-/// What a stream takes while it is sent: its encoder, and the part that waits.
-const STREAM_KIB: u32 = 512;
 
 /// Compresses a whole body.
 pub async fn compress(gate: &CpuGate, owner: WorkOwner, encoding: ContentEncoding, body: Bytes) -> Bytes {
@@ -37,46 +36,68 @@ struct StreamedBody {
     encoder: Option<Encoder>,
     gate: CpuGate,
     owner: WorkOwner,
-    _permit: OwnerPermit,
 }
 
-/// Makes and compresses each part of a stream in the caller's turn.
+/// A part of a stream; `None` is its end. A channel that closes without it was left by a panic.
+type StreamPart = Option<Result<Bytes, axum::Error>>;
+
+/// Makes and compresses each part of a stream in the caller's turn, in a task of its own. The permit is held until the
+/// stream is sent.
 pub fn stream_in_turns(
     chunks: Body,
     encoding: ContentEncoding,
     gate: CpuGate,
     owner: WorkOwner,
-    permit: OwnerPermit,
+    permit: Arc<OwnerPermit>,
 ) -> Body {
-    let encoder = Encoder::new(encoding);
-    let streamed = StreamedBody { chunks: chunks.into_data_stream(), encoder, gate, owner, _permit: permit };
-    Body::from_stream(stream::unfold(streamed, |mut streamed| async move {
-        let gate = streamed.gate.clone();
-        let part = gate.run_part(streamed.owner, streamed.next_part()).await?;
-        Some((part, streamed))
+    let (sender, receiver) = mpsc::channel(1);
+    let encoder = Encoder::for_stream(encoding);
+    let streamed = StreamedBody { chunks: chunks.into_data_stream(), encoder, gate, owner };
+    tokio::spawn(streamed.produce(sender));
+
+    Body::from_stream(stream::unfold(Some((receiver, permit)), |state| async move {
+        let (mut receiver, permit) = state?;
+        match receiver.recv().await {
+            Some(Some(part)) => Some((part, Some((receiver, permit)))),
+            Some(None) => None,
+            // Without an error, the client would take what it has for the whole response.
+            None => Some((Err(axum::Error::new(io::Error::other("the response could not be finished"))), None)),
+        }
     }))
 }
 
 impl StreamedBody {
-    async fn next_part(&mut self) -> Option<Result<Bytes, axum::Error>> {
-        while let Some(chunk) = self.chunks.next().await {
-            let Some(encoder) = &mut self.encoder else { return Some(chunk) };
-            let part = match chunk {
-                Ok(chunk) => encoder.write(&chunk),
-                Err(error) => return Some(Err(error)),
-            };
-            // An encoder may keep a chunk to itself.
-            if !part.is_empty() {
-                return Some(Ok(part.into()));
+    /// First waits until the client has taken the part before, and only then for a turn: a client that does not read must
+    /// not hold a core.
+    async fn produce(mut self, sender: mpsc::Sender<StreamPart>) {
+        while let Ok(room) = sender.reserve().await {
+            let part = self.next_part().await;
+            let is_end = part.is_none();
+            room.send(part);
+            if is_end {
+                return;
             }
         }
-        self.encoder.take().map(|encoder| Ok(encoder.finish().into()))
     }
-}
 
-/// Charges a stream to the caller. Fails if the caller, or all together, have too much that is not sent yet.
-pub async fn charge_stream(load: &LoadControls, budget: &Arc<OwnerBudget>) -> Result<OwnerPermit, Problem> {
-    budget.acquire_shared(Resource::UnsentKib, STREAM_KIB, &load.unsent_kib).await
+    /// The next part that is not empty: an encoder may keep a chunk to itself.
+    async fn next_part(&mut self) -> StreamPart {
+        loop {
+            let gate = self.gate.clone();
+            let part = gate.run_part(self.owner, self.make_part()).await?;
+            if !matches!(&part, Ok(part) if part.is_empty()) {
+                return Some(part);
+            }
+        }
+    }
+
+    async fn make_part(&mut self) -> StreamPart {
+        match (self.chunks.next().await, &mut self.encoder) {
+            (Some(Ok(chunk)), Some(encoder)) => Some(Ok(encoder.write(&chunk).into())),
+            (Some(chunk), _) => Some(chunk),
+            (None, _) => self.encoder.take().map(|encoder| Ok(encoder.finish().into())),
+        }
+    }
 }
 
 /// Charges a whole body to the caller, if it is long. The permit is for [`hold_until_sent`].

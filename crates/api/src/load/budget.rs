@@ -203,7 +203,7 @@ impl OwnerBudgets {
         Self { caps, state: Mutex::new(map) }
     }
 
-    /// Whoever holds the budget keeps it from being forgotten.
+    /// The budget is kept as long as the returned reference.
     pub fn get(&self, owner: WorkOwner) -> Arc<OwnerBudget> {
         let mut state = self.state.lock().expect("never held across a panic");
         if let Some(budget) = state.by_owner.get(&owner) {

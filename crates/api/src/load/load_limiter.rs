@@ -21,6 +21,8 @@ pub struct LoadLimiter {
     /// CPU time that may be queued for all cores together; with more, the last request would wait too long.
     max_queued_work: Duration,
     in_flight: AtomicUsize,
+    /// Those of paying callers among them.
+    paid_in_flight: AtomicUsize,
     /// Moving average of the CPU time per request, in nanoseconds.
     average_nanos: AtomicU64,
 }
@@ -29,6 +31,7 @@ pub struct LoadLimiter {
 #[derive(Debug)]
 pub struct LoadPermit<'d> {
     limiter: &'d LoadLimiter,
+    is_paid: bool,
     busy_time: Duration,
 }
 
@@ -49,26 +52,33 @@ impl LoadLimiter {
             min_in_flight: min_in_flight.min(max_in_flight),
             max_queued_work,
             in_flight: AtomicUsize::new(0),
+            paid_in_flight: AtomicUsize::new(0),
             average_nanos: AtomicU64::new(0),
         }
     }
 
-    /// `None` if the limit is reached. Free callers leave the last quarter to paying ones.
+    /// `None` if the limit is reached. A quarter is reserved for paying callers, even when the limit has dropped below
+    /// what others already have in flight.
     pub fn try_acquire(&self, owner: WorkOwner) -> Option<LoadPermit<'_>> {
-        let (permit, in_flight_before) = self.issue_permit();
+        let is_paid = owner.is_paid();
+        let in_flight = self.in_flight.load(Ordering::Relaxed);
         let limit = self.current_limit();
-        (in_flight_before < if owner.is_paid() { limit } else { free_share(limit) }).then_some(permit)
+        let free_limit = free_share(limit);
+        let is_reserved = || self.paid_in_flight.load(Ordering::Relaxed) < limit - free_limit;
+        let is_admitted = if is_paid { in_flight < limit || is_reserved() } else { in_flight < free_limit };
+        // Two requests at the same instant may both take the last permit, which does no harm.
+        is_admitted.then(|| self.issue_permit(is_paid))
     }
 
     /// For requests that must never be rejected.
     pub fn acquire_unlimited(&self) -> LoadPermit<'_> {
-        self.issue_permit().0
+        self.issue_permit(false)
     }
 
-    /// A permit, and the number of permits issued before it.
-    fn issue_permit(&self) -> (LoadPermit<'_>, usize) {
-        let in_flight_before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        (LoadPermit { limiter: self, busy_time: Duration::ZERO }, in_flight_before)
+    fn issue_permit(&self, is_paid: bool) -> LoadPermit<'_> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.paid_in_flight.fetch_add(usize::from(is_paid), Ordering::Relaxed);
+        LoadPermit { limiter: self, is_paid, busy_time: Duration::ZERO }
     }
 
     /// The concurrency limit for the current average CPU time.
@@ -105,6 +115,7 @@ impl LoadPermit<'_> {
 impl Drop for LoadPermit<'_> {
     fn drop(&mut self) {
         self.limiter.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.limiter.paid_in_flight.fetch_sub(usize::from(self.is_paid), Ordering::Relaxed);
     }
 }
 
@@ -170,6 +181,9 @@ mod tests {
 
         let permits: Vec<_> = (0..384).map(|_| limiter.try_acquire(free).unwrap()).collect();
         assert_eq!((count_permits_for(&limiter, free), count_permits_for(&limiter, PAYING)), (0, 128));
+        // Expensive requests lower the limit to 64, but the quarter stays reserved.
+        record_requests(&limiter, 500, Duration::from_millis(50));
+        assert_eq!((count_permits_for(&limiter, free), count_permits_for(&limiter, PAYING)), (0, 16));
         drop(permits);
         assert_eq!(count_permits_for(&two_core_limiter(1, 1), free), 1);
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use vintem_domain::AddressBucket;
+use vintem_domain::{AddressBucket, Problem};
 use vintem_meter::LocalRateLimiter;
 
 pub use blocking_pool::BlockingPool;
@@ -50,6 +50,9 @@ const MAX_REQUEST_BODIES: usize = 64;
 
 /// Memory for responses that are not sent yet.
 const MAX_UNSENT_KIB: usize = 64 * 1024;
+
+/// What a stream takes while it is sent: its encoder, and the parts that wait.
+const STREAM_KIB: u32 = 2048;
 
 const MINUTE_US: u64 = 60_000_000;
 
@@ -82,6 +85,11 @@ impl LoadControls {
             history_pool: BlockingPool::new(),
             last_shed_log_second: AtomicU64::new(0),
         }
+    }
+
+    /// Charges a stream to a caller until the permit is dropped.
+    pub async fn acquire_stream(&self, budget: &Arc<OwnerBudget>) -> Result<OwnerPermit, Problem> {
+        budget.acquire_shared(Resource::UnsentKib, STREAM_KIB, &self.unsent_kib).await
     }
 
     /// Logs that requests are shed, once a second: a line per request would cost more than the response itself.

@@ -35,11 +35,14 @@ static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
     )
 });
 
-/// Series times rows of a response. More rows are on the next page.
+/// Values in a response, series times rows. More rows are on the next page.
 pub const MAX_COMPARED_VALUES: usize = 200_000;
 
-/// Cells that are written at once.
-const CELLS_PER_PART: usize = 1_000;
+/// More values than this are streamed: 250 kB of JSON.
+const MAX_WHOLE_VALUES: usize = 4_000;
+
+/// Values that are written at once.
+const VALUES_PER_PART: usize = 1_000;
 
 /// Longer IDs are truncated in the error message.
 const MAX_ID_CHARS: usize = 64;
@@ -143,7 +146,11 @@ async fn compare_series(request: SnapshotRequest, query: QueryParams) -> Result<
     let datasets: Vec<Dataset> = sources.iter().flat_map(CatalogSource::datasets).collect();
     let base_generations: Vec<i64> = sources.iter().map(|source| source.base_generation(&snapshot)).collect();
     let responder = EtagResponder::new(&request, &snapshot, &datasets, (today, base_generations));
-    let page_dates: Vec<NaiveDate> = dates.into_iter().skip(pagination.offset).take(pagination.limit).collect();
+    let page = dates.iter().skip(pagination.offset).take(pagination.limit);
+    let page_dates: Vec<NaiveDate> = page.copied().collect();
+    drop(dates);
+    let is_long = page_dates.len() * ids.len() > MAX_WHOLE_VALUES && matches!(params.format, ListFormat::Json);
+    let permit = if is_long { Some(request.acquire_stream().await?) } else { None };
     let rows = AlignedRows {
         snapshot: snapshot.clone(),
         ids: sources.iter().map(CatalogSource::id).collect(),
@@ -166,7 +173,7 @@ async fn compare_series(request: SnapshotRequest, query: QueryParams) -> Result<
         data: [],
     };
     let response = match params.format {
-        ListFormat::Json => responder.respond_json_chunks(|| json_list_chunks(&head(), rows)),
+        ListFormat::Json => responder.respond_json_chunks(permit, || json_list_chunks(&head(), rows)),
         ListFormat::Csv(options) => responder.respond_csv(options, || {
             let columns = sources.iter().map(|source| (source.id(), source.max_decimals())).collect();
             comparison_table(columns, rows.flatten())
@@ -194,7 +201,7 @@ impl Iterator for AlignedRows {
             self.ids.iter().filter_map(|id| CatalogSource::find(&self.snapshot, id).ok()).collect();
         let row = |date| build_aligned_row(&sources, self.alignment, date, self.today, self.as_text);
         let rows: Vec<AlignedRowBody> =
-            self.dates.by_ref().take(CELLS_PER_PART.div_ceil(self.ids.len())).map(row).collect();
+            self.dates.by_ref().take(VALUES_PER_PART.div_ceil(self.ids.len())).map(row).collect();
         Some(rows).filter(|rows| !rows.is_empty())
     }
 }

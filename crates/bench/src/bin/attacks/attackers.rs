@@ -22,6 +22,8 @@ const SILENT_CONNECTIONS: usize = 10_000;
 /// Comparisons a second, as many as 20 Free keys may send.
 const COMPARE_RATE: u32 = 12;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between the end of a connection and the next one.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where an attack goes, and where it comes from.
 #[derive(Debug, Clone)]
@@ -95,7 +97,9 @@ impl Attack {
             AttackKind::CompareFlood => drop(tasks.spawn(flood_with_comparisons(target, keys))),
             _ => {
                 let count = match kind {
-                    AttackKind::GuessedKeys | AttackKind::RegistrationFlood => FLOOD_CONNECTIONS,
+                    AttackKind::GuessedKeys | AttackKind::RegistrationFlood => {
+                        FLOOD_CONNECTIONS.max(target.sources.len())
+                    }
                     AttackKind::SilentConnections => SILENT_CONNECTIONS,
                     _ => SLOW_CONNECTIONS,
                 };
@@ -109,7 +113,7 @@ impl Attack {
 }
 
 /// Attacks on a connection, and on a new one when it ends.
-async fn repeat(kind: AttackKind, target: AttackTarget, keys: Arc<Vec<String>>, mut number: usize) {
+async fn repeat(kind: AttackKind, target: AttackTarget, keys: Arc<Vec<String>>, number: usize) {
     loop {
         // The server may refuse or close a connection at any time.
         let _ = match kind {
@@ -119,8 +123,7 @@ async fn repeat(kind: AttackKind, target: AttackTarget, keys: Arc<Vec<String>>, 
             AttackKind::SlowBodies => send_slowly(&target, number).await,
             AttackKind::SilentConnections | AttackKind::CompareFlood => stay_silent(&target, number).await,
         };
-        number += FLOOD_CONNECTIONS;
-        sleep(Duration::from_millis(100)).await;
+        sleep(RETRY_INTERVAL).await;
     }
 }
 
@@ -135,17 +138,16 @@ fn registration_request() -> Vec<u8> {
     format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// A hundred requests, each as soon as there is something of the response before it.
+/// Each request is sent as soon as there is something of the response before it.
 async fn send_repeatedly(target: &AttackTarget, number: usize, request: fn() -> Vec<u8>) -> std::io::Result<()> {
     let mut stream = target.connect(number, None).await?;
     let mut buffer = vec![0; 64 * 1024];
-    for _ in 0..100 {
+    loop {
         stream.write_all(&request()).await?;
         if timeout(RESPONSE_TIMEOUT, stream.read(&mut buffer)).await?? == 0 {
             return Ok(());
         }
     }
-    Ok(())
 }
 
 fn compare_request(key: &str) -> Vec<u8> {

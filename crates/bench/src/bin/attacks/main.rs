@@ -143,7 +143,8 @@ fn judge(name: &str, rounds: &[(AttackImpact, AttackImpact)]) -> anyhow::Result<
     let p99 = median_p99(&|(observed, _)| observed.victim_p99);
     let control = median_p99(&|(_, control)| control.victim_p99);
     let health = median_p99(&|(observed, _)| observed.health_p99);
-    let refused: usize = rounds.iter().map(|(observed, _)| observed.refused).sum();
+    let mut refusals: Vec<&String> = rounds.iter().flat_map(|(observed, _)| &observed.refusals).collect();
+    let refused = refusals.len();
     let sent: usize = rounds.iter().map(|(observed, _)| observed.sent).sum();
     let growth = rounds.iter().map(|(observed, _)| observed.memory_growth_bytes).max().unwrap_or(0);
 
@@ -152,6 +153,10 @@ fn judge(name: &str, rounds: &[(AttackImpact, AttackImpact)]) -> anyhow::Result<
     println!("{name}_health_p99_milliseconds: {:.1}", health.as_secs_f64() * 1e3);
     println!("{name}_refused: {refused} of {sent}");
     println!("{name}_memory_growth_mib: {}", growth >> 20);
+    refusals.sort_unstable();
+    for same in refusals.chunk_by(|one, other| one == other) {
+        println!("{name}_refusal: {} times {}", same.len(), same[0]);
+    }
 
     ensure!(refused == 0, "{refused} of {sent} requests of the victim were refused");
     ensure!(

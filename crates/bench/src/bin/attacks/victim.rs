@@ -42,8 +42,8 @@ pub struct AttackImpact {
     pub victim_p99: Duration,
     pub health_p99: Duration,
     pub sent: usize,
-    /// Responses other than 200, and missing ones.
-    pub refused: usize,
+    /// Responses other than 200, and missing ones: what came instead.
+    pub refusals: Vec<String>,
     pub memory_growth_bytes: u64,
 }
 
@@ -66,7 +66,7 @@ impl VictimTraffic {
     }
 
     /// Sends requests at their rate, one after another. Each latency counts from the instant the request was due.
-    fn run(&self, server: SocketAddr) -> Vec<(Duration, bool)> {
+    fn run(&self, server: SocketAddr) -> Vec<(Duration, Option<String>)> {
         let started = Instant::now();
         let interval = Duration::from_secs(1) / RATE;
         let mut samples = Vec::new();
@@ -76,8 +76,8 @@ impl VictimTraffic {
                 return samples;
             }
             std::thread::sleep(due_at.saturating_sub(started.elapsed()));
-            let is_good = send(server, request).is_ok_and(|response| response.starts_with(b"HTTP/1.1 200"));
-            samples.push((started.elapsed().saturating_sub(due_at), is_good));
+            let refusal = describe_refusal(request, &send(server, request));
+            samples.push((started.elapsed().saturating_sub(due_at), refusal));
         }
         samples
     }
@@ -90,6 +90,17 @@ fn send(server: SocketAddr, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut response = Vec::new();
     stream.read_to_end(&mut response)?;
     Ok(response)
+}
+
+/// `None` if it was answered with 200.
+fn describe_refusal(request: &[u8], response: &std::io::Result<Vec<u8>>) -> Option<String> {
+    let first_line = |text: &[u8]| String::from_utf8_lossy(text).lines().next().unwrap_or_default().to_owned();
+    let target = first_line(request);
+    match response {
+        Ok(response) if response.starts_with(b"HTTP/1.1 200") => None,
+        Ok(response) => Some(format!("{target}: {}", first_line(response))),
+        Err(error) => Some(format!("{target}: {error}")),
+    }
 }
 
 /// Attacks the server, and watches the victim, `/health` and the memory of the process meanwhile.
@@ -124,7 +135,7 @@ pub async fn observe(
         victim_p99: percentile(samples.iter().map(|(latency, _)| *latency), 99),
         health_p99: percentile(health, 99),
         sent: samples.len(),
-        refused: samples.iter().filter(|(_, is_good)| !is_good).count(),
+        refusals: samples.into_iter().filter_map(|(_, refusal)| refusal).collect(),
         memory_growth_bytes: peak.saturating_sub(memory_before),
     })
 }
