@@ -4,6 +4,7 @@ usage: exports.py URL GOLD_KEY REBUILD, where the shell command REBUILD rebuilds
 Prints faults, if any, then figures, and last the number of files opened.
 """
 
+import concurrent.futures
 import csv, gzip, hashlib, io, json, os, random, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
 from datetime import date
 from decimal import Decimal
@@ -163,6 +164,11 @@ def resume(file, body):
     return len(cuts) - 1
 
 
+def rebuild_files(file):
+    subprocess.run(rebuild, shell=True, check=True, stdout=subprocess.DEVNULL)
+    return wait_for_rebuild(file)
+
+
 def read_across_rebuild(file, body):
     """Reads a little, waits until the files have been rebuilt, and reads the rest."""
     host, port = url.removeprefix("http://").split(":")
@@ -173,8 +179,13 @@ def read_across_rebuild(file, body):
         request = f'GET /api/v1/export/{file["name"]} HTTP/1.1\r\nHost: {host}\r\nX-API-Key: {key}\r\nConnection: close\r\n\r\n'
         connection.sendall(request.encode())
         answer = connection.recv(1024)
-        subprocess.run(rebuild, shell=True, check=True, stdout=subprocess.DEVNULL)
-        newer = wait_for_rebuild(file)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            rebuilt = pool.submit(rebuild_files, file)
+            # 16 KiB a second: slower readers are disconnected, faster ones have the file before it is rebuilt.
+            while not rebuilt.done():
+                answer += connection.recv(4096)
+                time.sleep(0.25)
+            newer = rebuilt.result()
         while chunk := connection.recv(65536):
             answer += chunk
     if answer.split(b"\r\n\r\n", 1)[1] != body:

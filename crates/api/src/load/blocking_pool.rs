@@ -73,21 +73,25 @@ impl Drop for PoolSlot<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::Ipv4Addr;
 
-    const OWNER: WorkOwner = WorkOwner::Key(1);
+    use vintem_domain::Plan;
+
+    use super::*;
 
     #[tokio::test]
     async fn slow_work_shortens_the_queue() {
+        // For paying callers, some of the queue is reserved.
+        let owner = WorkOwner::new(Plan::Free, None, Ipv4Addr::LOCALHOST.into());
         let pool = BlockingPool::new();
         for _ in 0..200 {
             pool.limiter.acquire_unlimited().record_busy_time(Duration::from_secs(1));
         }
 
         let permits: Vec<_> = (0..MIN_QUEUE).map(|_| pool.limiter.acquire_unlimited()).collect();
-        assert_eq!(pool.acquire(OWNER).await.unwrap_err().0, Problem::Overloaded);
+        assert_eq!(pool.acquire(owner).await.unwrap_err().0, Problem::Overloaded);
 
         drop(permits);
-        assert!(pool.acquire(OWNER).await.is_ok());
+        assert!(pool.acquire(owner).await.is_ok());
     }
 }
