@@ -333,8 +333,8 @@ impl FrontLayer {
         let encoding = cache_key.as_ref().map_or(ContentEncoding::Identity, |key| key.encoding);
         let gate = &self.app.load.handlers;
         let owner = context.budget.owner;
-        let is_long =
-            shared.body.as_ref().map_or_else(|| is_stream(&response), |body| body.len() >= MIN_COMPRESSED_BYTES);
+        let is_stream = is_stream(&response);
+        let is_long = shared.body.as_ref().map_or(is_stream, |body| body.len() >= MIN_COMPRESSED_BYTES);
         let encoding = if is_long { encoding } else { ContentEncoding::Identity };
         if encoding != ContentEncoding::Identity {
             response.headers_mut().insert(header::CONTENT_ENCODING, encoding.header_value());
@@ -342,8 +342,11 @@ impl FrontLayer {
 
         let Some(body) = shared.body else {
             return match shared.stream_permit.or(permit.map(Arc::new)) {
-                Some(permit) => response.map(|body| stream_in_turns(body, encoding, gate.clone(), owner, permit)),
-                None => response,
+                Some(permit) if is_stream => {
+                    response.map(|body| stream_in_turns(body, encoding, gate.clone(), owner, permit))
+                }
+                // 304, or the response to a HEAD request.
+                _ => response,
             };
         };
         let body = compress(gate, owner, encoding, body).await;

@@ -267,10 +267,19 @@ async fn a_long_comparison_is_a_stream_of_the_same_rows() -> TestResult {
         assert!(!response.headers.contains_key("content-length"), "{encoding}");
         let encoding_used = response.headers.get("content-encoding").and_then(|value| value.to_str().ok());
         assert_eq!(encoding_used, Some(encoding).filter(|encoding| *encoding != "identity"));
+        let etag = response.headers["etag"].to_str()?.to_owned();
         let body: Value = serde_json::from_slice(&decode_body(encoding_used, response.body)?)?;
         assert_eq!(body["limit"], 18_181, "{encoding}");
         let rows = body["data"].as_array().expect("rows");
         assert_eq!(rows.len() as u64, body["total"].as_u64().expect("a total").min(18_181), "{encoding}");
+
+        let unchanged = replica.http.get(&url).header("Accept-Encoding", encoding).header("If-None-Match", &etag);
+        let head = replica.http.head(&url).header("Accept-Encoding", encoding);
+        for (request, status) in [(unchanged, 304), (head, 200)] {
+            let response = replica.send_unchecked(request).await?;
+            assert_eq!((response.status, response.body.len()), (status, 0), "{encoding}");
+            assert!(!response.headers.contains_key("transfer-encoding"), "{encoding}: {status}");
+        }
 
         // The same as on a page that is not a stream.
         let offset = rows.len() - 20;
