@@ -24,6 +24,10 @@ busy-tests RUNS="5" *ARGS:
 contract FILINGS="50000": _build-tests
     checks/lib/with-engines checks/contract/served-demo target/ci/vintem {{FILINGS}}
 
+# Lose a database, recover it to a random second, and check the contract on it
+point-in-time FILINGS="50000": _build-tests
+    checks/lib/with-engines checks/contract/recovered-demo target/ci/vintem {{FILINGS}}
+
 # Check the contract with 1.1 million filings; prints times and memory
 whole-country:
     cargo build --release -p vintem-server
@@ -47,6 +51,11 @@ million-keys KEYS="1000000":
 # Stop, kill and cut off PostgreSQL, each for SECONDS, at 300 requests per second
 postgres-away SECONDS="60":
     VINTEM_WALL_CLOCK=1 VINTEM_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
+
+# Put databases back to an earlier state, TRIALS times in each of three ways, beside running and stopped replicas
+restores TRIALS="100":
+    VINTEM_RESTORE_TRIALS={{TRIALS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture restores::replicas
+    VINTEM_RESTORE_TRIALS=2 VINTEM_RESTORE_FILINGS=1500000 checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture restores::replicas_notice_a_restore
 
 # Check that three processes admit exactly the limit in every window, also with wrong clocks
 exactness SECONDS="130":
@@ -73,6 +82,11 @@ attacks *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin attacks
     checks/lib/with-engines target/release/attacks {{ARGUMENTS}}
 
+# Keep 2,400 connections of slow clients open for a minute, beside 300 ordinary requests per second
+slow-clients *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin slow-clients
+    checks/lib/with-engines target/release/slow-clients {{ARGUMENTS}}
+
 # Register keys on one replica and use them at once on another, from an address without quota
 fresh-keys ROUNDS="200":
     VINTEM_FRESH_KEY_ROUNDS={{ROUNDS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture fairness::a_new_key
@@ -80,6 +94,19 @@ fresh-keys ROUNDS="200":
 # Hang, kill, cut off and empty Redis, each for SECONDS, at 500 requests per second; kill one of two servers
 redis-away SECONDS="30":
     VINTEM_WALL_CLOCK=1 VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limiter_faults::
+
+# Store a backlog of usage, with and without kills of those who store it; no call may keep Redis busy for 10 ms
+backlog FIELDS="5000000" KILLS="50":
+    VINTEM_BACKLOG_FIELDS={{FIELDS}} VINTEM_BACKLOG_KILLS=0 checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture usage_storage::backlog
+    VINTEM_BACKLOG_FIELDS={{FIELDS}} VINTEM_BACKLOG_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture usage_storage::backlog
+
+# Let Redis lose its last writes: nothing else may be missing from the usage, and it must say so
+lost-writes TRIALS="50":
+    VINTEM_LOST_WRITE_TRIALS={{TRIALS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture usage_storage::lost_writes
+
+# Drop expired months of usage of very many keys
+retention KEYS="1000000":
+    VINTEM_RETENTION_KEYS={{KEYS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture usage_storage::retention
 
 # Kill replicas, Redis and PostgreSQL at 1,500 requests per second: no usage lost, none counted twice
 chaos MINUTES="10":

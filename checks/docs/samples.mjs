@@ -21,7 +21,7 @@ const [url, platinum, workdir, tools] = process.argv.slice(2);
 const powerQuery = createRequire(join(tools, "node_modules/"))("@microsoft/powerquery-parser");
 vm.runInThisContext(readFileSync(new URL("../../crates/pages/assets/samples.js", import.meta.url), "utf8"));
 
-const CHANGING = ["get_usage", "get_key", "get_status"];
+const CHANGING = ["get_usage", "get_key", "get_status", "get_health"];
 const HIGHLIGHTERS = { curl: "shell", "Google Sheets": "javascript", Excel: "powerquery" };
 const MAX_LINES = 14;
 const PLACEHOLDER = "vtm_your_key_here";

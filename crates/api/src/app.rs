@@ -1,8 +1,8 @@
 //! The state that all handlers share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::routing::MethodRouter;
 use chrono::NaiveDate;
@@ -12,7 +12,7 @@ use vintem_deliver::webhook::{AddressGuard, SecretBox};
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::plan::PlanConfig;
 use vintem_domain::{Clock, Problem};
-use vintem_meter::Meter;
+use vintem_meter::{Meter, UsageBacklog, UsageSource};
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
 
@@ -20,6 +20,7 @@ use crate::api_error::ApiError;
 use crate::event_feed::EventFeed;
 use crate::keyring::{Keyring, Pepper};
 use crate::load::LoadControls;
+use crate::task_health::TaskHealth;
 
 /// The API settings an operator can change.
 #[derive(Debug, Clone)]
@@ -58,8 +59,12 @@ pub struct App {
     pub event_feed: EventFeed,
     pub clock: Arc<dyn Clock>,
     pub(crate) load: LoadControls,
+    pub task_health: Arc<TaskHealth>,
     /// Whether Postgres answered the last refresh of the keys.
     is_store_up: AtomicBool,
+    is_store_read_only: AtomicBool,
+    /// For each source of usage: what was not stored yet when this process last looked. `None` if it could not look.
+    usage_backlogs: Mutex<Vec<Option<UsageBacklog>>>,
 }
 
 impl App {
@@ -85,7 +90,10 @@ impl App {
             event_feed: EventFeed::default(),
             clock,
             load,
+            task_health: Arc::default(),
             is_store_up: AtomicBool::new(true),
+            is_store_read_only: AtomicBool::new(false),
+            usage_backlogs: Mutex::default(),
         }
     }
 
@@ -98,9 +106,31 @@ impl App {
         self.is_store_up.store(is_up, Ordering::Relaxed);
     }
 
-    /// Whether Postgres and every Redis answered when they were last used.
-    pub fn are_dependencies_up(&self) -> bool {
-        self.is_store_up.load(Ordering::Relaxed) && self.meter.redis_availability().all(|is_up| is_up)
+    pub(crate) fn is_store_up(&self) -> bool {
+        self.is_store_up.load(Ordering::Relaxed)
+    }
+
+    pub fn set_store_read_only(&self, is_read_only: bool) {
+        self.is_store_read_only.store(is_read_only, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_store_read_only(&self) -> bool {
+        self.is_store_read_only.load(Ordering::Relaxed)
+    }
+
+    /// In the order of [`Meter::usage_sources`].
+    pub fn set_usage_backlogs(&self, backlogs: Vec<Option<UsageBacklog>>) {
+        *self.usage_backlogs.lock().expect("never held across a panic") = backlogs;
+    }
+
+    /// What is not stored yet, for each source that this process can see.
+    pub fn usage_backlogs(&self) -> Vec<(UsageSource, UsageBacklog)> {
+        let backlogs = self.usage_backlogs.lock().expect("never held across a panic");
+        self.meter
+            .usage_sources()
+            .zip(backlogs.iter())
+            .filter_map(|(source, backlog)| Some((source, (*backlog)?)))
+            .collect()
     }
 
     /// Whether the served data is synthetic.

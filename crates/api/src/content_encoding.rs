@@ -54,7 +54,7 @@ impl ContentEncoding {
     pub const fn level(self) -> u8 {
         match self {
             Self::Identity => 0,
-            Self::Gzip => 6,
+            Self::Gzip => 4,
             Self::Brotli => 4,
             Self::Zstd => 3,
         }

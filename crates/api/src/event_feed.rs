@@ -54,16 +54,23 @@ impl EventFeed {
     /// Reads the events published since the last call.
     pub async fn refresh(&self, store: &Store) -> Result<()> {
         let _guard = self.refresh_lock.lock().await;
-        let bounds = store.feed_bounds().await?;
-        let last_read = self.state.borrow().last_position.filter(|position| *position <= bounds.last_position);
-
-        // At startup, or when the database was replaced, the newest events are enough.
-        let mut after =
-            last_read.unwrap_or_else(|| bounds.pruned_position.max(bounds.last_position - MAX_BUFFERED_EVENTS as i64));
-        if last_read.is_none() {
-            *self.buffer.write().expect("never held across a panic") =
-                EventBuffer { events: VecDeque::new(), starts_after: after };
+        let last_read = self.state.borrow().last_position;
+        let bounds = store.feed_bounds(last_read).await?;
+        if !bounds.is_continued {
+            tracing::warn!("the database no longer has the events that were read from it: it was restored or replaced");
+            metrics::counter!("vintem_database_replaced_total", "what" => "events").increment(1);
         }
+
+        let mut after = match last_read.filter(|_| bounds.is_continued) {
+            Some(last_read) => last_read,
+            // At startup, or when the database was replaced, the newest events are enough.
+            None => {
+                let starts_after = store.start_of_newest_events(MAX_BUFFERED_EVENTS as i64).await?;
+                *self.buffer.write().expect("never held across a panic") =
+                    EventBuffer { events: VecDeque::new(), starts_after };
+                starts_after
+            }
+        };
 
         while after < bounds.last_position {
             let events = store.published_events(after, None, READ_BATCH_SIZE).await?;

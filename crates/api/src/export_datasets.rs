@@ -10,6 +10,7 @@ use vintem_deliver::table::OutputTable;
 use vintem_domain::text::hex_encode;
 use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Lang, Series, series};
 use vintem_snapshot::{Companies, FilingFilter, Filings, RowPage, Snapshot};
+use vintem_store::change_id::ChangeId;
 use vintem_store::reader::RowProvenance;
 
 use crate::bodies::company::{COMPANY_DATASETS, companies_table};
@@ -61,8 +62,8 @@ fn build_export_dataset(
     })
 }
 
-fn dataset_generations(snapshot: &Snapshot, datasets: &[Dataset]) -> Vec<i64> {
-    datasets.iter().map(|dataset| snapshot.generation(*dataset)).collect()
+fn load_ids(snapshot: &Snapshot, datasets: &[Dataset]) -> Vec<Option<ChangeId>> {
+    datasets.iter().map(|dataset| snapshot.load_id(*dataset)).collect()
 }
 
 /// The fetches that these rows come from, without duplicates, oldest first.
@@ -85,8 +86,7 @@ fn series_export(snapshot: &Arc<Snapshot>, series: &'static Series, today: Naive
     let datasets = series_datasets(series);
     let days = DateRange::ALL.capped_at(today);
     let source = series_source(snapshot, series.id).ok()?;
-    let extra_state =
-        (dataset_generations(snapshot, &datasets), source.base_generation(snapshot), source.latest_row_until(today));
+    let extra_state = (load_ids(snapshot, &datasets), source.base_load_id(snapshot), source.latest_row_until(today));
 
     let sources_snapshot = snapshot.clone();
     let list_sources = move || {
@@ -142,7 +142,7 @@ fn fx_export(snapshot: &Arc<Snapshot>, today: NaiveDate) -> Option<ExportDataset
         let source = fx_source(snapshot, CurrencyPair::Published(currency)).ok()?;
         source.latest_row_until(today)
     });
-    let extra_state = (snapshot.generation(Dataset::Fx), latest_rows);
+    let extra_state = (snapshot.load_id(Dataset::Fx), latest_rows);
     build_export_dataset(snapshot, Dataset::Fx.id().to_owned(), &[Dataset::Fx], extra_state, list_sources, build_table)
 }
 
@@ -163,7 +163,7 @@ fn companies_export(snapshot: &Arc<Snapshot>, today: NaiveDate) -> Option<Export
         companies_table(&table_snapshot, None, companies, TraceOptions::disabled(today))
     };
 
-    let extra_state = dataset_generations(snapshot, &COMPANY_DATASETS);
+    let extra_state = load_ids(snapshot, &COMPANY_DATASETS);
     build_export_dataset(
         snapshot,
         Dataset::Companies.id().to_owned(),

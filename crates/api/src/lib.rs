@@ -15,6 +15,7 @@ pub mod event_body;
 mod event_feed;
 pub mod export_datasets;
 mod front;
+mod health;
 mod icalendar;
 mod identity;
 mod json_list;
@@ -29,6 +30,7 @@ mod response_body;
 mod responses;
 mod routes;
 mod snapshot_request;
+mod task_health;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -52,6 +54,7 @@ pub use identity::{Credential, client_address, parse_credential};
 pub use keyring::{Keyring, Pepper, generate_key};
 use responses::{SharedResponse, SkipCompression};
 pub use routes::search::search_all;
+pub use task_health::TaskHealth;
 
 /// Builds the whole service. `pages` are the handlers of the HTML pages.
 pub fn build_service(

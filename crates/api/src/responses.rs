@@ -117,9 +117,8 @@ impl<'a> EtagResponder<'a> {
         let mut hasher = DefaultHasher::new();
         (VERSION, is_stale, request.lang).hash(&mut hasher);
         for dataset in datasets {
-            // Includes the load time, because generations start over when demo data is removed.
-            let state = snapshot.state(*dataset).map(|state| (state.generation, state.loaded_at));
-            (dataset.id(), state).hash(&mut hasher);
+            // Not the generation: after a restore, another load may make a generation of the same number.
+            (dataset.id(), snapshot.load_id(*dataset)).hash(&mut hasher);
         }
         (request.path(), request.canonical_query(), request.prefers_csv).hash(&mut hasher);
         extra_state.hash(&mut hasher);

@@ -1,5 +1,7 @@
 //! The kinds of events in the feed and in webhooks, and the fields that they can be filtered by.
 
+use chrono::{DateTime, Utc};
+
 use crate::lang::LocalizedText;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,6 +38,13 @@ impl FilterField {
 
 /// Events and their deliveries are deleted after this time. Older data emits no events.
 pub const EVENT_RETENTION_DAYS: u32 = 30;
+
+/// The last position in the feed that an event can get at this time. Positions count the milliseconds since 2020, with 12
+/// further bits, so that a restored database does not issue one twice.
+pub fn last_position_at(now: DateTime<Utc>) -> i64 {
+    const MILLISECONDS_UNTIL_2020: i64 = 1_577_836_800_000;
+    (now.timestamp_millis() - MILLISECONDS_UNTIL_2020) << 12 | 0xfff
+}
 
 /// The type of the event that a webhook gets when its owner tests it. Never published in the feed.
 pub const WEBHOOK_TEST_EVENT: &str = "webhook.test";

@@ -126,6 +126,35 @@ pub struct UsageRow {
     pub counts: UsageCounts,
 }
 
+/// Id of a chunk of counts that is stored as a whole. Never given twice.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UsageChunkId(String);
+
+impl UsageChunkId {
+    pub fn new(id: String) -> Self {
+        Self(id)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The UTC day on which the chunk's batch was opened, by the microseconds that its id begins with. `None` for a batch
+    /// of versions up to 0.3, whose ids have no chunks (`/1:0`) and are stored in a table of their own.
+    pub fn created_on(&self) -> Option<NaiveDate> {
+        let (batch, _) = self.0.split_once('/')?;
+        let micros = batch.split('-').next()?.parse().ok()?;
+        Some(utc_date_from_micros(micros))
+    }
+}
+
+/// A checksum of what rows say, whatever their order.
+pub fn usage_checksum(rows: &[UsageRow]) -> u32 {
+    let mut lines: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
+    lines.sort_unstable();
+    crc32fast::hash(lines.join("\n").as_bytes())
+}
+
 /// The UTC date of an instant in microseconds since 1970.
 pub fn utc_date_from_micros(micros: i64) -> NaiveDate {
     DateTime::from_timestamp_micros(micros).unwrap_or_default().date_naive()

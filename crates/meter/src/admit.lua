@@ -1,30 +1,44 @@
 -- One call of a process: first its counts, then the checks of its callers, each decided and counted. Everything is
 -- applied once: a call that arrives after a later call of the same process does nothing. The number of the call is noted
 -- last, so that its counts are sent again if the script fails.
--- KEYS: the latest time seen, the current batch's id, the last call of each process, the live processes; then one log
--- for each check.
--- ARGV: window, now (0: Redis' clock), batch prefix, process, number of this call, whether it is a heartbeat ('beat' or
--- ''), number of count groups; then for each group the number of its call, the number of counts, and each field with
--- its count; then, in runs of checks with the same limit and mode: limit, 'take' or 'look', number of checks, and for
--- each check the prefix of the field to count it in, to which the day is appended, or ''.
--- Returns: now, number of live processes (0 unless this was a heartbeat); then for each check the remaining quota if it
--- is admitted and consumed as of now; otherwise -1 (would be admitted) or -2 (is refused), remaining, wait, reset.
-local window, now, batch_prefix, process = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local number = tonumber(ARGV[5])
+-- KEYS: the latest time seen, the open batch, the closed batches, the last call of each process, the live processes; then
+-- one log for each check.
+-- ARGV: window, now (0: Redis' clock), chunk prefix, run of the server, process, number of this call, whether it is a
+-- heartbeat ('beat' or ''), number of count groups; then for each group the number of its call, the number of counts,
+-- and each field with its count; then, in runs of checks with the same limit and mode: limit, 'take' or 'look', number
+-- of checks, and for each check the prefix of the field to count it in, to which the day is appended, or ''.
+-- Returns: now, number of live processes (0 unless this was a heartbeat), the last call before this one; then for each
+-- check the remaining quota if it is admitted and consumed as of now; otherwise -1 (would be admitted) or -2 (is
+-- refused), remaining, wait, reset.
+local window, now, chunk_prefix = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local run, process, number = ARGV[4], ARGV[5], tonumber(ARGV[6])
 if now == 0 then now = clock() end
 
-local last = tonumber(own('HGET', KEYS[3], process) or 0)
-if last >= number then return {now, 0} end
+local last = tonumber(own('HGET', KEYS[4], process) or 0)
+if last >= number then return {now, 0, last} end
 
-local batch
+local batch, chunks, chunk
+local chunk_keys = {}
 local function count(field, by)
-  batch = batch or live_batch(KEYS[2], batch_prefix, now, process)
-  own('HINCRBY', batch, field, by)
+  if not batch then
+    batch = open_batch(KEYS[2], KEYS[3], now, run, process)
+    chunks = chunks_in(batch)
+    chunk = chunk_prefix .. batch .. ':0'
+  end
+  if chunks > 1 then
+    local index = chunk_index(string.match(field, '^%d+'), chunks)
+    chunk = chunk_keys[index]
+    if not chunk then
+      chunk = chunk_prefix .. batch .. ':' .. index
+      chunk_keys[index] = chunk
+    end
+  end
+  own('HINCRBY', chunk, field, by)
 end
 
 -- Counts of an earlier call are already applied if that call, or a later one, arrived.
-local at = 8
-for _ = 1, tonumber(ARGV[7]) do
+local at = 9
+for _ = 1, tonumber(ARGV[8]) do
   local is_new, fields = tonumber(ARGV[at]) > last, tonumber(ARGV[at + 1])
   if is_new then
     for field = at + 2, at + 2 * fields, 2 do count(ARGV[field], ARGV[field + 1]) end
@@ -33,13 +47,13 @@ for _ = 1, tonumber(ARGV[7]) do
 end
 
 local live = 0
-if ARGV[6] == 'beat' then
-  own('ZADD', KEYS[4], now, process)
-  live = call('ZCOUNT', KEYS[4], now - 3000000, '+inf')
+if ARGV[7] == 'beat' then
+  own('ZADD', KEYS[5], now, process)
+  live = call('ZCOUNT', KEYS[5], now - 3000000, '+inf')
   -- A process that sent no heartbeat for a week will make no more calls.
-  for _, gone in ipairs(call('ZRANGEBYSCORE', KEYS[4], '-inf', now - 604800000000)) do
-    call('ZREM', KEYS[4], gone)
-    call('HDEL', KEYS[3], gone)
+  for _, gone in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', now - 604800000000)) do
+    call('ZREM', KEYS[5], gone)
+    call('HDEL', KEYS[4], gone)
   end
 end
 
@@ -48,7 +62,7 @@ local is_latest = now >= (tonumber(own('GET', KEYS[1])) or 0)
 local now_text, edges, day = text(now), edges_of(window, now), text(math.floor(now / 86400000000))
 if is_latest then call('SET', KEYS[1], now_text) end
 
-local answer, size, log = {now, live}, 2, 4
+local answer, size, log = {now, live, last}, 3, 5
 local function refuse_or_show(passes, remaining, wait, reset)
   answer[size + 1], answer[size + 2], answer[size + 3], answer[size + 4] = passes and -1 or -2, remaining, wait, reset
   size = size + 4
@@ -79,5 +93,9 @@ while ARGV[at] do
   end
   at = at + asks
 end
-call('HSET', KEYS[3], process, number)
+if batch and call('HLEN', chunk) >= MAX_FIELDS_IN_CHUNK then
+  own('RPUSH', KEYS[3], batch)
+  start_batch(KEYS[2], now, run, process, 2 * chunks)
+end
+call('HSET', KEYS[4], process, number)
 return answer

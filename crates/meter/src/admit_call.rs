@@ -14,9 +14,10 @@ use crate::redis_keys::{AdmissionLogId, RedisKeys};
 use crate::sliding_log::LimitStatus;
 
 pub const SLIDING_LOG_LUA: &str = include_str!("log.lua");
+pub const BATCHES_LUA: &str = include_str!("batches.lua");
 
 pub static ADMIT_SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, include_str!("admit.lua")].concat()));
+    LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, BATCHES_LUA, include_str!("admit.lua")].concat()));
 
 /// A day in microseconds. The scripts number days since 1970 by it.
 pub const DAY_US: u64 = 24 * 3600 * 1_000_000;
@@ -118,26 +119,35 @@ pub struct AdmitReply {
     pub now_us: u64,
     /// Live processes, if the call was a heartbeat; otherwise 0.
     pub live_processes: u32,
+    /// Number of this process's last call before this one, as far as Redis knows.
+    pub previous_call_number: u64,
     pub statuses: Vec<LimitStatus>,
 }
 
 impl AdmitCall<'_> {
-    pub fn encode(&self) -> Cmd {
+    /// Whether anything is counted.
+    pub fn counts_usage(&self) -> bool {
+        !self.call_counts.is_empty() || self.checks.iter().any(|check| check.counted_usage.is_some())
+    }
+
+    /// The command for a server in this run.
+    pub fn encode(&self, run_id: &str) -> Cmd {
         let mut command = Cmd::new();
-        command.arg("EVALSHA").arg(ADMIT_SCRIPT.get_hash()).arg(4 + self.checks.len());
-        command.arg(self.redis_keys.latest_clock_time()).arg(self.redis_keys.current_batch());
+        command.arg("EVALSHA").arg(ADMIT_SCRIPT.get_hash()).arg(5 + self.checks.len());
+        command.arg(self.redis_keys.latest_clock_time());
+        command.arg(self.redis_keys.open_batch()).arg(self.redis_keys.closed_batches());
         command.arg(self.redis_keys.last_call_numbers()).arg(self.redis_keys.live_processes());
 
         let mut text = String::new();
         for check in self.checks {
             self.redis_keys.write_log_key(check.log_id, &mut text);
-
             command.arg(&text);
         }
         command
             .arg(self.window_us)
             .arg(self.now_us)
-            .arg(self.redis_keys.batch_prefix())
+            .arg(self.redis_keys.chunk_prefix())
+            .arg(run_id)
             .arg(self.process_id)
             .arg(self.call_number);
         command.arg(if self.is_heartbeat { "beat" } else { "" }).arg(self.call_counts.len());
@@ -178,6 +188,7 @@ impl AdmitCall<'_> {
 
         let now_us = to_u64(next()?)?;
         let live_processes = to_u32(next()?)?;
+        let previous_call_number = to_u64(next()?)?;
         let mut statuses = Vec::with_capacity(self.checks.len());
         for _ in self.checks {
             let first = next()?;
@@ -194,6 +205,6 @@ impl AdmitCall<'_> {
             });
         }
 
-        Ok(AdmitReply { now_us, live_processes, statuses })
+        Ok(AdmitReply { now_us, live_processes, previous_call_number, statuses })
     }
 }

@@ -97,7 +97,8 @@ impl RedisClock {
     }
 }
 
-fn local_now_us() -> i64 {
+/// This machine's clock.
+pub fn local_now_us() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
 }

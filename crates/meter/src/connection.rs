@@ -12,6 +12,9 @@ use crate::error::{MeterError, Result};
 /// Time limit for one call, including connecting.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Enough of a run's id to tell it from all others.
+const MAX_RUN_ID_LENGTH: usize = 16;
+
 /// Connects on first use, and again after every failure: a silent connection cannot be told from a broken one.
 pub struct LazyConnection {
     client: Client,
@@ -51,6 +54,14 @@ impl LazyConnection {
 pub async fn connect_without_timeout(client: &Client) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// The id of a server's run: a new one after every restart, and another one on every other server. A server that does not
+/// tell is taken for one that never restarts.
+pub async fn fetch_run_id(connection: &mut MultiplexedConnection) -> RedisResult<String> {
+    let info: String = redis::cmd("INFO").arg("server").query_async(connection).await?;
+    let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or("unknown");
+    Ok(run_id.chars().filter(char::is_ascii_alphanumeric).take(MAX_RUN_ID_LENGTH).collect())
 }
 
 /// Checks that a server answers.

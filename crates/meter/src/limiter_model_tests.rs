@@ -18,6 +18,7 @@ use crate::sliding_log::{LimitStatus, SlidingLog};
 
 const WINDOW_US: u64 = 6_000_000;
 const NOON_US: u64 = 1_794_744_000_000_000;
+const RUN_ID: &str = "run";
 
 /// A Redis connection with keys that no other test uses. Tests delete their keys at the end.
 struct TestRedis {
@@ -54,7 +55,7 @@ impl TestRedis {
             call_counts,
             checks,
         };
-        let reply = self.connection.send_packed_command(&call.encode()).await.unwrap();
+        let reply = self.connection.send_packed_command(&call.encode(RUN_ID)).await.unwrap();
         call.decode_reply(reply).unwrap()
     }
 
@@ -82,9 +83,15 @@ impl TestRedis {
     }
 
     async fn fetch_usage_counts(&mut self) -> HashMap<String, u64> {
-        let id: String =
-            redis::cmd("GET").arg(self.redis_keys.current_batch()).query_async(&mut self.connection).await.unwrap();
-        redis::cmd("HGETALL").arg(self.redis_keys.batch(&id)).query_async(&mut self.connection).await.unwrap()
+        let chunk = self.open_chunk().await;
+        redis::cmd("HGETALL").arg(chunk).query_async(&mut self.connection).await.unwrap()
+    }
+
+    /// The key of the open batch's only chunk.
+    async fn open_chunk(&mut self) -> String {
+        let batch: String =
+            redis::cmd("GET").arg(self.redis_keys.open_batch()).query_async(&mut self.connection).await.unwrap();
+        self.redis_keys.chunk(&format!("{batch}:0"))
     }
 }
 
@@ -125,7 +132,6 @@ fn address_log_id(number: u32) -> AdmissionLogId {
     AdmissionLogId::Address(AddressBucket::V4(Ipv4Addr::from(number)))
 }
 
-/// 10,000 callers with 200 steps each. 100 callers share a clock and a call; each has its own changing limit.
 #[tokio::test]
 async fn a_key_that_was_overwritten_starts_over_and_stops_nobody() {
     let mut redis = TestRedis::open().await;
@@ -139,14 +145,8 @@ async fn a_key_that_was_overwritten_starts_over_and_stops_nobody() {
 
     let mut bad_log = String::new();
     redis.redis_keys.write_log_key(AdmissionLogId::Key(1), &mut bad_log);
-    let batch: String =
-        redis::cmd("GET").arg(redis.redis_keys.current_batch()).query_async(&mut redis.connection).await.unwrap();
-    let overwritten = [
-        bad_log,
-        redis.redis_keys.batch(&batch),
-        redis.redis_keys.live_processes(),
-        redis.redis_keys.last_call_numbers(),
-    ];
+    let overwritten =
+        [bad_log, redis.open_chunk().await, redis.redis_keys.live_processes(), redis.redis_keys.last_call_numbers()];
     for key in &overwritten {
         redis::cmd("SET").arg(key).arg("something else").exec_async(&mut redis.connection).await.unwrap();
     }
@@ -157,6 +157,7 @@ async fn a_key_that_was_overwritten_starts_over_and_stops_nobody() {
     redis.delete_test_keys().await;
 }
 
+/// 10,000 callers with 200 steps each. 100 callers share a clock and a call; each has its own changing limit.
 #[tokio::test]
 async fn redis_and_local_limiters_match_the_reference_limiter() {
     const CALLERS: usize = 100;

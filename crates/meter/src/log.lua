@@ -89,14 +89,3 @@ local function take(log, limit, window, now)
   call('PEXPIRE', log, edges_of(window, at).lifetime)
   return true, remaining - 1, 0, at + window
 end
-
--- The hash that receives the live counts. Its id contains its creation time and is never reused, because the ledger
--- records it.
-local function live_batch(current, batch_prefix, now, process)
-  local id = own('GET', current)
-  if not id then
-    id = text(now) .. '-' .. process
-    call('SET', current, id)
-  end
-  return batch_prefix .. id
-end

@@ -57,22 +57,40 @@ impl RedisKeys {
     }
 
     /// Id of the batch that receives the live counts.
-    pub fn current_batch(&self) -> String {
+    pub fn open_batch(&self) -> String {
+        format!("{}usage:open", self.prefix)
+    }
+
+    /// Ids of the batches that wait to be stored.
+    pub fn closed_batches(&self) -> String {
+        format!("{}usage:closed", self.prefix)
+    }
+
+    /// Prefix of a chunk's key, followed by its id. A chunk is a hash: `key:group:class:day` → count.
+    pub fn chunk_prefix(&self) -> String {
+        format!("{}usage:chunk:", self.prefix)
+    }
+
+    pub fn chunk(&self, id: &str) -> String {
+        format!("{}{id}", self.chunk_prefix())
+    }
+
+    /// The process that stores the counts of this server.
+    pub fn storing_process(&self) -> String {
+        format!("{}usage:storing", self.prefix)
+    }
+
+    /// Names of versions up to 0.3, whose replicas may run at the same time.
+    pub fn former_open_batch(&self) -> String {
         format!("{}usage:current", self.prefix)
     }
 
-    /// Ids of the batches that wait to be drained.
-    pub fn pending_batches(&self) -> String {
+    pub fn former_closed_batches(&self) -> String {
         format!("{}usage:pending", self.prefix)
     }
 
-    /// Prefix of a batch's key, followed by its id. A batch is a hash: `key:group:class:day` → count.
-    pub fn batch_prefix(&self) -> String {
+    pub fn former_batch_prefix(&self) -> String {
         format!("{}usage:batch:", self.prefix)
-    }
-
-    pub fn batch(&self, id: &str) -> String {
-        format!("{}{id}", self.batch_prefix())
     }
 
     /// Number of the last call of each process, so that no call counts twice.

@@ -7,7 +7,8 @@
 mod state;
 mod worker;
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use redis::{AsyncCommands, Client};
 use tokio::sync::oneshot;
@@ -21,7 +22,7 @@ use crate::redis_keys::RedisKeys;
 use state::ShardState;
 use worker::ShardWorker;
 
-pub use state::{LimitDecision, ProcessState};
+pub use state::{LimitDecision, ProcessState, UsageGap};
 
 /// A process without a heartbeat for this long does not count as a replica (`admit.lua`).
 const LIVENESS_TIMEOUT_US: u64 = 3_000_001;
@@ -29,18 +30,32 @@ const LIVENESS_TIMEOUT_US: u64 = 3_000_001;
 pub struct RedisShard {
     /// For everything other than admissions.
     pub background_connection: LazyConnection,
+    /// Of the server, the same in every replica.
+    name_hash: u64,
     state: Arc<ShardState>,
     worker: Mutex<Option<JoinHandle<()>>>,
+    /// The batch of the last chunk that this process stored, and the index of that chunk: the next one is not far.
+    storing_position: Mutex<(String, u64)>,
 }
 
 impl RedisShard {
     /// Starts the shard's worker. Must be called within a Tokio runtime.
-    pub fn start(client: Client, redis_keys: RedisKeys, process: Arc<ProcessState>) -> Self {
+    pub fn start(client: Client, name_hash: u64, redis_keys: RedisKeys, process: Arc<ProcessState>) -> Self {
         let state = Arc::new(ShardState::new(redis_keys, process));
         let worker = ShardWorker::new(state.clone(), client.clone());
         let worker_task = tokio::spawn(worker.run());
 
-        Self { background_connection: LazyConnection::new(client), state, worker: Mutex::new(Some(worker_task)) }
+        Self {
+            background_connection: LazyConnection::new(client),
+            name_hash,
+            state,
+            worker: Mutex::new(Some(worker_task)),
+            storing_position: Mutex::default(),
+        }
+    }
+
+    pub fn name_hash(&self) -> u64 {
+        self.name_hash
     }
 
     pub fn redis_keys(&self) -> &RedisKeys {
@@ -50,6 +65,14 @@ impl RedisShard {
     /// Distinguishes the calls and batches of this process from those of all others.
     pub fn process_id(&self) -> &str {
         &self.state.process_id
+    }
+
+    pub fn lock_storing_position(&self) -> MutexGuard<'_, (String, u64)> {
+        self.storing_position.lock().expect("never held across a panic")
+    }
+
+    pub fn oldest_batch_us(&self) -> &AtomicU64 {
+        &self.state.oldest_batch_us
     }
 
     /// Redis' time, estimated from its last reply.

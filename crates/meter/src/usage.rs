@@ -1,51 +1,33 @@
-//! Live usage: read together with the stored usage, and drained in batches whose ids are never reused.
+//! Counts of outcomes, and the live usage of a key, which is read together with the stored usage.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use redis::{AsyncCommands, Script};
+use redis::Script;
 use vintem_domain::KeyId;
-use vintem_domain::usage::{RequestOutcome, RouteGroup, UsageCounts, UsageRow, utc_date_from_micros};
+use vintem_domain::usage::{RequestOutcome, RouteGroup, UsageChunkId, UsageCounts, UsageRow, utc_date_from_micros};
 
-use crate::admit_call::{DAY_US, SLIDING_LOG_LUA, UsageClass, UsageField, UsageFieldCounts};
+use crate::admit_call::{BATCHES_LUA, DAY_US, SLIDING_LOG_LUA, UsageClass, UsageField, UsageFieldCounts};
 use crate::error::{MeterError, Result};
 use crate::meter::Meter;
 use crate::shard::RedisShard;
 
-static ROTATE_SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, include_str!("rotate.lua")].concat()));
 static LIVE_USAGE_SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, include_str!("live.lua")].concat()));
+    LazyLock::new(|| Script::new(&[SLIDING_LOG_LUA, BATCHES_LUA, include_str!("live.lua")].concat()));
 
-/// Where live counts wait to be stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UsageSource {
-    /// Counts that this process made by itself.
-    LocalProcess,
-    /// Counts that all processes made in one of the Redis servers.
-    RedisServer(usize),
-}
-
-/// A closed batch of counts that waits to be stored.
+/// The counts of one key in a chunk that may not be stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageBatch {
-    pub id: String,
-    pub source: UsageSource,
-    pub rows: Vec<UsageRow>,
-}
-
-/// The counts of one key in a batch that may not be stored yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveUsageBatch {
-    /// `None` for counts that are in no closed batch yet.
-    pub id: Option<String>,
+pub struct LiveUsageChunk {
+    /// `None` for counts that are in no closed chunk yet.
+    pub id: Option<UsageChunkId>,
     pub rows: Vec<UsageRow>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveUsage {
-    pub batches: Vec<LiveUsageBatch>,
+    pub chunks: Vec<LiveUsageChunk>,
     /// False while Redis is unavailable or a call is unconfirmed: counts in Redis that are not stored yet are missing.
+    /// Also false while this process knows of lost counts that the database does not know of.
     pub is_complete: bool,
 }
 
@@ -70,82 +52,37 @@ impl Meter {
         }
     }
 
-    pub fn usage_sources(&self) -> impl Iterator<Item = UsageSource> {
-        std::iter::once(UsageSource::LocalProcess).chain((0..self.shards.len()).map(UsageSource::RedisServer))
-    }
-
-    /// The next batch to drain: store it under its id, then drop it. If two drainers get the same batch, its id makes
-    /// sure that it is stored once.
-    pub async fn next_usage_batch(&self, source: UsageSource) -> Result<Option<UsageBatch>> {
-        let shard = match source {
-            UsageSource::LocalProcess => {
-                let batch = self.process.local_usage.next_batch();
-                return Ok(batch.map(|(id, counts)| UsageBatch { id, source, rows: group_usage_rows(counts) }));
-            }
-            UsageSource::RedisServer(index) => &self.shards[index],
-        };
-        if !shard.is_redis_available() {
-            return Ok(None);
-        }
-
-        let mut call = ROTATE_SCRIPT.key(shard.redis_keys().current_batch());
-        call.key(shard.redis_keys().pending_batches()).arg(shard.redis_keys().batch_prefix()).arg(shard.process_id());
-        let rotation = shard.background_connection.run(async |redis| {
-            let Some(id) = call.invoke_async::<Option<String>>(redis).await? else { return Ok(None) };
-            let fields: Vec<(String, u64)> = redis.hgetall(shard.redis_keys().batch(&id)).await?;
-            Ok(Some((id, fields)))
-        });
-        let Some((id, fields)) = rotation.await? else { return Ok(None) };
-
-        Ok(Some(UsageBatch { rows: group_usage_rows(parse_usage_fields(fields)?), source, id }))
-    }
-
-    /// Removes a batch that is stored.
-    pub async fn drop_usage_batch(&self, batch: &UsageBatch) -> Result<()> {
-        let shard = match batch.source {
-            UsageSource::LocalProcess => {
-                self.process.local_usage.drop_batch(&batch.id);
-                return Ok(());
-            }
-            UsageSource::RedisServer(index) => &self.shards[index],
-        };
-
-        let mut pipe = redis::pipe();
-        pipe.atomic().lrem(shard.redis_keys().pending_batches(), 0, &batch.id).del(shard.redis_keys().batch(&batch.id));
-        shard.background_connection.run(async |redis| pipe.exec_async(redis).await).await
-    }
-
-    /// The counts of a key that may not be stored yet, by batch. Counts all outcomes recorded so far first.
+    /// The counts of a key that may not be stored yet, by chunk. Counts all outcomes recorded so far first.
     pub async fn live_usage(&self, key_id: KeyId) -> LiveUsage {
         let shard = self.shard_for_key(key_id);
         // A call that arrives also delivers all unconfirmed counts before it.
         let all_confirmed = shard.flush_outcomes().await;
 
-        // Local counts come first, so that a batch that is stored in between is found in one of the two places.
+        // Local counts come first, so that a chunk that is stored in between is found in one of the two places.
         let local = self.process.local_usage.unstored_counts().into_iter().map(|(id, mut counts)| {
             counts.retain(|field, _| field.key_id == key_id);
-            LiveUsageBatch { id, rows: group_usage_rows(counts) }
+            LiveUsageChunk { id, rows: group_usage_rows(counts) }
         });
-        let mut batches: Vec<LiveUsageBatch> = local.collect();
+        let mut chunks: Vec<LiveUsageChunk> = local.collect();
         if !shard.is_redis_available() {
-            return LiveUsage { batches, is_complete: false };
+            return LiveUsage { chunks, is_complete: false };
         }
 
-        match self.fetch_live_batches(shard, key_id).await {
-            Ok(redis_batches) => {
-                batches.extend(redis_batches);
-                LiveUsage { batches, is_complete: all_confirmed }
+        match self.fetch_live_chunks(shard, key_id).await {
+            Ok(redis_chunks) => {
+                chunks.extend(redis_chunks);
+                LiveUsage { chunks, is_complete: all_confirmed && self.usage_gaps().is_empty() }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot read live usage");
-                LiveUsage { batches, is_complete: false }
+                LiveUsage { chunks, is_complete: false }
             }
         }
     }
 
-    async fn fetch_live_batches(&self, shard: &RedisShard, key_id: KeyId) -> Result<Vec<LiveUsageBatch>> {
-        let mut call = LIVE_USAGE_SCRIPT.key(shard.redis_keys().current_batch());
-        call.key(shard.redis_keys().pending_batches()).arg(shard.redis_keys().batch_prefix());
+    async fn fetch_live_chunks(&self, shard: &RedisShard, key_id: KeyId) -> Result<Vec<LiveUsageChunk>> {
+        let mut call = LIVE_USAGE_SCRIPT.key(shard.redis_keys().open_batch());
+        call.key(shard.redis_keys().closed_batches()).arg(shard.redis_keys().chunk_prefix()).arg(key_id);
         let mut field_prefix = String::new();
         for group in RouteGroup::ALL {
             for class in UsageClass::ALL {
@@ -155,20 +92,21 @@ impl Meter {
         }
         let reply: Vec<String> = shard.background_connection.run(async |redis| call.invoke_async(redis).await).await?;
 
-        let mut fields_by_batch: HashMap<&str, Vec<(String, u64)>> = HashMap::new();
+        let mut fields_by_chunk: HashMap<&str, Vec<(String, u64)>> = HashMap::new();
         for entry in reply.chunks_exact(3) {
             let count = entry[2].parse().map_err(|_| MeterError::UnexpectedReply(entry.join(" ")))?;
-            fields_by_batch.entry(&entry[0]).or_default().push((entry[1].clone(), count));
+            fields_by_chunk.entry(&entry[0]).or_default().push((entry[1].clone(), count));
         }
 
-        let batch = |(id, fields): (&str, _)| {
-            Ok(LiveUsageBatch { id: Some(id.to_owned()), rows: group_usage_rows(parse_usage_fields(fields)?) })
+        let chunk = |(id, fields): (&str, _)| {
+            let rows = group_usage_rows(parse_usage_fields(fields)?);
+            Ok(LiveUsageChunk { id: Some(UsageChunkId::new(id.to_owned())), rows })
         };
-        fields_by_batch.into_iter().map(batch).collect()
+        fields_by_chunk.into_iter().map(chunk).collect()
     }
 }
 
-fn parse_usage_fields(fields: Vec<(String, u64)>) -> Result<UsageFieldCounts> {
+pub fn parse_usage_fields(fields: impl IntoIterator<Item = (String, u64)>) -> Result<UsageFieldCounts> {
     fields
         .into_iter()
         .map(|(text, count)| match UsageField::parse(&text) {
@@ -179,7 +117,7 @@ fn parse_usage_fields(fields: Vec<(String, u64)>) -> Result<UsageFieldCounts> {
 }
 
 /// One row for each key, day and route group.
-fn group_usage_rows(fields: UsageFieldCounts) -> Vec<UsageRow> {
+pub fn group_usage_rows(fields: UsageFieldCounts) -> Vec<UsageRow> {
     let mut groups: HashMap<(KeyId, u64, RouteGroup), UsageCounts> = HashMap::new();
     for (field, count) in fields {
         let counts = groups.entry((field.key_id, field.day, field.group)).or_default();

@@ -1,5 +1,5 @@
 //! Background tasks of a process: refreshing keys, events and the snapshot from Postgres, compacting filing layers, saving
-//! the disk copy, and draining usage counts.
+//! the disk copy, and storing usage counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +7,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use vintem_api::App;
-use vintem_meter::UsageSource;
+use vintem_meter::{UsageChunk, UsageSource};
 use vintem_snapshot::LiveSnapshot;
-use vintem_store::Store;
 use vintem_store::listener::StoreNotification;
+use vintem_store::usage::{ChunkRecord, UsageGapReason};
+use vintem_store::{Store, StoreError};
 
 /// Keys are polled as well, so that a revocation takes effect everywhere within a second even if the notification channel
 /// fails.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often live counts move to Postgres; the usage endpoint adds the counts that are still live. While Redis is
 /// unavailable, a replica that dies loses up to this much usage.
-const DRAIN_INTERVAL: Duration = Duration::from_secs(1);
-/// How often old usage and events are deleted, a few rows at a time.
-const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
+const USAGE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often unused keys expire.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(3600);
+/// How often partitions are looked at. They are there days ahead, but a database that was restored may lack some.
+const PARTITION_INTERVAL: Duration = Duration::from_secs(60);
 /// The minimum time between two snapshots: a burst of loads causes few of them, and each load still shows up soon.
 const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_millis(1_100);
 /// How often to check whether filing layers need compaction.
@@ -71,9 +74,13 @@ pub async fn listen_for_notifications(store: Store, notifications: Arc<Notificat
 pub async fn refresh_keys(app: Arc<App>, notifications: Arc<Notifications>) {
     loop {
         let refreshed = app.keyring.refresh().await;
-        app.set_store_up(refreshed.is_ok());
+        app.set_store_up(matches!(refreshed, Ok(()) | Err(StoreError::WrongPepper)));
         if let Err(error) = refreshed {
             tracing::warn!(%error, "cannot read key changes; using the keys in memory");
+        }
+        // If it does not answer, the last answer stands.
+        if let Ok(is_read_only) = app.store.is_read_only().await {
+            app.set_store_read_only(is_read_only);
         }
         tokio::select! {
             () = notifications.keys.notified() => {}
@@ -153,35 +160,25 @@ pub async fn save_snapshot_copy(snapshot: Arc<LiveSnapshot>) {
     }
 }
 
-pub async fn drain_usage(app: Arc<App>) {
-    let mut ticks = interval(DRAIN_INTERVAL);
+pub async fn store_usage(app: Arc<App>) {
+    let mut ticks = interval(USAGE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
-    let mut pruned_at = Instant::now();
     let mut expired_at = Instant::now();
     loop {
         ticks.tick().await;
-
-        if pruned_at.elapsed() > PRUNE_INTERVAL {
-            pruned_at = Instant::now();
-            if let Err(error) = app.store.prune_usage().await {
-                tracing::warn!(%error, "cannot prune old usage; retrying");
-            }
-            if let Err(error) = app.store.prune_events().await {
-                tracing::warn!(%error, "cannot prune old events; retrying");
-            }
-        }
-
-        let mut is_usage_stored = true;
         for source in app.meter.usage_sources() {
-            if let Err(error) = drain_usage_source(&app, source).await {
+            if let Err(error) = store_usage_from(&app, source, USAGE_INTERVAL).await {
                 tracing::warn!(%error, "cannot store usage in postgres; retrying");
-                is_usage_stored = false;
             }
         }
+        if let Err(error) = record_usage_gaps(&app).await {
+            tracing::warn!(%error, "cannot record where usage may be incomplete; retrying");
+        }
+        let is_usage_stored = update_usage_backlogs(&app).await;
 
         // While usage is behind, nobody knows which keys are unused.
-        if is_usage_stored && expired_at.elapsed() > PRUNE_INTERVAL {
+        if is_usage_stored && expired_at.elapsed() > EXPIRY_INTERVAL {
             expired_at = Instant::now();
             match app.store.expire_unused_keys(app.clock.now()).await {
                 Ok(ids) if ids.is_empty() => {}
@@ -192,12 +189,75 @@ pub async fn drain_usage(app: Arc<App>) {
     }
 }
 
-pub async fn drain_usage_source(app: &App, source: UsageSource) -> anyhow::Result<()> {
-    // A batch left by a process that died comes first, then the current one.
-    for _ in 0..2 {
-        let Some(batch) = app.meter.next_usage_batch(source).await? else { break };
-        app.store.record_usage_batch(&batch.id, &batch.rows).await?;
-        app.meter.drop_usage_batch(&batch).await?;
+/// Stores the counts that wait in one place, or as many as it can before it is time for the other places.
+pub async fn store_usage_from(app: &App, source: UsageSource, time_limit: Duration) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let mut closes_open = true;
+    while started.elapsed() < time_limit
+        && let Some(chunk) = app.meter.next_usage_chunk(source, closes_open).await?
+    {
+        // Counts that arrive meanwhile are stored the next time, so that there are few chunks.
+        closes_open = false;
+        let record = app.store.record_usage_chunk(&chunk.id, &chunk.rows).await?;
+        if record == ChunkRecord::Conflict && app.meter.has_usage_chunk(&chunk).await? {
+            report_conflict(app, &chunk).await?;
+        }
+        app.meter.drop_usage_chunk(&chunk).await?;
     }
     Ok(())
+}
+
+/// Other counts are stored under a chunk's id: somebody put Redis back to an earlier state.
+async fn report_conflict(app: &App, chunk: &UsageChunk) -> anyhow::Result<()> {
+    let days = chunk.rows.iter().map(|row| row.day);
+    if let (Some(first), Some(last)) = (days.clone().min(), days.max()) {
+        app.store.record_usage_gap(first, last, UsageGapReason::ChunkConflict).await?;
+    }
+    metrics::counter!("vintem_usage_conflicts_total").increment(1);
+    tracing::error!(
+        chunk = chunk.id.as_str(),
+        rows = chunk.rows.len(),
+        "a chunk of usage was stored with other counts"
+    );
+    Ok(())
+}
+
+async fn record_usage_gaps(app: &App) -> anyhow::Result<()> {
+    for gap in app.meter.usage_gaps() {
+        app.store.record_usage_gap(gap.from, gap.to, UsageGapReason::RedisLostWrites).await?;
+        metrics::counter!("vintem_usage_calls_lost_total").increment(gap.lost_calls);
+        app.meter.drop_usage_gaps(&[gap]);
+    }
+    Ok(())
+}
+
+/// Looks at what is not stored yet. Returns whether that is little, and known.
+async fn update_usage_backlogs(app: &App) -> bool {
+    let mut backlogs = Vec::new();
+    for source in app.meter.usage_sources() {
+        match app.meter.usage_backlog(source).await {
+            Ok(backlog) => backlogs.push(backlog),
+            Err(error) => {
+                tracing::warn!(%error, "cannot see how much usage waits to be stored");
+                backlogs.push(None);
+            }
+        }
+    }
+    let is_known = backlogs.iter().all(Option::is_some);
+    app.set_usage_backlogs(backlogs);
+    is_known && !app.is_usage_late()
+}
+
+/// Adds the partitions of the next days, and drops those that have expired.
+pub async fn maintain_partitions(store: Store) {
+    let mut ticks = interval(PARTITION_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match store.maintain_partitions(chrono::Utc::now().date_naive()).await {
+            Ok(dropped) if dropped.is_empty() => {}
+            Ok(dropped) => tracing::info!(?dropped, "dropped expired partitions"),
+            Err(error) => tracing::warn!(%error, "cannot add or drop partitions; retrying"),
+        }
+    }
 }

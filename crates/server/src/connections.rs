@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use tokio::task::AbortHandle;
 use vintem_domain::AddressBucket;
 
-/// Each connection takes some 25 kB, even a silent one: 100 MB in all.
+/// A connection takes some 17 kB once it has sent something, and less than 1 kB before.
 const MAX_CONNECTIONS: u64 = 4096;
 /// A browser has six, a client library a few dozen.
 const MIN_CONNECTIONS_PER_PEER: usize = 32;
@@ -125,7 +125,8 @@ impl Connections {
             task: OnceLock::new(),
         });
         table.open.push(connection.clone());
-        table.count_by_peer.insert(peer, count + 1);
+        // Counted now and not before: the one that made room may be of the same peer.
+        *table.count_by_peer.entry(peer).or_default() += 1;
         Some(ConnectionGuard { connections: self.clone(), connection, has_replaced: is_full })
     }
 
@@ -232,6 +233,20 @@ mod tests {
             closed += usize::from(is_closed(connection).await);
         }
         assert_eq!(closed, 1);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_replaces_its_own_connections_is_counted_right() {
+        let connections = Connections::new(ConnectionLimits { max_open: 2, max_per_peer: 5 }, Vec::new());
+        let mut guards = Vec::new();
+        for _ in 0..20 {
+            let guard = connections.open(peer(1)).expect("room is made");
+            guard.connection.set_task(tokio::spawn(async {}).abort_handle());
+            guards.push(guard);
+        }
+        assert_eq!(connections.lock_table().count_by_peer.values().sum::<usize>(), 2);
+        drop(guards);
+        assert!(connections.lock_table().count_by_peer.is_empty());
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ pub mod replica;
 pub mod settings;
 mod slow_reader_guard;
 mod smuggling_guard;
+mod supervision;
 mod usage_error;
 pub mod worker;
 

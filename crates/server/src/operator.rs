@@ -12,6 +12,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::sync::watch;
 use vintem_api::App;
 use vintem_domain::Dataset;
+use vintem_meter::UsageSource;
 
 /// Up to a few hundred thousand histogram values accumulate in between and take a millisecond to process.
 const METRICS_UPKEEP_INTERVAL: Duration = Duration::from_secs(2);
@@ -54,8 +55,14 @@ fn describe_metrics() {
     describe_counter!("vintem_snapshots_total", "New snapshots since startup");
     describe_gauge!("vintem_meter_shared", "1 while limits and usage are shared through this Redis server, else 0");
     describe_gauge!("vintem_usage_kept", "Usage counts in this process that are not stored yet");
+    describe_gauge!("vintem_usage_waiting", "Usage counts in this Redis server that are not stored yet");
+    describe_gauge!("vintem_usage_waiting_seconds", Unit::Seconds, "Age of the oldest of them");
+    describe_counter!("vintem_usage_conflicts_total", "Chunks of usage that were stored with other counts");
+    describe_counter!("vintem_usage_calls_lost_total", "Calls with counts that a Redis server has lost");
     describe_counter!("vintem_webhook_attempts_total", "Attempts to deliver an event to a webhook, by verdict");
     describe_gauge!("vintem_keys_in_memory", "Key secrets in memory");
+    describe_counter!("vintem_task_panics_total", "Panics of background tasks; each task was started again");
+    describe_counter!("vintem_database_replaced_total", "Times that the database had lost what was read from it");
 }
 
 /// Moves histogram values into their buckets. Until then each value stays in memory, so without this task memory would
@@ -93,6 +100,13 @@ async fn render_metrics(State(operator): State<OperatorState>) -> String {
 
     for (server, is_shared) in operator.app.meter.redis_availability().enumerate() {
         metrics::gauge!("vintem_meter_shared", "server" => server.to_string()).set(if is_shared { 1.0 } else { 0.0 });
+    }
+    for (source, backlog) in operator.app.usage_backlogs() {
+        if let UsageSource::RedisServer(server) = source {
+            let server = server.to_string();
+            metrics::gauge!("vintem_usage_waiting", "server" => server.clone()).set(backlog.fields as f64);
+            metrics::gauge!("vintem_usage_waiting_seconds", "server" => server).set(backlog.oldest_age.as_secs_f64());
+        }
     }
     metrics::gauge!("vintem_usage_kept").set(operator.app.meter.local_usage_count() as f64);
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,24 +10,27 @@ use anyhow::Context;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use vintem_api::App;
+use vintem_api::{App, TaskHealth};
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::{Clock, Dataset};
 use vintem_meter::UsageSource;
 use vintem_pages::PageContext;
 use vintem_snapshot::LiveSnapshot;
-use vintem_store::Store;
 use vintem_store::reader::DatasetState;
+use vintem_store::{Store, StoreError};
 
 use crate::connections::{ConnectionLimits, Connections, raise_descriptor_limit};
 use crate::settings::ServeSettings;
+use crate::supervision::spawn_supervised;
 use crate::{background, http_server, operator};
 
 /// The API description, served unchanged.
 const OPENAPI_YAML: LocalizedText =
     LocalizedText::new(include_str!("../../../openapi.yaml"), include_str!("../../../openapi.pt-BR.yaml"));
-/// Subdirectory of the data directory for the disk copy of the filings.
+/// Subdirectory of the data directory for the disk copy of the snapshot.
 const SNAPSHOT_DIRECTORY: &str = "snapshot";
+/// File in the data directory with the hashes of the keys.
+const KEY_FILE: &str = "keys";
 /// The prefix of all our keys in Redis.
 pub const REDIS_PREFIX: &str = "vintem:";
 /// Connections that wait to be accepted, if the system allows as many. Beyond that, clients try again after a second.
@@ -63,6 +67,10 @@ pub async fn start_replica(
 
     let pepper = settings.pepper.parse_pepper()?;
     let store = settings.open_store()?;
+    // Without PostgreSQL a replica starts too, and finds out later.
+    if let Err(error @ StoreError::WrongPepper) = store.check_pepper(pepper.mark()).await {
+        return Err(error.into());
+    }
     let meter = settings.open_meter(redis_prefix)?;
 
     let listener = listen(settings.listen)?;
@@ -77,6 +85,11 @@ pub async fn start_replica(
         None => LiveSnapshot::default(),
     };
     let app = Arc::new(App::new(api, store, meter, pepper, Arc::new(snapshot), clock));
+    if let Some(directory) = &settings.directories.data_dir
+        && let Err(error) = open_key_file(&app, directory).await
+    {
+        tracing::warn!(%error, "cannot keep the keys on disk; without PostgreSQL no key is known after a restart");
+    }
 
     let pages = page_context(settings, &app, public_url);
     let (stop_sender, stopping) = watch::channel(false);
@@ -105,6 +118,11 @@ pub async fn start_replica(
         operator_task,
         background_tasks,
     })
+}
+
+async fn open_key_file(app: &App, directory: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    app.keyring.open_file(&directory.join(KEY_FILE)).await
 }
 
 /// The connections that this process has file descriptors for.
@@ -144,7 +162,7 @@ fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) ->
         openapi_yaml: OPENAPI_YAML,
         snapshot: app.live_snapshot.clone(),
         clock: app.clock.clone(),
-        backends_healthy: Arc::new(move || health_app.are_dependencies_up()),
+        backends_healthy: Arc::new(move || health_app.is_running_well()),
         search: Arc::new(move |address, q, limit| {
             Box::pin(vintem_api::search_all(search_app.clone(), address, q, limit))
         }),
@@ -152,17 +170,32 @@ fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) ->
 }
 
 fn spawn_background_tasks(app: &Arc<App>, notifications: &Arc<background::Notifications>) -> Vec<JoinHandle<()>> {
-    let store = || app.store.clone();
-    let snapshot = || app.live_snapshot.clone();
+    let health = &app.task_health;
+    let app = || app.clone();
+    let store = || app().store.clone();
+    let snapshot = || app().live_snapshot.clone();
+    let notifications = || notifications.clone();
     vec![
-        tokio::spawn(background::listen_for_notifications(store(), notifications.clone())),
-        tokio::spawn(background::refresh_keys(app.clone(), notifications.clone())),
-        tokio::spawn(background::refresh_events(app.clone(), notifications.clone())),
-        tokio::spawn(background::refresh_snapshot(store(), snapshot(), notifications.clone())),
-        tokio::spawn(background::compact_layers(snapshot())),
-        tokio::spawn(background::save_snapshot_copy(snapshot())),
-        tokio::spawn(background::drain_usage(app.clone())),
-        tokio::spawn(operator::run_metrics_upkeep(operator::metrics_handle())),
+        spawn_supervised("notifications", health, (store(), notifications()), |(store, notifications)| {
+            background::listen_for_notifications(store, notifications)
+        }),
+        spawn_supervised("keys", health, (app(), notifications()), |(app, notifications)| {
+            background::refresh_keys(app, notifications)
+        }),
+        spawn_supervised("events", health, (app(), notifications()), |(app, notifications)| {
+            background::refresh_events(app, notifications)
+        }),
+        spawn_supervised(
+            "snapshot",
+            health,
+            (store(), snapshot(), notifications()),
+            |(store, snapshot, notifications)| background::refresh_snapshot(store, snapshot, notifications),
+        ),
+        spawn_supervised("compaction", health, snapshot(), background::compact_layers),
+        spawn_supervised("disk_copy", health, snapshot(), background::save_snapshot_copy),
+        spawn_supervised("usage", health, app(), background::store_usage),
+        spawn_supervised("partitions", health, store(), background::maintain_partitions),
+        spawn_supervised("metrics", health, operator::metrics_handle(), operator::run_metrics_upkeep),
     ]
 }
 
@@ -184,6 +217,10 @@ impl Replica {
         self.notifications.clone()
     }
 
+    pub fn task_health(&self) -> Arc<TaskHealth> {
+        self.app.task_health.clone()
+    }
+
     pub fn is_ready(&self) -> bool {
         self.app.live_snapshot.get().is_some()
     }
@@ -202,7 +239,7 @@ impl Replica {
         let last_counts = async {
             self.app.meter.flush_outcomes().await;
             self.app.meter.shutdown().await;
-            background::drain_usage_source(&self.app, UsageSource::LocalProcess).await
+            background::store_usage_from(&self.app, UsageSource::LocalProcess, USAGE_FLUSH_TIMEOUT).await
         };
         match tokio::time::timeout(USAGE_FLUSH_TIMEOUT, last_counts).await {
             Ok(Ok(())) => {}

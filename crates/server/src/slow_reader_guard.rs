@@ -25,6 +25,8 @@ pub struct ReadingPace {
 pub struct SlowReaderGuard<S> {
     stream: S,
     pace: ReadingPace,
+    /// Called when patience has run out, so that closing the stream also discards what the system has not sent yet.
+    discard_unsent: fn(&S),
     patience: Duration,
     /// Set while a write is pending.
     pending: Option<PendingWrite>,
@@ -36,8 +38,8 @@ struct PendingWrite {
 }
 
 impl<S> SlowReaderGuard<S> {
-    pub fn new(stream: S, pace: ReadingPace) -> Self {
-        Self { stream, pace, patience: pace.initial_patience, pending: None }
+    pub fn new(stream: S, pace: ReadingPace, discard_unsent: fn(&S)) -> Self {
+        Self { stream, pace, discard_unsent, patience: pace.initial_patience, pending: None }
     }
 
     /// Passes on the result of a write, or an error if the other side has used up our patience. `bytes` are those that it
@@ -69,7 +71,10 @@ impl<S> SlowReaderGuard<S> {
             PendingWrite { since, deadline: Box::pin(sleep_until(since + patience)) }
         });
         match pending.deadline.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client reads too slowly"))),
+            Poll::Ready(()) => {
+                (self.discard_unsent)(&self.stream);
+                Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client reads too slowly")))
+            }
             Poll::Pending => Poll::Pending,
         }
     }
@@ -134,7 +139,7 @@ mod tests {
             }
         });
 
-        let mut stream = SlowReaderGuard::new(ours, PACE);
+        let mut stream = SlowReaderGuard::new(ours, PACE, |_| ());
         let started = Instant::now();
         let sent = stream.write_all(&[0; 10_000]).await;
         reader.abort();
@@ -144,7 +149,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_reads_nothing_is_cut_off() {
         let (ours, _theirs) = tokio::io::duplex(10);
-        let mut stream = SlowReaderGuard::new(ours, PACE);
+        let mut stream = SlowReaderGuard::new(ours, PACE, |_| ());
         let started = Instant::now();
         let error = stream.write_all(&[0; 100]).await.expect_err("nobody reads");
         // Five seconds, and what the first ten bytes earned.
@@ -163,7 +168,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_without_anything_to_write_costs_no_patience() {
         let (ours, mut theirs) = tokio::io::duplex(100);
-        let mut stream = SlowReaderGuard::new(ours, PACE);
+        let mut stream = SlowReaderGuard::new(ours, PACE, |_| ());
         for _ in 0..5 {
             stream.write_all(&[0; 100]).await.unwrap();
             sleep(Duration::from_secs(60)).await;

@@ -7,18 +7,21 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use vintem_api::TaskHealth;
 use vintem_api::event_body::build_publication;
 use vintem_api::export_datasets::list_export_datasets;
 use vintem_deliver::export::{self, BuildReport};
 use vintem_deliver::webhook::{WebhookDispatcher, WebhookSender};
-use vintem_domain::Clock;
 use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::{Clock, SystemClock};
 use vintem_snapshot::{LiveSnapshot, Snapshot};
 use vintem_store::Store;
 
 use crate::background::Notifications;
 use crate::settings::WebhookSettings;
+use crate::supervision::spawn_supervised;
 
 /// How often to check whether a dataset changed.
 const EXPORT_POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -41,6 +44,48 @@ const MIN_ROUND_INTERVAL: Duration = Duration::from_millis(5);
 const DELIVERY_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Keeps a full disk from being filled again and again.
 const EXPORT_RETRY_DELAY: Duration = Duration::from_secs(300);
+
+/// What the tasks of a worker share.
+pub struct Worker {
+    pub store: Store,
+    pub live_snapshot: Arc<LiveSnapshot>,
+    pub notifications: Arc<Notifications>,
+    pub health: Arc<TaskHealth>,
+}
+
+impl Worker {
+    /// Publishes events and, if there is a directory for them, builds export files.
+    pub fn spawn_publisher_and_exports(&self, export_directory: Option<PathBuf>) -> Vec<JoinHandle<()>> {
+        let publisher = (self.store.clone(), self.live_snapshot.clone());
+        let mut tasks = vec![spawn_supervised("publisher", &self.health, publisher, |(store, live)| {
+            run_event_publisher(store, live, Arc::new(SystemClock))
+        })];
+        tasks.extend(export_directory.map(|directory| {
+            let context = (self.live_snapshot.clone(), directory);
+            spawn_supervised("exports", &self.health, context, |(live, directory)| {
+                run_export_builder(live, directory, Arc::new(SystemClock))
+            })
+        }));
+        tasks
+    }
+
+    /// Delivers webhooks until `stopping` turns true.
+    pub fn spawn_deliveries(
+        &self,
+        settings: &WebhookSettings,
+        stopping: watch::Receiver<bool>,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        // Wrong settings show now and not in the task.
+        build_dispatcher(self.store.clone(), settings, Arc::new(SystemClock))?;
+        let context = (self.store.clone(), settings.clone(), self.notifications.clone(), stopping);
+        Ok(spawn_supervised("webhooks", &self.health, context, async |(store, settings, notifications, stopping)| {
+            match build_dispatcher(store, &settings, Arc::new(SystemClock)) {
+                Ok(dispatcher) => run_webhook_dispatcher(dispatcher, notifications, stopping).await,
+                Err(error) => tracing::error!(%error, "cannot deliver webhooks"),
+            }
+        }))
+    }
+}
 
 /// Rebuilds export files as datasets change, forever.
 pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clock: Arc<dyn Clock>) {
@@ -98,18 +143,12 @@ pub async fn publish_pending_events(
     live: &LiveSnapshot,
     now: DateTime<Utc>,
 ) -> vintem_store::Result<u64> {
-    let mut events = store.unpublished_events(MAX_EVENTS_PER_PUBLISH as i64).await?;
+    let Some(snapshot) = live.get() else { return Ok(0) };
+    let mut events = store.unpublished_events(snapshot.states(), MAX_EVENTS_PER_PUBLISH as i64).await?;
     if events.is_empty() {
         return Ok(0);
     }
     events.truncate((MAX_DELIVERIES_PER_PUBLISH / store.count_active_webhooks().await?.max(1)).max(1));
-
-    // Read after the events, so that the states are at least as new as the events.
-    let states = store.dataset_states().await?;
-    let Some(snapshot) = live.get() else { return Ok(0) };
-    if states.iter().any(|(dataset, state)| snapshot.generation(*dataset) < state.generation) {
-        return Ok(0);
-    }
 
     let publications: Vec<_> = events.iter().map(|event| build_publication(&snapshot, event)).collect();
     store.publish_events(&publications, now).await

@@ -1,19 +1,22 @@
 //! The disk cache, from which a replica starts faster than from Postgres.
 //!
-//! Each layer of filings is a file that is written once. A small manifest lists the served layers, their generation and
-//! the changes to their rows. Every file ends with a checksum of everything before it, and is used only if the checksum
-//! matches. Whatever else is wrong with the cache, the worst outcome is a start without it.
+//! Each part of the snapshot is one or more files that are written once; a manifest lists those that belong together
+//! ([`crate::cached_snapshot`]). Every file ends with a checksum of everything before it, and is used only if the
+//! checksum matches. Whatever else is wrong with the cache, the worst outcome is a start without it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use chrono::{Datelike, NaiveDate};
 use crc32fast::Hasher;
+use vintem_domain::Decimal;
+use vintem_store::reader::RowProvenance;
 use vintem_store::tables::filing::FILING_TABLE;
 
 /// Raise the number with every change of the file format or of the tokenizer; a new column of filings changes the version
 /// without that. Files with another version are ignored.
-const FORMAT_VERSION: u64 = 2 ^ FILING_TABLE.fingerprint();
+const FORMAT_VERSION: u64 = 4 ^ FILING_TABLE.fingerprint();
 const MAGIC: &[u8; 8] = b"vintem\x1a\n";
 const CHECKSUM_BYTES: u64 = 4;
 const BUFFER_BYTES: usize = 1 << 20;
@@ -34,7 +37,16 @@ type Result<T> = std::result::Result<T, DiskCacheError>;
 pub struct DiskCacheWriter {
     file: BufWriter<File>,
     checksum: Hasher,
-    temporary_path: PathBuf,
+    temporary: TemporaryFile,
+}
+
+/// Removed when dropped, unless it was renamed: a full disk must not stay full because of it.
+struct TemporaryFile(PathBuf);
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// Reads a file whose checksum has been verified.
@@ -45,9 +57,9 @@ pub struct DiskCacheReader {
 
 impl DiskCacheWriter {
     pub fn create(directory: &Path) -> Result<Self> {
-        let temporary_path = directory.join(TEMPORARY_FILE_NAME);
-        let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(&temporary_path)?);
-        let mut writer = Self { file, checksum: Hasher::new(), temporary_path };
+        let temporary = TemporaryFile(directory.join(TEMPORARY_FILE_NAME));
+        let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(&temporary.0)?);
+        let mut writer = Self { file, checksum: Hasher::new(), temporary };
         writer.write_raw(MAGIC)?;
         writer.write_u64(FORMAT_VERSION)?;
         Ok(writer)
@@ -61,7 +73,7 @@ impl DiskCacheWriter {
         file.sync_all()?;
 
         let name = file_name(checksum);
-        fs::rename(&self.temporary_path, self.temporary_path.with_file_name(&name))?;
+        fs::rename(&self.temporary.0, self.temporary.0.with_file_name(&name))?;
         Ok(name)
     }
 
@@ -72,6 +84,10 @@ impl DiskCacheWriter {
     }
 
     pub fn write_u64(&mut self, number: u64) -> Result<()> {
+        self.write_raw(&number.to_le_bytes())
+    }
+
+    pub fn write_u128(&mut self, number: u128) -> Result<()> {
         self.write_raw(&number.to_le_bytes())
     }
 
@@ -96,6 +112,22 @@ impl DiskCacheWriter {
     pub fn write_strings(&mut self, texts: &[String]) -> Result<()> {
         self.write_u64(texts.len() as u64)?;
         texts.iter().try_for_each(|text| self.write_bytes(text.as_bytes()))
+    }
+
+    pub fn write_dates(&mut self, dates: impl Iterator<Item = NaiveDate>) -> Result<()> {
+        self.write_numbers(&dates.map(|date| date.num_days_from_ce()).collect::<Vec<_>>())
+    }
+
+    /// Every digit is kept, trailing zeros too.
+    pub fn write_decimals(&mut self, numbers: impl Iterator<Item = Decimal>) -> Result<()> {
+        self.write_numbers(&numbers.map(|number| u128::from_le_bytes(number.serialize())).collect::<Vec<_>>())
+    }
+
+    pub fn write_provenances(&mut self, provenances: impl Iterator<Item = RowProvenance>) -> Result<()> {
+        let (known_at, fetch_ids): (Vec<u32>, Vec<u32>) =
+            provenances.map(|provenance| (provenance.known_at_seconds, provenance.fetch_id)).unzip();
+        self.write_numbers(&known_at)?;
+        self.write_numbers(&fetch_ids)
     }
 }
 
@@ -144,6 +176,12 @@ impl DiskCacheReader {
         Ok(u64::from_le_bytes(bytes))
     }
 
+    pub fn read_u128(&mut self) -> Result<u128> {
+        let mut bytes = [0; 16];
+        self.read_raw(&mut bytes)?;
+        Ok(u128::from_le_bytes(bytes))
+    }
+
     pub fn read_bytes(&mut self) -> Result<Vec<u8>> {
         let length = self.read_u64()?;
         if length > self.remaining_bytes {
@@ -169,6 +207,27 @@ impl DiskCacheReader {
     pub fn read_strings(&mut self) -> Result<Vec<String>> {
         let count = self.read_u64()?;
         (0..count).map(|_| self.read_string()).collect()
+    }
+
+    pub fn read_dates(&mut self) -> Result<Vec<NaiveDate>> {
+        let days: Vec<i32> = self.read_numbers()?;
+        let dates = days.into_iter().map(NaiveDate::from_num_days_from_ce_opt);
+        dates.collect::<Option<_>>().ok_or(DiskCacheError::Damaged("a number is no date"))
+    }
+
+    pub fn read_decimals(&mut self) -> Result<Vec<Decimal>> {
+        let numbers: Vec<u128> = self.read_numbers()?;
+        Ok(numbers.into_iter().map(|number| Decimal::deserialize(number.to_le_bytes())).collect())
+    }
+
+    pub fn read_provenances(&mut self) -> Result<Vec<RowProvenance>> {
+        let known_at: Vec<u32> = self.read_numbers()?;
+        let fetch_ids: Vec<u32> = self.read_numbers()?;
+        if known_at.len() != fetch_ids.len() {
+            return Err(DiskCacheError::Damaged("one of two columns is shorter"));
+        }
+        let pairs = known_at.into_iter().zip(fetch_ids);
+        Ok(pairs.map(|(known_at_seconds, fetch_id)| RowProvenance { known_at_seconds, fetch_id }).collect())
     }
 }
 
@@ -197,17 +256,40 @@ macro_rules! impl_fixed_width_integer {
     )*};
 }
 
-impl_fixed_width_integer!(u8, u16, u32, i32);
+impl_fixed_width_integer!(u8, u16, u32, i32, i64, u128);
 
-/// Removes files whose names begin with `name_prefix` and are not in `listed`.
-pub fn remove_unlisted_files(directory: &Path, name_prefix: &str, listed: &[String]) -> Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let is_unlisted =
-            |name: &str| name.starts_with(name_prefix) && !listed.iter().any(|listed_name| listed_name == name);
-        if entry.file_name().to_str().is_some_and(is_unlisted) {
-            fs::remove_file(entry.path())?;
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_finished_is_removed() {
+        let directory = std::env::temp_dir().join(format!("vintem-disk-cache-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+
+        let mut writer = DiskCacheWriter::create(&directory).unwrap();
+        writer.write_u64(7).unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        drop(writer);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+
+        let writer = DiskCacheWriter::create(&directory).unwrap();
+        assert_eq!(writer.finish(|_| "whole".to_owned()).unwrap(), "whole");
+        assert!(DiskCacheReader::open(&directory.join("whole")).is_ok());
+        fs::remove_dir_all(&directory).unwrap();
     }
-    Ok(())
+
+    #[test]
+    fn every_digit_of_a_number_is_kept() {
+        let numbers = ["0.70", "0.7", "-0.0000000000000000000000000001", "79228162514264337593543950335", "0.00"];
+        let directory = std::env::temp_dir().join(format!("vintem-disk-numbers-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+
+        let mut writer = DiskCacheWriter::create(&directory).unwrap();
+        writer.write_decimals(numbers.iter().map(|number| number.parse().unwrap())).unwrap();
+        let file = writer.finish(|_| "numbers".to_owned()).unwrap();
+        let read = DiskCacheReader::open(&directory.join(file)).unwrap().read_decimals().unwrap();
+        assert_eq!(read.iter().map(ToString::to_string).collect::<Vec<_>>(), numbers);
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -4,6 +4,7 @@
 //! No request sees a half-built generation, queries Postgres, scans a list, or pays more for a deep page. This crate
 //! never speaks HTTP. While Postgres is unavailable, the last snapshot continues to be served, byte for byte.
 
+mod cached_snapshot;
 mod columns;
 mod companies;
 mod company_names;

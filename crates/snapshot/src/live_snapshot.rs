@@ -1,19 +1,23 @@
 //! The served snapshot, and how it follows the store.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use vintem_domain::Dataset;
+use vintem_domain::{Dataset, LastTime};
 use vintem_store::Store;
-use vintem_store::reader::{DatasetState, FetchRow, SnapshotReader};
+use vintem_store::reader::SnapshotReader;
 use vintem_store::sources::SourceState;
 
+use crate::cached_snapshot::CachedSnapshot;
 use crate::datasets::SNAPSHOT_DATASETS;
 use crate::disk_cache::DiskCacheError;
-use crate::error::Result;
+use crate::error::{Result, SnapshotError};
+use crate::filings::Filings;
 use crate::snapshot::Snapshot;
 use crate::snapshot_dataset::SnapshotBuild;
 
@@ -27,9 +31,13 @@ pub struct LiveSnapshot {
     /// Allows one build at a time. Holds the number of filing layers that must not change because they are being
     /// compacted.
     pinned_layers: tokio::sync::Mutex<usize>,
-    /// Where parts of the snapshot are cached on disk, and the parts that were last saved.
+    serves_lost_data: AtomicBool,
+    /// When the snapshot was last known to have everything that the database has.
+    current_at: LastTime,
+    /// Where the snapshot is cached on disk.
     cache_directory: Option<PathBuf>,
-    last_saved: tokio::sync::Mutex<Snapshot>,
+    /// What is on disk; `None` until it has been looked at.
+    cached: tokio::sync::Mutex<Option<CachedSnapshot>>,
 }
 
 impl LiveSnapshot {
@@ -61,46 +69,94 @@ impl LiveSnapshot {
     /// Rebuilds the datasets that have a newer generation, beside the served snapshot, and swaps the result in as a
     /// whole. Returns true if it did.
     pub async fn refresh(&self, store: &Store) -> Result<bool> {
+        let started = Instant::now();
         let pinned_layers = self.pinned_layers.lock().await;
         let served = self.get();
-        let states = store.dataset_states().await?;
+        let states = match store.dataset_states().await {
+            Ok(states) => states,
+            Err(error) => {
+                self.serve_cached_snapshot().await;
+                return Err(error.into());
+            }
+        };
         if served.as_ref().is_some_and(|served| served.states == states) {
+            self.current_at.set(started);
             return Ok(false);
         }
 
+        let is_serving = served.is_some();
         let served = match served {
             Some(served) => served,
-            None => Arc::new(self.load_cached_snapshot().await),
+            None => Arc::new(self.open_cached_snapshot().await),
         };
 
-        let next = build_next_snapshot(store, &served, *pinned_layers).await?;
+        let mut reader = store.open_reader().await?;
+        let past_states = reader.past_states(&served.states).await?;
+        let lost: Vec<&str> =
+            served.states.keys().filter(|dataset| !past_states.contains(dataset)).map(|dataset| dataset.id()).collect();
+        if !lost.is_empty() && is_serving {
+            self.serves_lost_data.store(true, Ordering::Relaxed);
+            metrics::counter!("vintem_database_replaced_total", "what" => "data").increment(1);
+        }
+        if !lost.is_empty() {
+            tracing::warn!(
+                datasets = lost.join(", "),
+                "the database no longer has what was read from it: it was restored, replaced or cleared; reading it again"
+            );
+        }
+
+        let next = build_next_snapshot(reader, &served, past_states, *pinned_layers).await?;
         self.current.store(Some(Arc::new(next)));
+        self.serves_lost_data.store(false, Ordering::Relaxed);
+        self.current_at.set(started);
         Ok(true)
     }
 
-    /// The parts of the snapshot that the disk cache has. A part is left out if its cache is missing, damaged, or of
-    /// another version.
-    async fn load_cached_snapshot(&self) -> Snapshot {
+    /// When the snapshot was last known to have everything that the database has.
+    pub fn current_at(&self) -> &LastTime {
+        &self.current_at
+    }
+
+    /// Whether the served data includes something that the database has lost, because it was restored or replaced. Lasts
+    /// until everything has been read again.
+    pub fn serves_lost_data(&self) -> bool {
+        self.serves_lost_data.load(Ordering::Relaxed)
+    }
+
+    /// Serves the snapshot from the disk cache, if there is one and nothing is served yet.
+    async fn serve_cached_snapshot(&self) {
+        let is_unknown = self.cached.lock().await.is_none();
+        if is_unknown && self.get().is_none() {
+            let cached = self.open_cached_snapshot().await;
+            if !cached.states.is_empty() {
+                tracing::warn!("postgres is unavailable; serving the snapshot copy");
+                self.current.store(Some(Arc::new(cached)));
+            }
+        }
+    }
+
+    /// The snapshot in the disk cache; empty if there is none.
+    async fn open_cached_snapshot(&self) -> Snapshot {
         let Some(directory) = self.cache_directory.clone() else { return Snapshot::default() };
 
-        let started = Instant::now();
-        let open_parts = move || {
-            let mut snapshot = Snapshot::default();
-            for part in SNAPSHOT_DATASETS {
-                if let Err(error) = part.open(&mut snapshot, &directory) {
+        let mut cached = self.cached.lock().await;
+        if cached.is_none() {
+            let started = Instant::now();
+            let opened = tokio::task::spawn_blocking(move || CachedSnapshot::open(&directory)).await;
+            match opened.map_err(SnapshotError::from).flatten() {
+                Ok(opened) => {
+                    let filings = opened.snapshot.filings().map_or(0, Filings::len);
+                    let milliseconds = started.elapsed().as_millis() as u64;
+                    tracing::info!(filings, milliseconds, "snapshot loaded from disk");
+                    *cached = Some(opened);
+                }
+                Err(error) => {
                     tracing::info!(%error, "no snapshot copy on disk");
+                    *cached = Some(CachedSnapshot::default());
                 }
             }
-            snapshot
-        };
-        let cached = tokio::task::spawn_blocking(open_parts).await.unwrap_or_default();
-
-        if let Some(filings) = cached.filings() {
-            let milliseconds = started.elapsed().as_millis() as u64;
-            tracing::info!(filings = filings.len(), milliseconds, "snapshot loaded from disk");
         }
-        *self.last_saved.lock().await = cached.clone();
-        cached
+        cached.as_ref().map(|cached| cached.snapshot.clone()).unwrap_or_default()
     }
 
     /// Updates the disk cache to the served snapshot. Returns true if there was something to write.
@@ -108,19 +164,23 @@ impl LiveSnapshot {
         let Some(directory) = self.cache_directory.clone() else { return Ok(false) };
         let Some(served) = self.get() else { return Ok(false) };
 
-        let mut last_saved = self.last_saved.lock().await;
-        let mut saved = last_saved.clone();
-        let save_parts = move || -> Result<(bool, Snapshot)> {
-            std::fs::create_dir_all(&directory).map_err(DiskCacheError::from)?;
-            let mut has_written = false;
-            for part in SNAPSHOT_DATASETS {
-                has_written |= part.save(&served, &mut saved, &directory)?;
-            }
-            Ok((has_written, saved))
+        let mut cached = self.cached.lock().await;
+        // Moved out and back: if writing fails, what is on disk is unknown, and everything is written again.
+        let last = cached.take().unwrap_or_default();
+        let save = move || -> Result<(bool, CachedSnapshot)> {
+            fs::create_dir_all(&directory).map_err(DiskCacheError::from)?;
+            let saved = last.save(&served, &directory)?;
+            Ok((saved.is_some(), saved.unwrap_or(last)))
         };
-
-        let (has_written, saved) = tokio::task::spawn_blocking(save_parts).await??;
-        *last_saved = saved;
+        let saved = tokio::task::spawn_blocking(save).await.map_err(SnapshotError::from).flatten();
+        let (has_written, saved) = match saved {
+            Ok(saved) => saved,
+            Err(error) => {
+                *cached = Some(CachedSnapshot::default());
+                return Err(error);
+            }
+        };
+        *cached = Some(saved);
         Ok(has_written)
     }
 
@@ -154,34 +214,28 @@ impl LiveSnapshot {
     }
 }
 
-/// Builds the next snapshot. Parts whose generation did not change are shared with the served one.
-async fn build_next_snapshot(store: &Store, served: &Snapshot, pinned_layers: usize) -> Result<Snapshot> {
-    let mut reader = store.open_reader().await?;
+/// Builds the next snapshot. Parts whose generation did not change are shared with the served one, provided that the
+/// database still has that generation.
+async fn build_next_snapshot(
+    mut reader: SnapshotReader,
+    served: &Snapshot,
+    past_states: HashSet<Dataset>,
+    pinned_layers: usize,
+) -> Result<Snapshot> {
     let states = reader.dataset_states().await?;
-    let mut next = Snapshot { states, ..Snapshot::default() };
-    next.fetches = read_fetches(&mut reader, served, &next).await?;
+    let has_same_fetches = served.states.keys().all(|dataset| past_states.contains(dataset));
+    let mut fetches = if has_same_fetches { served.fetches.clone() } else { Arc::default() };
 
-    let mut build = SnapshotBuild { reader, served, next, pinned_layers };
+    let next = Snapshot { states, ..Snapshot::default() };
+    let mut build = SnapshotBuild { reader, served, past_states, next, pinned_layers };
     for part in SNAPSHOT_DATASETS {
         part.build(&mut build).await?;
     }
-    Ok(build.next)
-}
 
-/// The served fetches plus those since. Reads all of them again if a dataset has another lineage than before.
-async fn read_fetches(
-    reader: &mut SnapshotReader,
-    served: &Snapshot,
-    next: &Snapshot,
-) -> Result<Arc<HashMap<u32, FetchRow>>> {
-    let has_same_lineage = |(dataset, state): (&Dataset, &DatasetState)| {
-        next.states.get(dataset).is_some_and(|next| next.lineage == state.lineage)
-    };
-    let mut fetches = if served.states.iter().all(has_same_lineage) { served.fetches.clone() } else { Arc::default() };
-
-    let newer = reader.fetches(fetches.keys().max().copied().unwrap_or(0)).await?;
-    if !newer.is_empty() {
-        Arc::make_mut(&mut fetches).extend(newer);
+    let others = build.reader.fetches_except(&fetches).await?;
+    if !others.is_empty() {
+        Arc::make_mut(&mut fetches).extend(others);
     }
-    Ok(fetches)
+    build.next.fetches = fetches;
+    Ok(build.next)
 }

@@ -84,8 +84,17 @@ impl SeriesValues {
     }
 
     pub(crate) fn rows_with_provenance(&self) -> Vec<(Observation, RowProvenance)> {
-        let row = |index| Observation { date: self.dates[index], value: self.values[index] };
-        (0..self.len()).map(|index| (row(index), self.provenance[index])).collect()
+        (0..self.len()).map(|index| self.row_with_provenance(index)).collect()
+    }
+
+    /// The rows that the source published, without those computed from another series.
+    pub(crate) fn published_rows(&self) -> Vec<(Observation, RowProvenance)> {
+        let published = (0..self.len()).filter(|index| !self.is_derived(*index));
+        published.map(|index| self.row_with_provenance(index)).collect()
+    }
+
+    fn row_with_provenance(&self, index: usize) -> (Observation, RowProvenance) {
+        (Observation { date: self.dates[index], value: self.values[index] }, self.provenance[index])
     }
 }
 
@@ -185,6 +194,11 @@ impl FxRates {
             rates.closing_rates[currency as usize] = closing_rates.into_iter().map(|(rate, _)| rate).collect();
         }
         rates
+    }
+
+    /// All bulletins of a currency, in order of publication.
+    pub(crate) fn all_bulletins(&self, currency: Currency) -> &[FxBulletin] {
+        &self.bulletins[currency as usize]
     }
 
     /// All bulletins of a day, in order of publication.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use vintem_domain::{DataOrigin, Dataset, Series};
+use vintem_store::change_id::ChangeId;
 use vintem_store::reader::{DatasetState, FetchRow, RowProvenance};
 
 use crate::companies::Companies;
@@ -34,6 +35,11 @@ impl Snapshot {
     /// Zero for a dataset that was never loaded.
     pub fn generation(&self, dataset: Dataset) -> i64 {
         self.state(dataset).map_or(0, |state| state.generation)
+    }
+
+    /// The load that made the served state of a dataset. Unlike a generation, no other state has the same.
+    pub fn load_id(&self, dataset: Dataset) -> Option<ChangeId> {
+        self.state(dataset).map(|state| state.load_id)
     }
 
     /// Whether any served data was made up for a demonstration.

@@ -1,5 +1,6 @@
 //! What the read model asks of each kind of data.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::pin::Pin;
 
@@ -33,16 +34,17 @@ pub trait SnapshotDataset: Sync {
         source_id == dataset.id()
     }
 
-    /// Writes its part to the disk cache if it is not the one in `last_saved`, and puts it there. Returns true if it
-    /// wrote. Only parts that PostgreSQL needs long for are worth it.
-    fn save(&self, _served: &Snapshot, _last_saved: &mut Snapshot, _directory: &Path) -> Result<bool> {
-        Ok(false)
+    /// Whether both snapshots have the same part, so that the files of one serve for the other.
+    fn is_same(&self, one: &Snapshot, other: &Snapshot) -> bool {
+        self.datasets().into_iter().all(|dataset| one.state(dataset) == other.state(dataset))
     }
 
-    /// Opens its part from the disk cache.
-    fn open(&self, _snapshot: &mut Snapshot, _directory: &Path) -> Result<()> {
-        Ok(())
-    }
+    /// Writes its part into files of the disk cache, and returns their names. None if it was never loaded.
+    fn save(&self, snapshot: &Snapshot, directory: &Path) -> Result<Vec<String>>;
+
+    /// Opens its part from the files that `save` wrote. What is computed from other data is computed again, because the
+    /// computation may have changed since.
+    fn open(&self, snapshot: &mut Snapshot, files: &[String], directory: &Path) -> Result<()>;
 }
 
 pub type BuildFuture<'b> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'b>>;
@@ -52,6 +54,8 @@ pub struct SnapshotBuild<'s> {
     /// All reads share one view of the database: generations and rows must belong together.
     pub reader: SnapshotReader,
     pub served: &'s Snapshot,
+    /// The served datasets whose state the database has been in. Of others nothing may be reused.
+    pub past_states: HashSet<Dataset>,
     /// Has the states of all datasets; its parts follow one by one.
     pub next: Snapshot,
     /// The number of filing layers that must not change, because they are being compacted.

@@ -9,7 +9,8 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Error as SqlxError};
 
-use crate::{SCHEMA_VERSION, Store, schema_version};
+use crate::Store;
+use crate::migrations::{SCHEMA_VERSION, schema_version};
 
 /// Why a database cannot be used. Each message ends with the next step.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

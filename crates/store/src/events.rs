@@ -1,11 +1,14 @@
 //! The event outbox: loads write events, and a worker publishes them in one global order.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::Row;
-use vintem_domain::event::EVENT_RETENTION_DAYS;
+use vintem_domain::Dataset;
 use vintem_domain::text::normalize_text;
 use vintem_domain::webhook::EventAttributes;
 
+use crate::reader::DatasetState;
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
 /// An event that has no position in the feed yet.
@@ -42,22 +45,51 @@ pub struct PublishedEvent {
 pub struct FeedBounds {
     pub last_position: i64,
     pub pruned_position: i64,
+    /// Whether the database has the event that a reader read last, or has pruned it. If not, the database was restored or
+    /// replaced, and the reader must start over.
+    pub is_continued: bool,
 }
 
 /// Only one worker publishes at a time. The number is arbitrary, but used by no other lock.
 const PUBLISH_LOCK_ID: i64 = 0x7669_6e74_656d_0003;
 
 impl Store {
-    /// The oldest events without a position.
-    pub async fn unpublished_events(&self, limit: i64) -> Result<Vec<UnpublishedEvent>> {
+    /// The oldest events without a position whose loads are in these states of datasets. States that the database has
+    /// never been in contain none.
+    pub async fn unpublished_events(
+        &self,
+        served: &HashMap<Dataset, DatasetState>,
+        limit: i64,
+    ) -> Result<Vec<UnpublishedEvent>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let rows = sqlx::query(
-                "select sequence, id, type, occurred_at, subject::text as subject
+                "with served as (
+                     select dataset_load.dataset, dataset_load.generation
+                     from unnest($1::text[], $2::bigint[], $3::text[]) as given (dataset, generation, load_id)
+                     join dataset_load on dataset_load.dataset = given.dataset
+                                      and dataset_load.generation = given.generation
+                                      and dataset_load.load_id = given.load_id::uuid
+                 )
+                 select sequence, event.id, type, occurred_at, subject::text as subject
                  from event
+                 left join served on served.dataset = event.dataset
                  where position is null
+                   and case when event.dataset is null
+                            then not exists (
+                                select 1
+                                from dataset
+                                where not exists (
+                                    select 1 from served where served.dataset = id and served.generation = dataset.generation
+                                )
+                            )
+                            else event.generation <= served.generation
+                       end
                  order by sequence
-                 limit $1",
+                 limit $4",
             )
+            .bind(served.keys().map(|dataset| dataset.id()).collect::<Vec<_>>())
+            .bind(served.values().map(|state| state.generation).collect::<Vec<_>>())
+            .bind(served.values().map(|state| state.load_id.to_uuid()).collect::<Vec<_>>())
             .bind(limit)
             .fetch_all(&self.pool)
             .await?;
@@ -88,7 +120,8 @@ impl Store {
 
     /// Publishes events in order of their sequence: each gets its body and the next position, and a delivery for every
     /// webhook whose filter it matches. Events that have a position already keep it. Returns the number of events
-    /// published. A reader who sees an event also sees all events with a lower position.
+    /// published. A reader who sees an event also sees all events with a lower position. Positions advance with the time,
+    /// so that a restored database does not issue them again, and readers can go on from theirs.
     pub async fn publish_events(&self, events: &[EventPublication], now: DateTime<Utc>) -> Result<u64> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
@@ -106,7 +139,8 @@ impl Store {
                      where event.position is null
                  ), feed as (
                      update event_feed
-                     set last_position = last_position + (select count(*) from given)
+                     set last_position = greatest(last_position, milliseconds_since_2020() << 12)
+                                         + (select count(*) from given)
                      returning last_position - (select count(*) from given) as before
                  ), published as (
                      update event
@@ -149,14 +183,39 @@ impl Store {
         .await
     }
 
-    pub async fn feed_bounds(&self) -> Result<FeedBounds> {
+    /// The bounds for a reader that has read up to `last_read`.
+    pub async fn feed_bounds(&self, last_read: Option<i64>) -> Result<FeedBounds> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let row =
-                sqlx::query("select last_position, forgotten_position from event_feed").fetch_one(&self.pool).await?;
+            let row = sqlx::query(
+                "select last_position, forgotten_position,
+                        $1 <= forgotten_position or exists (select 1 from event where position = $1) as is_continued
+                 from event_feed",
+            )
+            .bind(last_read.unwrap_or(0))
+            .fetch_one(&self.pool)
+            .await?;
             Ok(FeedBounds {
                 last_position: row.try_get("last_position")?,
                 pruned_position: row.try_get("forgotten_position")?,
+                is_continued: row.try_get("is_continued")?,
             })
+        })
+        .await
+    }
+
+    /// The position after which the newest `count` events follow, or all that are left.
+    pub async fn start_of_newest_events(&self, count: i64) -> Result<i64> {
+        with_timeout(BACKGROUND_TIMEOUT, async {
+            Ok(sqlx::query_scalar(
+                "select coalesce(
+                     (select position from event where position is not null order by position desc offset $1 limit 1),
+                     forgotten_position
+                 )
+                 from event_feed",
+            )
+            .bind(count)
+            .fetch_one(&self.pool)
+            .await?)
         })
         .await
     }
@@ -190,45 +249,6 @@ impl Store {
                 })
             };
             rows.iter().map(parse_row).collect()
-        })
-        .await
-    }
-
-    /// Deletes a batch of the events that are no longer kept, with their deliveries, and webhook tests of that age.
-    pub async fn prune_events(&self) -> Result<u64> {
-        with_timeout(BACKGROUND_TIMEOUT, async {
-            let mut transaction = self.pool.begin().await?;
-            let pruned = sqlx::query(
-                "delete from event
-                 where sequence in (
-                     select sequence
-                     from event
-                     where occurred_at < now() - make_interval(days => $1)
-                     order by occurred_at
-                     limit 10000
-                 )
-                 returning position",
-            )
-            .bind(EVENT_RETENTION_DAYS as i32)
-            .fetch_all(&mut *transaction)
-            .await?;
-
-            sqlx::query("delete from delivery where event is null and created_at < now() - make_interval(days => $1)")
-                .bind(EVENT_RETENTION_DAYS as i32)
-                .execute(&mut *transaction)
-                .await?;
-
-            let positions = pruned.iter().map(|row| row.try_get::<Option<i64>, _>("position"));
-            let last_pruned = positions.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().max();
-            if let Some(last_pruned) = last_pruned {
-                sqlx::query("update event_feed set forgotten_position = greatest(forgotten_position, $1)")
-                    .bind(last_pruned)
-                    .execute(&mut *transaction)
-                    .await?;
-            }
-
-            transaction.commit().await?;
-            Ok(pruned.len() as u64)
         })
         .await
     }

@@ -1,6 +1,7 @@
 //! API keys in the database: reading them here, changing them in [`change`].
 
 mod change;
+mod pepper;
 mod unused;
 
 use chrono::{DateTime, NaiveDate, Utc};
@@ -10,7 +11,9 @@ use sqlx::postgres::PgRow;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
 pub use change::{KeyOptions, MAX_DAILY_KEY_CHANGES, NewKey, NewSecret, OwnerChangeResult};
+pub use pepper::PepperMark;
 
+use crate::change_id::ChangeId;
 use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, with_timeout};
 
 /// One secret of a key, with the facts that authorizing a request needs. After a rotation a key has two secrets for a
@@ -27,6 +30,30 @@ pub struct KeySecretRow {
     pub is_former: bool,
     /// The revision of the key, the same for all of its secrets.
     pub revision: i64,
+}
+
+/// How far a reader has followed the changes of keys. The default is before all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyHistoryPosition {
+    /// The database that was read; empty before the first change.
+    pub epoch: String,
+    pub revision: i64,
+    pub change_id: Option<ChangeId>,
+}
+
+impl KeyHistoryPosition {
+    pub fn is_start(&self) -> bool {
+        self.epoch.is_empty()
+    }
+}
+
+/// What follows a position.
+#[derive(Debug)]
+pub enum KeyChanges {
+    /// Secrets of keys that changed, none if the reader is up to date, and the position after them.
+    Next { rows: Vec<KeySecretRow>, position: KeyHistoryPosition },
+    /// The database never was in the state that the reader has followed, or has lost it. The reader must start over.
+    OtherHistory,
 }
 
 /// A key as its owner and the operator see it.
@@ -84,35 +111,56 @@ impl Store {
         .await
     }
 
-    /// All secrets of the next `limit` keys that changed after this revision, in order of revision.
-    pub async fn keys_changed_after(&self, revision: i64, limit: i64) -> Result<Vec<KeySecretRow>> {
+    /// All secrets of the next `limit` keys that changed after this position, in order of revision.
+    pub async fn key_changes(&self, after: &KeyHistoryPosition, limit: i64) -> Result<KeyChanges> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut rows = sqlx::query(
-                "with changed as materialized (
+                "with head as (
+                     select current_epoch() as epoch,
+                            $1 = '' or $1 = current_epoch()
+                            and ($2 = 0 or exists (
+                                select 1 from key_revision where revision = $2 and change_id = $3::uuid
+                            )) as is_continued
+                 ), changed as materialized (
                      select id, hmac, plan, expires_at, revoked_at, revision
                      from api_key
-                     where revision > $1
+                     where revision > $2 and (select is_continued from head)
                      order by revision
-                     limit $2
+                     limit $4
+                 ), secret as (
+                     select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
+                     from changed
+                     union all
+                     select changed.id, former.hmac, plan, least(expires_at, ends_at), revoked_at, true, revision
+                     from changed
+                     join key_former_secret former on former.key_id = changed.id
                  )
-                 select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
-                 from changed
-                 union all
-                 select changed.id, former.hmac, plan, least(expires_at, ends_at), revoked_at, true, revision
-                 from changed
-                 join key_former_secret former on former.key_id = changed.id
-                 order by revision, is_former",
+                 select head.*, last.revision as last_revision, last.change_id::text as last_change_id, secret.*
+                 from head
+                 left join key_revision last on last.revision = (select max(revision) from changed)
+                 left join secret on true
+                 order by secret.revision, is_former",
             )
-            .bind(revision)
+            .bind(&after.epoch)
+            .bind(after.revision)
+            .bind(after.change_id.map(ChangeId::to_uuid))
             .bind(limit)
             .fetch(&self.pool);
 
             // Parsed one by one, because the driver's rows take many times the memory.
+            let mut position = after.clone();
             let mut keys = Vec::new();
             while let Some(row) = rows.try_next().await? {
+                if !row.try_get("is_continued")? {
+                    return Ok(KeyChanges::OtherHistory);
+                }
+                position.epoch = row.try_get("epoch")?;
+                let Some(last_revision) = row.try_get("last_revision")? else { break };
+                position.revision = last_revision;
+                position.change_id = Some(ChangeId::parse(row.try_get("last_change_id")?)?);
                 keys.push(parse_key_secret_row(&row)?);
             }
-            Ok(keys)
+            Ok(KeyChanges::Next { rows: keys, position })
         })
         .await
     }

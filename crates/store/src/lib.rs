@@ -4,6 +4,7 @@
 //! seconds with [`StoreError::Database`] or [`StoreError::Timeout`]. The service keeps serving reads from the snapshot;
 //! endpoints that need Postgres return an error.
 
+pub mod change_id;
 pub mod copy_buffer;
 pub mod diagnosis;
 pub mod events;
@@ -11,18 +12,18 @@ pub mod history;
 pub mod keys;
 pub mod listener;
 pub mod load;
+pub mod migrations;
+pub mod partitions;
 pub mod reader;
 pub mod sources;
 pub mod tables;
 pub mod usage;
 pub mod webhooks;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
-use sqlx::{ConnectOptions, SqlStr};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -37,8 +38,20 @@ pub enum StoreError {
          remove demo data with: vintem demo --remove"
     )]
     WrongOrigin { stored: &'static str, offered: &'static str },
+    #[error(
+        "VINTEM_KEY_PEPPER is not the pepper that the keys in the database were created with. Set the original one."
+    )]
+    WrongPepper,
     #[error("the database contains a value that this version cannot read: {0}")]
     UnreadableData(String),
+}
+
+impl StoreError {
+    /// Whether a row has a date for which its table has no partition.
+    fn is_missing_partition(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else { return false };
+        error.code().as_deref() == Some("23514") && error.message().starts_with("no partition of relation")
+    }
 }
 
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -122,21 +135,19 @@ impl Store {
         Ok(Self { pool, timeouts })
     }
 
+    /// Whether PostgreSQL refuses to write: a standby, or a server that was set to read only.
+    pub async fn is_read_only(&self) -> Result<bool> {
+        with_timeout(self.timeouts.query, async {
+            Ok(sqlx::query_scalar("select current_setting('transaction_read_only') = 'on'")
+                .fetch_one(&self.pool)
+                .await?)
+        })
+        .await
+    }
+
     /// How long a query for a row or two may take.
     pub fn query_timeout(&self) -> Duration {
         self.timeouts.query
-    }
-
-    /// Applies the missing migrations.
-    pub async fn migrate(&self) -> Result<SchemaChange> {
-        let mut connection = self.pool.acquire().await?;
-        disable_timeouts(&mut connection).await?;
-        let before = schema_version(&mut connection).await?;
-        build_migrator().run(&mut *connection).await?;
-
-        // The timeouts stay disabled on this connection, so it must not serve requests.
-        connection.close().await?;
-        Ok(SchemaChange { before, after: SCHEMA_VERSION })
     }
 
     /// Checks that Postgres answers.
@@ -163,55 +174,4 @@ async fn disable_timeouts(connection: &mut PgConnection) -> Result<()> {
 async fn disable_timeouts_in_transaction(transaction: &mut PgConnection) -> Result<()> {
     sqlx::raw_sql("set local statement_timeout = 0; set local lock_timeout = 0").execute(transaction).await?;
     Ok(())
-}
-
-/// The migrations: number, name and SQL of each file in `migrations`, in order. An applied file never changes.
-const MIGRATIONS: &[(i64, &str, &str)] = &include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
-
-/// The schema that this version of the service uses.
-const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
-
-/// Versions of the schema; 0 stands for a database without tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SchemaChange {
-    pub before: i64,
-    pub after: i64,
-}
-
-async fn schema_version(connection: &mut PgConnection) -> std::result::Result<i64, sqlx::Error> {
-    let has_migrations: bool =
-        sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null").fetch_one(&mut *connection).await?;
-    if !has_migrations {
-        return Ok(0);
-    }
-    sqlx::query_scalar("select coalesce(max(version), 0) from _sqlx_migrations where success")
-        .fetch_one(connection)
-        .await
-}
-
-fn build_migrator() -> Migrator {
-    let migrations = MIGRATIONS.iter().copied().map(|(version, name, sql)| {
-        Migration::new(version, name.into(), MigrationType::Simple, SqlStr::from_static(sql), false)
-    });
-    Migrator::with_migrations(migrations.collect())
-}
-
-/// Changes with every change of the schema. Tests name their template database by it.
-pub fn schema_fingerprint() -> String {
-    let mut hasher = DefaultHasher::new();
-    for migration in build_migrator().iter() {
-        migration.checksum.hash(&mut hasher);
-    }
-    format!("{:016x}", hasher.finish())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::MIGRATIONS;
-
-    #[test]
-    fn migrations_are_numbered_without_gaps() {
-        let numbers: Vec<i64> = MIGRATIONS.iter().map(|(number, _, _)| *number).collect();
-        assert_eq!(numbers, (1..=MIGRATIONS.len() as i64).collect::<Vec<_>>());
-    }
 }

@@ -1,6 +1,6 @@
 //! Reads the current version of all data for the snapshot, in one repeatable-read transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use futures_util::TryStreamExt;
@@ -12,6 +12,7 @@ pub use crate::tables::bulletin::BulletinRow;
 pub use crate::tables::filing::FilingRow;
 pub use crate::tables::stored_values::RowProvenance;
 
+use crate::change_id::ChangeId;
 use crate::tables::bulletin::BULLETIN_TABLE;
 use crate::tables::company::load_companies;
 use crate::tables::data_table_names;
@@ -25,6 +26,8 @@ pub struct DatasetState {
     /// Stays the same as long as each generation builds on the one before.
     pub lineage: String,
     pub generation: i64,
+    /// The load that made this generation. After a restore, another load may make a generation of the same number.
+    pub load_id: ChangeId,
     pub loaded_at: DateTime<Utc>,
     pub origin: DataOrigin,
 }
@@ -41,6 +44,8 @@ pub struct FetchRow {
 #[derive(Debug)]
 pub struct SnapshotReader {
     transaction: Transaction<'static, Postgres>,
+    /// The fetches of the rows that were read.
+    fetch_ids: HashSet<u32>,
 }
 
 impl Store {
@@ -53,7 +58,7 @@ impl Store {
         let lock = format!("lock table {} in access share mode", data_table_names());
         sqlx::query(AssertSqlSafe(lock)).execute(&mut *transaction).await?;
 
-        Ok(SnapshotReader { transaction })
+        Ok(SnapshotReader { transaction, fetch_ids: HashSet::new() })
     }
 
     /// The states of all datasets that were ever loaded.
@@ -73,14 +78,36 @@ impl SnapshotReader {
         load_dataset_states(&mut self.transaction).await
     }
 
-    /// The fetches with a greater id than `after_id`, by id.
-    pub async fn fetches(&mut self, after_id: u32) -> Result<HashMap<u32, FetchRow>> {
+    /// Which of these states the database has been in: what was read then needs only the changes since.
+    pub async fn past_states(&mut self, states: &HashMap<Dataset, DatasetState>) -> Result<HashSet<Dataset>> {
+        let column = |value: fn(&DatasetState) -> String| states.values().map(value).collect::<Vec<_>>();
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select dataset.id
+             from unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) as given (id, lineage, generation, load_id)
+             join dataset on dataset.id = given.id and dataset.lineage || '/' || current_epoch() = given.lineage
+             join dataset_load on dataset_load.dataset = given.id and dataset_load.generation = given.generation
+                              and dataset_load.load_id = given.load_id::uuid",
+        )
+        .bind(states.keys().map(|dataset| dataset.id()).collect::<Vec<_>>())
+        .bind(column(|state| state.lineage.clone()))
+        .bind(states.values().map(|state| state.generation).collect::<Vec<_>>())
+        .bind(column(|state| state.load_id.to_uuid()))
+        .fetch_all(&mut *self.transaction)
+        .await?;
+        Ok(ids.iter().filter_map(|id| Dataset::from_id(id)).collect())
+    }
+
+    /// The fetches of all rows read so far and all newer fetches, by id, without those that are known already. A load
+    /// may commit after another one with a higher id, so newer ids alone would miss some.
+    pub async fn fetches_except(&mut self, known: &HashMap<u32, FetchRow>) -> Result<HashMap<u32, FetchRow>> {
+        let unknown = self.fetch_ids.iter().filter(|id| !known.contains_key(id));
         let rows = sqlx::query(
             "select id, address, fetched_at, sha256
              from raw_fetch
-             where id > $1",
+             where id > $1 or id = any($2)",
         )
-        .bind(i64::from(after_id))
+        .bind(known.keys().max().copied().map_or(0, i64::from))
+        .bind(unknown.copied().map(i64::from).collect::<Vec<_>>())
         .fetch_all(&mut *self.transaction)
         .await?;
 
@@ -99,7 +126,9 @@ impl SnapshotReader {
 
     /// The current values of a series, oldest first, each date once.
     pub async fn observations(&mut self, series: &Series) -> Result<Vec<(Observation, RowProvenance)>> {
-        load_current_observations(&mut self.transaction, series.id).await
+        let rows = load_current_observations(&mut self.transaction, series.id).await?;
+        self.fetch_ids.extend(rows.iter().map(|(_, provenance)| provenance.fetch_id));
+        Ok(rows)
     }
 
     /// Visits the current version of every bulletin of a currency, in order of publication.
@@ -118,7 +147,9 @@ impl SnapshotReader {
         let mut rows = sqlx::query(AssertSqlSafe(statement)).bind(currency.code()).fetch(&mut *self.transaction);
 
         while let Some(row) = rows.try_next().await? {
-            on_row(BulletinRow::read(&row)?);
+            let row = BulletinRow::read(&row)?;
+            self.fetch_ids.insert(row.provenance.fetch_id);
+            on_row(row);
         }
         Ok(())
     }
@@ -126,6 +157,7 @@ impl SnapshotReader {
     /// The companies of the registry, with the names from earlier versions.
     pub async fn companies(&mut self) -> Result<Vec<(Company, RowProvenance)>> {
         let companies = load_companies(&mut self.transaction, None).await?;
+        self.fetch_ids.extend(companies.iter().map(|(_, provenance, _)| provenance.fetch_id));
         Ok(companies.into_iter().map(|(company, provenance, _)| (company, provenance)).collect())
     }
 
@@ -145,7 +177,9 @@ impl SnapshotReader {
         let mut rows = sqlx::query(AssertSqlSafe(statement)).fetch(&mut *self.transaction);
 
         while let Some(row) = rows.try_next().await? {
-            on_row(FilingRow::read(&row)?);
+            let filing = FilingRow::read(&row)?;
+            self.fetch_ids.insert(filing.provenance.fetch_id);
+            on_row(filing);
         }
         Ok(())
     }
@@ -169,7 +203,9 @@ impl SnapshotReader {
         let mut rows = sqlx::query(AssertSqlSafe(statement)).bind(generation).fetch(&mut *self.transaction);
 
         while let Some(row) = rows.try_next().await? {
-            on_row(FilingRow::read(&row)?, row.try_get("absent")?);
+            let filing = FilingRow::read(&row)?;
+            self.fetch_ids.insert(filing.provenance.fetch_id);
+            on_row(filing, row.try_get("absent")?);
         }
 
         drop(rows);
@@ -195,11 +231,8 @@ pub(crate) async fn load_current_observations(
 }
 
 async fn load_dataset_states(connection: &mut PgConnection) -> Result<HashMap<Dataset, DatasetState>> {
-    // The database's oid is part of the lineage, because a copy of a database starts with the same rows and then
-    // diverges.
     let rows = sqlx::query(
-        "select id, lineage || '/' || (select oid from pg_database where datname = current_database()) as lineage,
-                generation, loaded_at, origin
+        "select id, lineage || '/' || current_epoch() as lineage, generation, load_id::text as load_id, loaded_at, origin
          from dataset",
     )
     .fetch_all(connection)
@@ -216,6 +249,7 @@ async fn load_dataset_states(connection: &mut PgConnection) -> Result<HashMap<Da
         let state = DatasetState {
             lineage: row.try_get("lineage")?,
             generation: row.try_get("generation")?,
+            load_id: ChangeId::parse(row.try_get("load_id")?)?,
             loaded_at: row.try_get("loaded_at")?,
             origin,
         };

@@ -4,8 +4,9 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use vintem_ingest::demo::{self, DemoSize};
+use vintem_store::migrations::schema_fingerprint;
 use vintem_store::tables::data_tables;
-use vintem_store::{Store, Timeouts, schema_fingerprint};
+use vintem_store::{Store, Timeouts};
 
 use crate::test_servers::postgres_url;
 

@@ -148,7 +148,7 @@ impl ServerProcess {
                     process.admin_address = text("admin_address");
                     is_listening = true;
                 }
-                Some("serving new snapshot") => is_ready = true,
+                Some("serving new snapshot" | "postgres is unavailable; serving the snapshot copy") => is_ready = true,
                 _ => {}
             }
         }

@@ -133,14 +133,7 @@ pub async fn create_key(store: &Store, plan: Plan) -> anyhow::Result<(i64, Strin
     let key = generate_key();
 
     let row = store
-        .create_key(&NewKey {
-            hmac: pepper.hmac(key.reveal()),
-            pepper_id: &pepper.id(),
-            display_prefix: key.display_prefix(),
-            plan,
-            name: "Teste",
-            email: "teste@example.com",
-        })
+        .create_key(&NewKey { secret: pepper.new_secret(&key), plan, name: "Teste", email: "teste@example.com" })
         .await?;
     Ok((row.id, key.reveal().to_owned()))
 }

@@ -2,7 +2,7 @@
 //! simulate a broken network.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,16 +35,7 @@ impl DedicatedPostgres {
 
     /// Passes further server options, such as `-c log_statement=all`.
     pub fn start_with_options(options: &str) -> anyhow::Result<Self> {
-        let bin_dir = find_newest_postgres_bin()?;
-        let work_dir = std::env::temp_dir().join(format!("vintem-postgres-{:016x}", rand::random::<u64>()));
-        std::fs::create_dir(&work_dir)?;
-        let postgres = Self { bin_dir, work_dir, port: find_free_port()?, server_options: options.to_owned() };
-
-        // The server refuses to run as root.
-        if is_root()? {
-            run_command(Command::new("chown").arg("postgres").arg(&postgres.work_dir))?;
-        }
-
+        let postgres = Self::prepare(options)?;
         let data_dir = postgres.data_dir();
         run_command(
             postgres
@@ -54,6 +45,43 @@ impl DedicatedPostgres {
         )?;
         postgres.launch()?;
         Ok(postgres)
+    }
+
+    /// A server without data, which does not run yet.
+    fn prepare(options: &str) -> anyhow::Result<Self> {
+        let bin_dir = find_newest_postgres_bin()?;
+        let work_dir = std::env::temp_dir().join(format!("vintem-postgres-{:016x}", rand::random::<u64>()));
+        std::fs::create_dir(&work_dir)?;
+        let postgres = Self { bin_dir, work_dir, port: find_free_port()?, server_options: options.to_owned() };
+
+        // The server refuses to run as root.
+        if is_root()? {
+            run_command(Command::new("chown").arg("postgres").arg(&postgres.work_dir))?;
+        }
+        Ok(postgres)
+    }
+
+    /// Starts a standby that follows the server at this port, and waits until it accepts connections.
+    pub fn start_standby(primary_port: u16) -> anyhow::Result<Self> {
+        let postgres = Self::prepare("")?;
+        let primary = format!("postgres://postgres@127.0.0.1:{primary_port}");
+        let mut command = postgres.postgres_command("pg_basebackup");
+        command.args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-d", &primary, "-D"]);
+        run_command(command.arg(postgres.data_dir()))?;
+        postgres.launch()?;
+        Ok(postgres)
+    }
+
+    /// Turns a standby into a primary, with what it has received so far.
+    pub fn promote(&self) -> anyhow::Result<()> {
+        run_command(self.postgres_command("pg_ctl").args(["-w", "-D"]).arg(self.data_dir()).arg("promote"))
+    }
+
+    /// Restarts the server at another port.
+    pub fn move_to_port(&mut self, port: u16) -> anyhow::Result<()> {
+        self.stop()?;
+        self.port = port;
+        self.launch()
     }
 
     /// Without a database name.
@@ -123,12 +151,56 @@ impl DedicatedPostgres {
         Ok(())
     }
 
-    fn data_dir(&self) -> PathBuf {
+    /// Copies the running server's files, as `pg_basebackup` does, to a new directory beside them.
+    pub fn take_base_backup(&self) -> anyhow::Result<PathBuf> {
+        let backup = self.work_dir.join(format!("backup-{:08x}", rand::random::<u32>()));
+        let mut command = self.postgres_command("pg_basebackup");
+        command.args(["--checkpoint=fast", "--no-sync", "-d", &self.url(), "-D"]).arg(&backup);
+        run_command(&mut command)?;
+        Ok(backup)
+    }
+
+    /// Replaces all data of the stopped server by a base backup, which is used up.
+    pub fn restore_base_backup(&self, backup: &Path) -> anyhow::Result<()> {
+        std::fs::remove_dir_all(self.data_dir())?;
+        std::fs::rename(backup, self.data_dir())?;
+        Ok(())
+    }
+
+    /// Removes the data that a recovery has put aside.
+    pub fn remove_former_data(&self) -> anyhow::Result<()> {
+        for entry in std::fs::read_dir(&self.work_dir)? {
+            let path = entry?.path();
+            if path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("data.")) {
+                std::fs::remove_dir_all(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one of PostgreSQL's programs, with the rights of its server.
+    pub fn run_program(&self, name: &str, arguments: &[&str]) -> anyhow::Result<()> {
+        run_command(self.postgres_command(name).args(arguments))
+    }
+
+    /// Runs a script with the rights of the server.
+    pub fn run_script(&self, script: &Path, arguments: &[&Path]) -> anyhow::Result<()> {
+        run_command(self.unprivileged_command(script).args(arguments))
+    }
+
+    pub fn work_dir(&self) -> &Path {
+        &self.work_dir
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
         self.work_dir.join("data")
     }
 
     fn postgres_command(&self, name: &str) -> Command {
-        let program = self.bin_dir.join(name);
+        self.unprivileged_command(&self.bin_dir.join(name))
+    }
+
+    fn unprivileged_command(&self, program: &Path) -> Command {
         let mut command = match is_root() {
             Ok(true) => {
                 let mut command = Command::new("runuser");

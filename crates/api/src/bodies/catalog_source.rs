@@ -6,6 +6,7 @@ use chrono::NaiveDate;
 use vintem_domain::series::{DatedValue, Frequency};
 use vintem_domain::{Currency, Dataset, DateRange, Lang};
 use vintem_snapshot::Snapshot;
+use vintem_store::change_id::ChangeId;
 
 use super::fx_series::{FxSeriesSource, fx_series_source};
 use super::market::{RateSource, SeriesSource, series_source};
@@ -46,10 +47,10 @@ impl<'s> CatalogSource<'s> {
         }
     }
 
-    pub fn base_generation(&self, snapshot: &Snapshot) -> i64 {
+    pub fn base_load_id(&self, snapshot: &Snapshot) -> Option<ChangeId> {
         match self {
-            Self::Series(source) => source.base_generation(snapshot),
-            Self::Fx(source) => source.base_generation(snapshot),
+            Self::Series(source) => source.base_load_id(snapshot),
+            Self::Fx(source) => source.base_load_id(snapshot),
         }
     }
 

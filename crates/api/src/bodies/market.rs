@@ -11,6 +11,7 @@ use vintem_domain::fx::BRL_START_DATE;
 use vintem_domain::series::{self, DatedValue, Frequency};
 use vintem_domain::{CurrencyPair, Dataset, DateRange, Lang, LocalizedText, Problem, Series};
 use vintem_snapshot::{FxRates, PairRates, SeriesValues, Snapshot};
+use vintem_store::change_id::ChangeId;
 use vintem_store::reader::RowProvenance;
 
 use super::provenance::{TraceBody, provenance_bodies};
@@ -144,9 +145,9 @@ pub trait RateSource {
     fn datasets(&self) -> Vec<Dataset>;
     fn frequency(&self) -> Frequency;
 
-    /// The generation of another dataset from which single rows may be derived.
-    fn base_generation(&self, _: &Snapshot) -> i64 {
-        0
+    /// The load of another dataset from which single rows may be derived.
+    fn base_load_id(&self, _: &Snapshot) -> Option<ChangeId> {
+        None
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody;
@@ -222,9 +223,9 @@ impl SeriesSource<'_> {
 impl RateSource for SeriesSource<'_> {
     type Row = RateBody;
 
-    fn base_generation(&self, snapshot: &Snapshot) -> i64 {
-        let base = self.series.gap_fill_series.and_then(series::find_series);
-        base.map_or(0, |base| snapshot.generation(Dataset::Series(base)))
+    fn base_load_id(&self, snapshot: &Snapshot) -> Option<ChangeId> {
+        let base = self.series.gap_fill_series.and_then(series::find_series)?;
+        snapshot.load_id(Dataset::Series(base))
     }
 
     fn datasets(&self) -> Vec<Dataset> {

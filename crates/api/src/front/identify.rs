@@ -29,7 +29,8 @@ pub async fn identify_caller(app: &App, headers: &HeaderMap, client: IpAddr) -> 
     };
     let verdict = match app.keyring.verify(&key) {
         Ok(verdict) => verdict,
-        Err(unknown) => look_up_key(app, &unknown, client).await,
+        // Boxed, because it is rare and large.
+        Err(unknown) => Box::pin(look_up_key(app, &unknown, client)).await,
     };
     match verdict {
         KeyVerdict::Valid { id, plan } => CallerIdentity { plan, key: Some(id), key_problem: None },
@@ -38,15 +39,13 @@ pub async fn identify_caller(app: &App, headers: &HeaderMap, client: IpAddr) -> 
     }
 }
 
-/// Each address has few lookups, so that nobody can burden PostgreSQL with guessed keys.
+/// Each address has few lookups, so that nobody can burden PostgreSQL with guessed keys. Keys that were valid until the
+/// database was replaced are no guesses.
 async fn look_up_key(app: &App, key: &UnknownKey, client: IpAddr) -> KeyVerdict {
     let now_us = u64::try_from(app.clock.now().timestamp_micros()).unwrap_or(0);
     let limit = app.settings.key_lookups_per_minute;
-    if app.load.key_lookups.check(AddressBucket::from_ip(client), limit, true, now_us).admitted {
-        app.keyring.look_up(key).await
-    } else {
-        KeyVerdict::LookupFailed
-    }
+    let has_lookup_left = || app.load.key_lookups.check(AddressBucket::from_ip(client), limit, true, now_us).admitted;
+    if key.was_known() || has_lookup_left() { app.keyring.look_up(key).await } else { KeyVerdict::LookupFailed }
 }
 
 pub fn accepted_language(headers: &HeaderMap) -> Lang {

@@ -229,8 +229,7 @@ impl FrontLayer {
         mut access: Result<(), Problem>,
     ) -> Response {
         let app = &self.app;
-        let identity = &admission.identity;
-        let mut quota = QuotaStatus::from_decision(&admission.decision);
+        let quota = QuotaStatus::from_decision(&admission.decision);
 
         let is_api = context.route().is_some_and(Route::is_api);
         let cache_key = if is_api { CacheKey::for_request(&request, context.lang) } else { None };
@@ -247,6 +246,23 @@ impl FrontLayer {
             }
         }
 
+        // Boxed, because it is large: every connection has room for the future of its next request, and most requests are
+        // answered from the cache.
+        Box::pin(self.respond_uncached(request, context, admission, access, cache_key, quota)).await
+    }
+
+    /// Answers with the handler, or with the problem that forbids access.
+    async fn respond_uncached(
+        &self,
+        request: Request,
+        context: &RequestContext<'_>,
+        admission: &Admission,
+        access: Result<(), Problem>,
+        cache_key: Option<CacheKey>,
+        mut quota: QuotaStatus,
+    ) -> Response {
+        let app = &self.app;
+        let identity = &admission.identity;
         let mut handler_time = None;
         let mut response = match (access, &context.redirect) {
             (Err(problem), _) => ApiError(problem).into_response(),

@@ -51,6 +51,15 @@ impl KeyTable {
         self.shards.iter().map(|shard| shard.read().expect("never held across a panic").entries.len()).sum()
     }
 
+    /// All entries, in no particular order.
+    pub fn entries(&self) -> Vec<KeyEntry> {
+        let mut entries = Vec::new();
+        for shard in &self.shards {
+            entries.extend(shard.read().expect("never held across a panic").entries.chunks.iter().flatten());
+        }
+        entries
+    }
+
     fn shard_for(&self, fingerprint: &KeyFingerprint) -> &RwLock<KeyTableShard> {
         &self.shards[usize::from(fingerprint[0]) % SHARD_COUNT]
     }

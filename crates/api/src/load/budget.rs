@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use vintem_domain::{AddressBucket, KeyId, Plan, Problem};
 
-/// A request that exceeds a budget waits this long for the caller's other requests to finish.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+/// A request that exceeds a budget, of time on a core too, waits this long for other requests to finish.
+pub const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Callers are forgotten when they have nothing in use, but not while there are fewer than this.
 const MIN_SWEEP_THRESHOLD: usize = 1024;

@@ -9,15 +9,11 @@ use std::num::NonZero;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use vintem_domain::Problem;
 
-use super::budget::WorkOwner;
+use super::budget::{MAX_WAIT, WorkOwner};
 use super::fair_gate::{FairGate, GateTurn};
-
-/// How long a handler waits for its turn.
-const MAX_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct CpuGate(Arc<FairGate>);

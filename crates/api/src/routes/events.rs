@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
-use vintem_domain::event::EventKind;
+use vintem_domain::event::{self, EventKind};
 use vintem_domain::{LocalizedText, Problem};
 use vintem_store::events::PublishedEvent;
 
@@ -59,7 +59,9 @@ async fn list_events(caller: Caller, State(app): AppState, query: QueryParams) -
     }
     let last_position = feed_state.last_position.ok_or(Problem::DependencyUnavailable)?;
 
-    if cursor.is_some_and(|cursor| cursor > last_position) {
+    // A restored database may have lost the last events, but cursors of the future were never returned.
+    let max_position = last_position.max(event::last_position_at(app.clock.now()));
+    if cursor.is_some_and(|cursor| cursor > max_position) {
         return Ok(invalid_cursor()?);
     }
     let after_position = cursor.unwrap_or(if after.is_some() { last_position } else { feed_state.deleted_through });

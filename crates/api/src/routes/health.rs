@@ -6,10 +6,12 @@ use axum::routing::get;
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::VERSION;
+use vintem_meter::{UsageBacklog, UsageSource};
 
 use super::status;
 use crate::app::{AppState, Handlers};
 use crate::caller::Caller;
+use crate::health::DegradedReason;
 use crate::responses;
 
 #[derive(Serialize)]
@@ -17,6 +19,18 @@ struct HealthBody {
     status: &'static str,
     version: &'static str,
     synthetic: bool,
+    reasons: Vec<DegradedReason>,
+    keys_age_seconds: Option<u64>,
+    usage_backlog: Vec<UsageBacklogBody>,
+}
+
+/// Counts that are not stored yet.
+#[derive(Serialize)]
+struct UsageBacklogBody {
+    /// Number of the Redis server; `None` for the process itself.
+    server: Option<usize>,
+    counts: u64,
+    age_seconds: u64,
 }
 
 pub fn handlers() -> Handlers {
@@ -24,11 +38,22 @@ pub fn handlers() -> Handlers {
 }
 
 async fn get_health(_: Caller, State(app): AppState) -> Response {
-    let snapshot = app.live_snapshot.get();
+    let reasons = app.degraded_reasons();
     let body = HealthBody {
-        status: status::overall_status(&app, snapshot.as_deref()),
+        status: status::overall_status(&reasons),
         version: VERSION,
-        synthetic: snapshot.is_some_and(|snapshot| snapshot.is_synthetic()),
+        synthetic: app.is_synthetic(),
+        reasons,
+        keys_age_seconds: app.keys_age_seconds(),
+        usage_backlog: app.usage_backlogs().into_iter().map(usage_backlog_body).collect(),
     };
     responses::uncached_json(StatusCode::OK, &body)
+}
+
+fn usage_backlog_body((source, backlog): (UsageSource, UsageBacklog)) -> UsageBacklogBody {
+    let server = match source {
+        UsageSource::LocalProcess => None,
+        UsageSource::RedisServer(server) => Some(server),
+    };
+    UsageBacklogBody { server, counts: backlog.fields, age_seconds: backlog.oldest_age.as_secs() }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use vintem_domain::feature::Feature;
 use vintem_domain::key::is_valid_label;
 use vintem_domain::{KeyId, LocalizedText, Problem};
-use vintem_store::keys::{NewSecret, OwnerChangeResult};
+use vintem_store::keys::OwnerChangeResult;
 
 use crate::api_error::ApiError;
 use crate::app::{App, AppState, Handlers};
@@ -105,9 +105,7 @@ async fn rotate_key(caller: Caller, State(app): AppState, body: RequestBody) -> 
     let ends_at = now + grace_period;
 
     let key = generate_key();
-    let pepper = app.keyring.pepper();
-    let secret =
-        NewSecret { hmac: pepper.hmac(key.reveal()), pepper_id: &pepper.id(), display_prefix: key.display_prefix() };
+    let secret = app.keyring.pepper().new_secret(&key);
     let rows = require_changed(app.store.rotate_key(id, &secret, now, ends_at).await?)?;
     app.keyring.apply_rows(&rows);
 

@@ -100,14 +100,7 @@ async fn register_key(caller: Caller, State(app): AppState, body: RequestBody) -
 
     let key = generate_key();
     let pepper = app.keyring.pepper();
-    let new_key = NewKey {
-        hmac: pepper.hmac(key.reveal()),
-        pepper_id: &pepper.id(),
-        display_prefix: key.display_prefix(),
-        plan: Plan::Free,
-        name,
-        email,
-    };
+    let new_key = NewKey { secret: pepper.new_secret(&key), plan: Plan::Free, name, email };
     let options = KeyOptions { created_by: KeyActor::Registration, ..KeyOptions::default() };
     match app.store.create_key_with_options(&new_key, &options).await {
         Ok(row) => app.keyring.apply_rows(&[row]),

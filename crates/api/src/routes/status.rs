@@ -7,12 +7,12 @@ use chrono::NaiveDate;
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::{DataOrigin, Dataset, VERSION};
-use vintem_snapshot::Snapshot;
 
 use crate::api_error::ApiError;
-use crate::app::{App, AppState, Handlers};
+use crate::app::{AppState, Handlers};
 use crate::bodies::format_instant;
 use crate::caller::Caller;
+use crate::health::DegradedReason;
 use crate::responses;
 
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
     });
 
     let body = StatusBody {
-        status: overall_status(&app, Some(&snapshot)),
+        status: overall_status(&app.degraded_reasons()),
         version: VERSION,
         synthetic: snapshot.is_synthetic(),
         as_of: format_instant(now),
@@ -78,8 +78,7 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
     Ok(responses::uncached_json(StatusCode::OK, &body))
 }
 
-/// `ok`, or `degraded` if data is missing or stale, or a dependency is unavailable.
-pub fn overall_status(app: &App, snapshot: Option<&Snapshot>) -> &'static str {
-    let is_healthy = |snapshot: &Snapshot| app.live_snapshot.is_complete_and_fresh(snapshot, app.clock.now());
-    if app.are_dependencies_up() && snapshot.is_some_and(is_healthy) { "ok" } else { "degraded" }
+/// `ok`, or `degraded` for any of these reasons.
+pub fn overall_status(reasons: &[DegradedReason]) -> &'static str {
+    if reasons.is_empty() { "ok" } else { "degraded" }
 }

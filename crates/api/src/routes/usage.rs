@@ -9,7 +9,7 @@ use chrono::{Days, NaiveDate};
 use http::StatusCode;
 use serde::Serialize;
 use vintem_deliver::table::{Column, OutputTable};
-use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow, utc_date_from_micros};
+use vintem_domain::usage::{RouteGroup, UsageChunkId, UsageCounts, UsageRow, utc_date_from_micros};
 use vintem_domain::{KeyId, LocalizedText, Problem};
 
 use crate::api_error::ApiError;
@@ -30,7 +30,7 @@ struct UsageBody {
     to: NaiveDate,
     total_requests: u64,
     data: Vec<UsageDayBody>,
-    /// False while the counts of the last seconds cannot be read.
+    /// False while the counts of the last seconds cannot be read, and if counts of these days may have been lost.
     complete: bool,
     as_of: String,
 }
@@ -157,7 +157,7 @@ fn parse_usage_days(query: &QueryParams, today: NaiveDate) -> Result<(NaiveDate,
     Ok((range.from, range.to))
 }
 
-/// The sum of stored and live counts, and whether it is complete. Live batches are read first; batches that are in the
+/// The sum of stored and live counts, and whether it is complete. Live chunks are read first; chunks that are in the
 /// store's ledger by then are already part of the stored counts and are skipped.
 async fn load_usage_counts(
     app: &App,
@@ -166,16 +166,16 @@ async fn load_usage_counts(
     to: NaiveDate,
 ) -> Result<(HashMap<NaiveDate, CountsByGroup>, bool), ApiError> {
     let live = app.meter.live_usage(key).await;
-    let batch_ids: Vec<String> = live.batches.iter().filter_map(|batch| batch.id.clone()).collect();
-    let stored = app.store.key_usage(key, from, to, &batch_ids).await?;
+    let chunk_ids: Vec<UsageChunkId> = live.chunks.iter().filter_map(|chunk| chunk.id.clone()).collect();
+    let stored = app.store.key_usage(key, from, to, &chunk_ids).await?;
 
-    let is_stored = |id: &Option<String>| id.as_ref().is_some_and(|id| stored.drained_batches.contains(id));
-    let live_rows = live.batches.into_iter().filter(|batch| !is_stored(&batch.id)).flat_map(|batch| batch.rows);
+    let is_stored = |id: &Option<UsageChunkId>| id.as_ref().is_some_and(|id| stored.stored_chunks.contains(id));
+    let live_rows = live.chunks.into_iter().filter(|chunk| !is_stored(&chunk.id)).flat_map(|chunk| chunk.rows);
     let mut days: HashMap<NaiveDate, CountsByGroup> = HashMap::new();
     for UsageRow { day, group, counts, .. } in live_rows.chain(stored.rows) {
         days.entry(day).or_default().entry(group).or_default().add(&counts);
     }
-    Ok((days, live.is_complete))
+    Ok((days, live.is_complete && !stored.has_gaps))
 }
 
 fn usage_day_body(date: NaiveDate, groups: &CountsByGroup, detail: bool) -> UsageDayBody {

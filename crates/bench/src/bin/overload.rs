@@ -13,12 +13,9 @@
 //! core is printed for peak and flood, because a run is worthless if other processes used that core. The requests are
 //! expensive ones: for the cheapest requests, rejecting one costs nearly as much as answering it.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -26,6 +23,7 @@ use chrono::Utc;
 use clap::Parser;
 use vintem_bench::cpu_time::process_cpu_time;
 use vintem_bench::open_loop::{LoadSample, measure_closed_loop_goodput, run_open_loop};
+use vintem_bench::probes::{HealthProber, HealthResults};
 use vintem_domain::Plan;
 use vintem_testkit::build_keyed_get;
 use vintem_testkit::timed_requests::percentile;
@@ -43,8 +41,6 @@ const PEAK_CONNECTIONS: usize = 32;
 const PEAK_DURATION: Duration = Duration::from_secs(4);
 /// How long the moderate load before and after the flood lasts.
 const CALM_DURATION: Duration = Duration::from_secs(5);
-/// Frequent enough for a few hundred probes a minute, and within the limit that pages have per address.
-const PROBE_INTERVAL: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -79,8 +75,9 @@ fn main() -> anyhow::Result<()> {
 async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     let redis = DedicatedRedis::start()?;
     let database = TestDatabase::create_demo(Utc::now()).await?;
-    // No rate limit: only load shedding may reject requests here.
-    let mut flags = vec!["--limit-platinum", "100000000"];
+    // No rate limit and no cap on the connections of one address: only load shedding may reject requests here. No
+    // response cache: it would make expensive requests cheap.
+    let mut flags = vec!["--limit-platinum=100000000", "--trusted-proxies=127.0.0.1/32", "--response-cache-mib=0"];
     flags.extend(DEFAULT_POSTGRES_BUDGET_FLAGS);
     flags.extend(arguments.flags.iter().map(String::as_str));
     let store = database.open_store()?;
@@ -104,7 +101,7 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     let segment_time = Duration::from_secs(arguments.seconds) / FLOOD_SEGMENTS;
     let mut flood = Vec::new();
     let mut ratios = Vec::new();
-    let mut health = Vec::new();
+    let mut health = HealthResults::default();
     let mut core_at_peak = Vec::new();
     let mut core_in_flood = Vec::new();
     let mut core = CpuShareMeter::start(&service)?;
@@ -113,7 +110,7 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
         core_at_peak.push(core.share_since_last_call()?);
         let prober = HealthProber::start(address);
         let samples = run_load(peaks[segment] * arguments.times, segment_time).await;
-        health.extend(prober.stop()?);
+        health.append(prober.stop());
         core_in_flood.push(core.share_since_last_call()?);
         peaks.push(measure_peak().await?);
 
@@ -148,8 +145,8 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     println!("shed_p50_milliseconds: {}", milliseconds(latency(503, 50)));
     println!("shed_p99_milliseconds: {}", milliseconds(latency(503, 99)));
     println!("shed_slowest_milliseconds: {}", milliseconds(latency(503, 100)));
-    println!("health_p99_milliseconds: {}", milliseconds(percentile(health.iter().copied(), 99)));
-    println!("health_slowest_milliseconds: {}", milliseconds(percentile(health.iter().copied(), 100)));
+    println!("health_p99_milliseconds: {}", milliseconds(health.percentile(99)));
+    println!("health_slowest_milliseconds: {}", milliseconds(health.percentile(100)));
     println!("recovery_seconds: {:.2}", recovery.as_secs_f64());
     println!("goodput_ratio_lowest: {:.2}", ratios[0]);
     println!("goodput_ratio_highest: {:.2}", ratios[ratios.len() - 1]);
@@ -164,7 +161,8 @@ async fn run_overload(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(goodput_ratio >= MIN_GOODPUT_RATIO, "less than {MIN_GOODPUT_RATIO} of the peak was answered");
     ensure!(latency(200, 99) <= MAX_ADMITTED_P99, "the slowest of what was answered were too slow");
     ensure!(latency(503, 99) <= MAX_SHED_P99, "what was shed was told so too late");
-    ensure!(percentile(health.iter().copied(), 99) <= MAX_HEALTH_P99, "/health was too slow");
+    ensure!(health.failed == 0, "/health failed {} times", health.failed);
+    ensure!(health.percentile(99) <= MAX_HEALTH_P99, "/health was too slow");
     ensure!(recovery <= MAX_RECOVERY_TIME, "it took too long until all was as before");
     Ok(())
 }
@@ -201,43 +199,6 @@ fn build_requests(keys: &[String]) -> Vec<Vec<u8>> {
     let ids = "selic,cdi,ipca,selic-effective,selic-daily,cdi-daily,ipca-12m,ipca-ytd,real-selic";
     let paths: Vec<String> = (1..=8).map(|limit| format!("/api/v1/market/compare?ids={ids}&limit={limit}")).collect();
     keys.iter().flat_map(|key| paths.iter().map(|path| build_keyed_get(path, key))).collect()
-}
-
-/// Requests `/health` during the flood, on a thread of its own, so that the load generator's queueing is not mistaken
-/// for the service's.
-struct HealthProber {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<anyhow::Result<Vec<Duration>>>,
-}
-
-impl HealthProber {
-    fn start(address: SocketAddr) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        Self { stop, thread: std::thread::spawn(move || probe_health(address, &stopped)) }
-    }
-
-    /// Stops probing and returns how long each response took.
-    fn stop(self) -> anyhow::Result<Vec<Duration>> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the probe does not panic")
-    }
-}
-
-/// Opens a new connection for each probe, as a load balancer's health check does.
-fn probe_health(address: SocketAddr, stop: &AtomicBool) -> anyhow::Result<Vec<Duration>> {
-    let mut times = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        let started = Instant::now();
-        let mut stream = TcpStream::connect(address)?;
-        stream.write_all(b"GET /health HTTP/1.1\r\nHost: vintem.example\r\nConnection: close\r\n\r\n")?;
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response)?;
-        times.push(started.elapsed());
-        ensure!(response.starts_with(b"HTTP/1.1 200"), "/health: {}", String::from_utf8_lossy(&response));
-        std::thread::sleep(PROBE_INTERVAL.saturating_sub(started.elapsed()));
-    }
-    Ok(times)
 }
 
 /// When, after the flood, the last request failed or took more than twice the calm p99 plus 10 ms.

@@ -60,8 +60,12 @@ pub fn build_export_files(directory: &Path, datasets: &[ExportDataset], now: Dat
     let mut after = Manifest::default();
     for dataset in datasets {
         let entry = before.datasets.iter().find(|entry| entry.name == dataset.name);
-        // An entry from another database, or from the future because the clock was set back, does not delay a build.
-        let entry = entry.filter(|entry| entry.lineage == dataset.lineage && entry.generated_at <= now);
+        // An entry from another database, from before a restore, or from the future because the clock was set back does
+        // not delay a build.
+        let is_earlier = |entry: &&ManifestEntry| {
+            entry.lineage == dataset.lineage && entry.generation <= dataset.generation && entry.generated_at <= now
+        };
+        let entry = entry.filter(is_earlier);
         let is_fresh = |entry: &&ManifestEntry| {
             entry.state == dataset.state_fingerprint || now - entry.generated_at < MIN_BUILD_INTERVAL
         };

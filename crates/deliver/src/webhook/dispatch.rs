@@ -14,7 +14,7 @@ use tokio::task::{Id, JoinSet};
 use vintem_domain::Clock;
 use vintem_domain::webhook::retry_delay;
 use vintem_store::webhooks::dispatch::{
-    AttemptOutcome, ClaimOptions, DeliveryAttempt, DeliveryLease, DueDelivery, ReceiverHealth,
+    AttemptOutcome, ClaimOptions, DeliveryAttempt, DeliverySession, DueDelivery, ReceiverHealth,
 };
 use vintem_store::{Result, Store};
 
@@ -37,7 +37,8 @@ pub struct WebhookDispatcher {
     sender: WebhookSender,
     secret_box: SecretBox,
     clock: Arc<dyn Clock>,
-    delivery_lease: Option<DeliveryLease>,
+    /// Kept while another worker delivers too, because a new session for each try would cost more than the try.
+    session: Option<DeliverySession>,
     attempt_tasks: JoinSet<DeliveryAttempt>,
     in_flight: HashMap<Id, InFlightAttempt>,
     /// Not recorded yet.
@@ -60,7 +61,7 @@ impl WebhookDispatcher {
             sender,
             secret_box,
             clock,
-            delivery_lease: None,
+            session: None,
             attempt_tasks: JoinSet::new(),
             in_flight: HashMap::new(),
             finished_attempts: Vec::new(),
@@ -79,14 +80,19 @@ impl WebhookDispatcher {
             }
         }
 
-        if self.delivery_lease.is_none() {
-            let in_flight: Vec<i64> =
-                self.in_flight.values().map(|attempt| attempt.result_if_aborted.delivery_id).collect();
-            self.delivery_lease = self.store.try_lease_deliveries(&in_flight).await?;
+        // An error drops the session: its connection may be lost, and another worker may have the lease by now.
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.store.open_delivery_session().await?,
+        };
+        let in_flight: Vec<i64> =
+            self.in_flight.values().map(|attempt| attempt.result_if_aborted.delivery_id).collect();
+        if session.try_lease(&in_flight).await? {
+            self.start_due_attempts(&mut session, ReceiverHealth::Prompt).await?;
+            self.start_due_attempts(&mut session, ReceiverHealth::Lagging).await?;
         }
-
-        self.start_due_attempts(ReceiverHealth::Prompt).await?;
-        self.start_due_attempts(ReceiverHealth::Lagging).await
+        self.session = Some(session);
+        Ok(())
     }
 
     /// Waits until an attempt finishes; forever if none is in flight.
@@ -148,9 +154,7 @@ impl WebhookDispatcher {
     }
 
     /// Starts due deliveries of one class until none is left or all slots are taken.
-    async fn start_due_attempts(&mut self, class: ReceiverHealth) -> Result<()> {
-        let Some(mut lease) = self.delivery_lease.take() else { return Ok(()) };
-
+    async fn start_due_attempts(&mut self, session: &mut DeliverySession, class: ReceiverHealth) -> Result<()> {
         let mut has_wrapped = false;
         loop {
             let free_slots = self.free_slots(class);
@@ -169,8 +173,7 @@ impl WebhookDispatcher {
                 max_total: free_slots as i64,
                 max_per_webhook: MAX_IN_FLIGHT_PER_WEBHOOK as i64,
             };
-            // An error drops the lease: its connection may be lost, and another worker may hold the lease by now.
-            let due = lease.claim_due(&options).await?;
+            let due = session.claim_due(&options).await?;
 
             let is_last_page = due.len() < free_slots;
             let last_webhook = due.iter().map(|delivery| delivery.webhook_number).max().unwrap_or(cursor);
@@ -184,8 +187,6 @@ impl WebhookDispatcher {
             }
             has_wrapped |= is_last_page;
         }
-
-        self.delivery_lease = Some(lease);
         Ok(())
     }
 

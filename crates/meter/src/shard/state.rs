@@ -1,10 +1,13 @@
 //! The state that callers of a shard share with its worker: checks and outcomes that wait for the next call, and the
 //! limiter that decides while Redis does not.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use chrono::NaiveDate;
 use tokio::sync::{Notify, oneshot};
+use vintem_domain::usage::utc_date_from_micros;
 
 use crate::admit_call::{DAY_US, LimitCheck, UsageClass, UsageField, UsageFieldCounts};
 use crate::circuit::{Circuit, RedisClock, ReplicaCount};
@@ -20,6 +23,8 @@ pub struct ProcessState {
     pub redis_timeout: Duration,
     pub replica_count: ReplicaCount,
     pub local_usage: LocalUsage,
+    /// Losses of counts that are not stored yet.
+    pub usage_gaps: Mutex<Vec<UsageGap>>,
 }
 
 /// The decision on a check, and when it was made.
@@ -29,11 +34,22 @@ pub struct LimitDecision {
     pub now_us: u64,
 }
 
+/// Days on which counts may be missing, because a Redis server lost its last writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageGap {
+    pub from: NaiveDate,
+    pub to: NaiveDate,
+    /// Calls of this process that the server has lost.
+    pub lost_calls: u64,
+}
+
 pub struct ShardState {
     pub redis_keys: RedisKeys,
     /// Distinguishes the calls and batches of this process from those of all others.
     pub process_id: String,
     pub redis_clock: RedisClock,
+    /// Creation of the oldest batch that was not stored yet when this process last looked, or 0.
+    pub oldest_batch_us: AtomicU64,
     pub process: Arc<ProcessState>,
     pub local_limiter: LocalRateLimiter<AdmissionLogId>,
     /// Wakes the worker.
@@ -59,6 +75,7 @@ impl ShardState {
             redis_keys,
             process_id: format!("{:016x}", rand::random::<u64>()),
             redis_clock: RedisClock::default(),
+            oldest_batch_us: AtomicU64::new(0),
             local_limiter: LocalRateLimiter::new(process.window_us),
             process,
             work_arrived: Notify::new(),
@@ -83,6 +100,17 @@ impl ShardState {
         let now_us = self.redis_clock.now_us();
         let limit = self.process.replica_count.share_of(check.limit);
         LimitDecision { status: self.local_limiter.check(check.log_id, limit, check.consumes, now_us), now_us }
+    }
+
+    /// Notes that the server lost the counts of calls since this time, or all counts that were not stored.
+    pub fn record_lost_counts(&self, lost_calls: u64, since_us: u64) {
+        let oldest_us = match self.oldest_batch_us.load(Ordering::Relaxed) {
+            0 => since_us,
+            oldest_us => oldest_us.min(since_us),
+        };
+        let date = |micros: u64| utc_date_from_micros(micros.cast_signed());
+        let gap = UsageGap { from: date(oldest_us), to: date(self.redis_clock.now_us().max(oldest_us)), lost_calls };
+        self.process.usage_gaps.lock().expect("never held across a panic").push(gap);
     }
 
     pub fn add_pending_outcome(&self, field: UsageField) {

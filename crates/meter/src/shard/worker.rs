@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::state::{LimitDecision, QueuedCheck, ShardState, usage_field};
 use crate::admit_call::{ADMIT_SCRIPT, AdmitCall, AdmitReply, CallCounts, LimitCheck, UsageFieldCounts};
-use crate::connection::connect_without_timeout;
+use crate::connection::{connect_without_timeout, fetch_run_id};
 use crate::error::{MeterError, Result};
 
 /// Interval of the heartbeat. While Redis is unavailable, the heartbeat is the probe that finds it again.
@@ -28,12 +28,26 @@ const MAX_OUTCOMES_PER_CALL: usize = 2048;
 pub struct ShardWorker {
     state: Arc<ShardState>,
     client: Client,
-    connection: Option<MultiplexedConnection>,
+    connection: Option<RunConnection>,
     was_connected: bool,
     /// Number of the last call made.
     last_call_number: u64,
     /// Counts of failed calls that may or may not have arrived.
     unconfirmed_counts: Vec<CallCounts>,
+    last_confirmed_count: ConfirmedCount,
+}
+
+/// A connection to one run of a server.
+struct RunConnection {
+    connection: MultiplexedConnection,
+    run_id: String,
+}
+
+/// The last call with counts that Redis confirmed. A server that does not know it any more has lost its last writes.
+#[derive(Debug, Clone, Copy, Default)]
+struct ConfirmedCount {
+    call_number: u64,
+    at_us: u64,
 }
 
 /// Why a call got no reply, and whether it may have been executed anyway.
@@ -51,6 +65,7 @@ impl ShardWorker {
             was_connected: false,
             last_call_number: 0,
             unconfirmed_counts: Vec::new(),
+            last_confirmed_count: ConfirmedCount::default(),
         }
     }
 
@@ -234,6 +249,18 @@ impl ShardWorker {
             }
         };
 
+        let previous = self.last_confirmed_count;
+        if reply.previous_call_number < previous.call_number {
+            let calls = previous.call_number - reply.previous_call_number;
+            tracing::error!(calls, "redis lost its last writes; usage since then may be incomplete");
+            state.record_lost_counts(calls, previous.at_us);
+        }
+        if call.counts_usage() {
+            self.last_confirmed_count = ConfirmedCount { call_number: call.call_number, at_us: reply.now_us };
+        } else {
+            // A loss is reported once.
+            self.last_confirmed_count.call_number = previous.call_number.min(reply.previous_call_number);
+        }
         self.unconfirmed_counts.clear();
         self.was_connected = true;
         state.redis_clock.sync(reply.now_us);
@@ -249,12 +276,12 @@ impl ShardWorker {
     }
 
     async fn send_call(&mut self, call: &AdmitCall<'_>) -> Result<Value> {
-        let connection = match &mut self.connection {
+        let RunConnection { connection, run_id } = match &mut self.connection {
             Some(connection) => connection,
-            none => none.insert(connect_without_timeout(&self.client).await?),
+            none => none.insert(connect_to_run(&self.client).await?),
         };
 
-        let command = call.encode();
+        let command = call.encode(run_id);
         match send_command(connection, &command).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 ADMIT_SCRIPT.load_async(connection).await?;
@@ -263,6 +290,12 @@ impl ShardWorker {
             result => Ok(result?),
         }
     }
+}
+
+async fn connect_to_run(client: &Client) -> RedisResult<RunConnection> {
+    let mut connection = connect_without_timeout(client).await?;
+    let run_id = fetch_run_id(&mut connection).await?;
+    Ok(RunConnection { connection, run_id })
 }
 
 async fn send_command(connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {

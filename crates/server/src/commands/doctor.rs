@@ -64,7 +64,10 @@ impl DoctorCommand {
         let is_bad = |variable: &str| self.bad_settings.iter().any(|setting| setting.variable == variable);
 
         if !is_bad("VINTEM_KEY_PEPPER") {
-            report.add("VINTEM_KEY_PEPPER", settings.pepper.parse_pepper().map(|pepper| format!("id {}", pepper.id())));
+            report.add(
+                "VINTEM_KEY_PEPPER",
+                settings.pepper.parse_pepper().map(|pepper| format!("id {}", pepper.mark().id)),
+            );
         }
         if !is_bad("VINTEM_SECRET_KEY") {
             report.add("VINTEM_SECRET_KEY", settings.webhooks.secret_box().map(|_| "long enough".to_owned()));
@@ -82,6 +85,11 @@ impl DoctorCommand {
             report.add("VINTEM_DATABASE_URL", result);
         }
 
+        if let Some(database) = &database
+            && !is_bad("VINTEM_KEY_PEPPER")
+        {
+            report.add("keys", self.check_keys(&database.store).await);
+        }
         match &database {
             Some(database) if database.is_demo => {
                 report.add("data", Ok("demo data; remove it with: vintem demo --remove".to_owned()));
@@ -106,6 +114,12 @@ impl DoctorCommand {
         let is_demo = store.has_synthetic_data().await?;
         let details = format!("connected; {} of {} datasets have data", states.len(), Dataset::all().count());
         Ok((UsableDatabase { store, is_demo }, details))
+    }
+
+    async fn check_keys(&self, store: &Store) -> anyhow::Result<String> {
+        let pepper = self.settings.pepper.parse_pepper()?;
+        let has_keys = store.check_pepper(pepper.mark()).await?;
+        Ok(if has_keys { "created with this pepper" } else { "no key has been used with this pepper yet" }.to_owned())
     }
 
     async fn check_redis(&self) -> anyhow::Result<String> {

@@ -17,6 +17,7 @@ use vintem_ingest::source::{DataSource, Upstream};
 use vintem_store::Store;
 use vintem_store::sources::CrossCheck;
 
+use crate::background;
 use crate::commands::serve::ShutdownSignals;
 use crate::settings::{ContactSettings, DatabaseSettings, LogSettings, UpstreamSettings};
 
@@ -64,14 +65,18 @@ impl IngestCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         let store = self.database.open_migrated_store().await?;
         refuse_demo_database(&store).await?;
+        // Loads write events, whether or not a replica runs that adds their partitions.
+        store.maintain_partitions(Utc::now().date_naive()).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let upstreams = &self.upstreams;
-        let ingestor = Ingestor::new(store, clock.clone(), &upstreams.upstream_addresses(), &self.contact.contact)?;
+        let ingestor =
+            Ingestor::new(store.clone(), clock.clone(), &upstreams.upstream_addresses(), &self.contact.contact)?;
 
         if self.watch {
             self.log.init_logging()?;
             let mut signals = ShutdownSignals::new()?;
             let (stop_sender, stop) = watch::channel(false);
+            tokio::spawn(background::maintain_partitions(store));
             tokio::spawn(async move {
                 signals.wait().await;
                 stop_sender.send_replace(true);

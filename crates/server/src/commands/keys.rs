@@ -182,14 +182,7 @@ async fn create_key(
 
     let pepper = pepper.parse_pepper()?;
     let key = generate_key();
-    let new_key = NewKey {
-        hmac: pepper.hmac(key.reveal()),
-        pepper_id: &pepper.id(),
-        display_prefix: key.display_prefix(),
-        plan: *plan,
-        name,
-        email,
-    };
+    let new_key = NewKey { secret: pepper.new_secret(&key), plan: *plan, name, email };
     let expires_at = args.expires.and_then(|expiry| expiry.0);
     let store = database.open_migrated_store().await?;
     let row =
@@ -221,13 +214,13 @@ async fn list_keys(database: &DatabaseSettings, before: KeyId, limit: i64, as_js
     }
 
     println!(
-        "{:>8}  {:13}  {:8}  {:10}  {:10}  {:20}  {:7}  name <email> label",
+        "{:>16}  {:13}  {:8}  {:10}  {:10}  {:20}  {:7}  name <email> label",
         "id", "key", "plan", "created", "last used", "expires", "state"
     );
     let now = Utc::now();
     for key in keys {
         println!(
-            "{:>8}  {:12}…  {:8}  {:10}  {:10}  {:20}  {:7}  {} <{}> {}",
+            "{:>16}  {:12}…  {:8}  {:10}  {:10}  {:20}  {:7}  {} <{}> {}",
             key.id,
             key.display_prefix,
             key.plan.id(),

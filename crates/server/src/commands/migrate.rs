@@ -1,7 +1,8 @@
 //! `vintem migrate`: updates the database schema.
 
 use clap::Args;
-use vintem_store::{SchemaChange, Store};
+use vintem_store::Store;
+use vintem_store::migrations::SchemaChange;
 
 use crate::settings::DatabaseSettings;
 

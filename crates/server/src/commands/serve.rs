@@ -16,7 +16,7 @@ use super::demo;
 use super::migrate::migrate;
 use crate::replica::{self, REDIS_PREFIX, Replica};
 use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
-use crate::worker::{build_dispatcher, run_event_publisher, run_export_builder, run_webhook_dispatcher};
+use crate::worker::Worker;
 
 const READINESS_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -88,21 +88,20 @@ impl ServeCommand {
 
     async fn serve_until_stopped(self, mut signals: ShutdownSignals, with_worker: bool) -> anyhow::Result<()> {
         let mut replica = replica::start_replica(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
-        let exports = self.settings.directories.export_directory().filter(|_| with_worker);
 
         let mut tasks = Vec::new();
         let mut deliveries = None;
         let (stop, stopping) = watch::channel(false);
         if with_worker {
             // A store of its own: background work may wait longer for Postgres than a request.
-            let store = self.settings.database.open_store()?;
-            let clock = Arc::new(SystemClock);
-            let dispatcher = build_dispatcher(store.clone(), &self.settings.webhooks, clock.clone())?;
-            tasks.push(tokio::spawn(run_event_publisher(store, replica.snapshot(), clock)));
-            deliveries = Some(tokio::spawn(run_webhook_dispatcher(dispatcher, replica.notifications(), stopping)));
-        }
-        if let Some(directory) = exports {
-            tasks.push(tokio::spawn(run_export_builder(replica.snapshot(), directory, Arc::new(SystemClock))));
+            let worker = Worker {
+                store: self.settings.database.open_store()?,
+                live_snapshot: replica.snapshot(),
+                notifications: replica.notifications(),
+                health: replica.task_health(),
+            };
+            deliveries = Some(worker.spawn_deliveries(&self.settings.webhooks, stopping)?);
+            tasks = worker.spawn_publisher_and_exports(self.settings.directories.export_directory());
         }
 
         tracing::info!(

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use tokio::sync::watch;
+use vintem_api::TaskHealth;
 use vintem_domain::{Clock, SystemClock};
 use vintem_snapshot::LiveSnapshot;
 
 use super::serve::ShutdownSignals;
 use crate::background;
 use crate::settings::{DatabaseSettings, DirectorySettings, LogSettings, WebhookSettings};
-use crate::worker::{
-    build_changed_exports, build_dispatcher, run_event_publisher, run_export_builder, run_webhook_dispatcher,
-};
+use crate::supervision::spawn_supervised;
+use crate::worker::{Worker, build_changed_exports};
 
 #[derive(Debug, Args)]
 pub struct WorkCommand {
@@ -65,22 +65,25 @@ impl WorkCommand {
         }
 
         let notifications = Arc::new(background::Notifications::default());
-        let clock = Arc::new(SystemClock);
-        let dispatcher = build_dispatcher(store.clone(), &self.webhooks, clock.clone())?;
-        let (stop, stopping) = watch::channel(false);
-        let deliveries = tokio::spawn(run_webhook_dispatcher(dispatcher, notifications.clone(), stopping));
+        let health = Arc::new(TaskHealth::default());
+        let follow = (store.clone(), live_snapshot.clone(), notifications.clone());
         let mut tasks = vec![
-            tokio::spawn(background::listen_for_notifications(store.clone(), notifications.clone())),
-            tokio::spawn(background::refresh_snapshot(store.clone(), live_snapshot.clone(), notifications)),
-            tokio::spawn(background::compact_layers(live_snapshot.clone())),
-            tokio::spawn(run_event_publisher(store.clone(), live_snapshot.clone(), clock.clone())),
+            spawn_supervised("notifications", &health, follow.clone(), |(store, _, notifications)| {
+                background::listen_for_notifications(store, notifications)
+            }),
+            spawn_supervised("snapshot", &health, follow, |(store, snapshot, notifications)| {
+                background::refresh_snapshot(store, snapshot, notifications)
+            }),
+            spawn_supervised("compaction", &health, live_snapshot.clone(), background::compact_layers),
+            spawn_supervised("partitions", &health, store.clone(), background::maintain_partitions),
         ];
-        match directory {
-            Some(directory) => tasks.push(tokio::spawn(run_export_builder(live_snapshot, directory, clock))),
-            None => {
-                tracing::info!("bulk export is off: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
-            }
+        if directory.is_none() {
+            tracing::info!("bulk export is off: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
         }
+        let worker = Worker { store: store.clone(), live_snapshot, notifications, health };
+        let (stop, stopping) = watch::channel(false);
+        let deliveries = worker.spawn_deliveries(&self.webhooks, stopping)?;
+        tasks.extend(worker.spawn_publisher_and_exports(directory));
 
         tracing::info!("worker started");
         signals.wait().await;

@@ -2,8 +2,9 @@
 //! chaos` runs this for ten minutes.
 //!
 //! The client records every request. An answered request must be counted; a request without a response, because its
-//! replica was killed, may be counted. One fault ends before the next begins. That rules out the one possible loss: a
-//! replica is killed before it could store the usage that it counted locally while Redis was unavailable.
+//! replica was killed, may be counted. Redis and PostgreSQL fail one at a time or both at once, but a replica is killed only
+//! while both are up. That rules out the one possible loss: a replica is killed before it could store the usage that it
+//! counted locally while Redis was unavailable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ async fn killing_replicas_redis_and_postgres_neither_loses_nor_doubles_usage() -
     for (outcome, name) in OUTCOME_FIELDS.iter().enumerate() {
         println!("answered_{name}: {}", answered_with(outcome));
     }
-    println!("batches_in_the_ledger: {}", harness.ledger_batch_count().await?);
+    println!("chunks_stored: {}", harness.stored_chunk_count().await?);
     println!("faults: {:?}", harness.fault_counts);
     println!("kills: {}", harness.kill_count());
     println!("lost: {lost}");
@@ -154,6 +155,46 @@ fn covers_all_answered(usage: &Value, tally: &KeyTally) -> bool {
 fn total_sent_and_answered(tallies: &[KeyTally]) -> (u64, u64) {
     let answered = |tally: &KeyTally| tally.answered_by_outcome.iter().sum::<u64>();
     (tallies.iter().map(|tally| tally.sent).sum(), tallies.iter().map(answered).sum())
+}
+
+/// What makes Redis or PostgreSQL unavailable.
+#[derive(Debug, Clone, Copy)]
+enum BackendFault {
+    RedisKilled,
+    RedisStopped,
+    RedisCutOff,
+    PostgresKilled,
+    PostgresCutOff,
+}
+
+/// Each as often as it is here.
+const REDIS_FAULTS: [BackendFault; 4] =
+    [BackendFault::RedisKilled, BackendFault::RedisKilled, BackendFault::RedisStopped, BackendFault::RedisCutOff];
+const POSTGRES_FAULTS: [BackendFault; 3] =
+    [BackendFault::PostgresKilled, BackendFault::PostgresKilled, BackendFault::PostgresCutOff];
+
+fn random_fault(faults: &[BackendFault]) -> BackendFault {
+    faults[rand::random_range(0..faults.len())]
+}
+
+impl BackendFault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::RedisKilled => "redis_killed",
+            Self::RedisStopped => "redis_stopped",
+            Self::RedisCutOff => "redis_cut_off",
+            Self::PostgresKilled => "postgres_killed",
+            Self::PostgresCutOff => "postgres_cut_off",
+        }
+    }
+
+    fn random_downtime(self) -> Duration {
+        let seconds = match self {
+            Self::RedisKilled | Self::PostgresKilled => 0.05..0.5,
+            Self::RedisStopped | Self::RedisCutOff | Self::PostgresCutOff => 1.0..2.0,
+        };
+        Duration::from_secs_f64(rand::random_range(seconds))
+    }
 }
 
 struct ChaosHarness {
@@ -243,50 +284,53 @@ impl ChaosHarness {
         })
     }
 
-    /// Makes Redis or PostgreSQL unavailable for a moment, then waits a moment.
+    /// Makes Redis or PostgreSQL unavailable for a moment, or both at overlapping times, then waits a moment.
     async fn inject_backend_fault(&mut self) -> TestResult {
-        let kinds = [
-            "redis_killed",
-            "redis_killed",
-            "postgres_killed",
-            "postgres_killed",
-            "redis_stopped",
-            "redis_cut_off",
-            "postgres_cut_off",
-        ];
-        let kind = kinds[rand::random_range(0..kinds.len())];
-        *self.fault_counts.entry(kind).or_default() += 1;
+        let faults = match rand::random_range(0..3) {
+            0 => vec![random_fault(&REDIS_FAULTS)],
+            1 => vec![random_fault(&POSTGRES_FAULTS)],
+            _ => vec![random_fault(&REDIS_FAULTS), random_fault(&POSTGRES_FAULTS)],
+        };
+        if faults.len() > 1 {
+            *self.fault_counts.entry("at_the_same_time").or_default() += 1;
+        }
+        for fault in &faults {
+            *self.fault_counts.entry(fault.name()).or_default() += 1;
+        }
 
-        let downtime = Duration::from_secs_f64(rand::random_range(0.05..0.5));
-        let long_downtime = Duration::from_secs_f64(rand::random_range(1.0..2.0));
-        match kind {
-            "redis_killed" => {
-                self.redis.kill()?;
-                tokio::time::sleep(downtime).await;
-                self.redis.launch()?;
-            }
-            "redis_stopped" => {
-                self.redis.pause()?;
-                tokio::time::sleep(long_downtime).await;
-                self.redis.resume()?;
-            }
-            "redis_cut_off" => {
-                self.redis_proxy.cut();
-                tokio::time::sleep(long_downtime).await;
-                self.redis_proxy.restore();
-            }
-            "postgres_killed" => {
-                self.postgres.kill()?;
-                tokio::time::sleep(downtime).await;
-                self.postgres.launch()?;
-            }
-            _ => {
-                self.postgres_proxy.cut();
-                tokio::time::sleep(long_downtime).await;
-                self.postgres_proxy.restore();
-            }
+        let harness = &*self;
+        let disturb = async |fault: BackendFault| {
+            tokio::time::sleep(Duration::from_secs_f64(rand::random_range(0.0..0.3))).await;
+            harness.begin_fault(fault)?;
+            tokio::time::sleep(fault.random_downtime()).await;
+            harness.end_fault(fault)
+        };
+        for result in futures_util::future::join_all(faults.into_iter().map(disturb)).await {
+            result?;
         }
         tokio::time::sleep(Duration::from_secs_f64(rand::random_range(0.2..0.8))).await;
+        Ok(())
+    }
+
+    fn begin_fault(&self, fault: BackendFault) -> TestResult {
+        match fault {
+            BackendFault::RedisKilled => self.redis.kill()?,
+            BackendFault::RedisStopped => self.redis.pause()?,
+            BackendFault::RedisCutOff => self.redis_proxy.cut(),
+            BackendFault::PostgresKilled => self.postgres.kill()?,
+            BackendFault::PostgresCutOff => self.postgres_proxy.cut(),
+        }
+        Ok(())
+    }
+
+    fn end_fault(&self, fault: BackendFault) -> TestResult {
+        match fault {
+            BackendFault::RedisKilled => self.redis.launch()?,
+            BackendFault::RedisStopped => self.redis.resume()?,
+            BackendFault::RedisCutOff => self.redis_proxy.restore(),
+            BackendFault::PostgresKilled => self.postgres.launch()?,
+            BackendFault::PostgresCutOff => self.postgres_proxy.restore(),
+        }
         Ok(())
     }
 
@@ -342,14 +386,14 @@ impl ChaosHarness {
         Instant::now() + Duration::from_secs(20)
     }
 
-    /// The number of counts in Redis that are not yet drained, plus the number of pending batches.
+    /// The number of counts in Redis that are not stored yet, plus the number of closed batches.
     fn pending_counts_in_redis(&self) -> anyhow::Result<u64> {
         let mut left = 0;
-        for batch in self.redis.run_command::<Vec<String>>(&["KEYS", "*usage:batch:*"])? {
-            left += self.redis.run_command::<u64>(&["HLEN", &batch])?;
+        for chunk in self.redis.run_command::<Vec<String>>(&["KEYS", "*usage:chunk:*"])? {
+            left += self.redis.run_command::<u64>(&["HLEN", &chunk])?;
         }
-        for pending in self.redis.run_command::<Vec<String>>(&["KEYS", "*usage:pending"])? {
-            left += self.redis.run_command::<u64>(&["LLEN", &pending])?;
+        for closed in self.redis.run_command::<Vec<String>>(&["KEYS", "*usage:closed"])? {
+            left += self.redis.run_command::<u64>(&["LLEN", &closed])?;
         }
         Ok(left)
     }
@@ -392,9 +436,9 @@ impl ChaosHarness {
         }
     }
 
-    async fn ledger_batch_count(&self) -> anyhow::Result<i64> {
+    async fn stored_chunk_count(&self) -> anyhow::Result<i64> {
         let mut connection = PgConnection::connect(&format!("{}/postgres", self.postgres.url())).await?;
-        Ok(sqlx::query_scalar("select count(*) from usage_ledger").fetch_one(&mut connection).await?)
+        Ok(sqlx::query_scalar("select count(*) from usage_chunk").fetch_one(&mut connection).await?)
     }
 
     fn kill_count(&self) -> u32 {

@@ -4,7 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use vintem_domain::Plan;
+use vintem_domain::series::find_series;
+use vintem_domain::{DataOrigin, Dataset, Plan, Series};
+use vintem_server::worker::publish_pending_events;
+use vintem_snapshot::LiveSnapshot;
+use vintem_store::Store;
+use vintem_store::load::{NewFetch, Observation};
 use vintem_testkit::{TestDatabase, TestReplica, wait_until};
 
 use crate::{TestResult, friday, insert_event};
@@ -18,7 +23,7 @@ async fn insert_friday_event(connection: &mut PgConnection, kind: &str, subject:
 /// Publishes the inserted events and waits until the replica serves them.
 async fn publish_and_wait(replica: &TestReplica, key: &str) -> anyhow::Result<u64> {
     let published = replica.publish_events().await?;
-    let last: Value = json!(replica.open_store()?.feed_bounds().await?.last_position.to_string());
+    let last: Value = json!(replica.open_store()?.feed_bounds(None).await?.last_position.to_string());
     wait_until("the replica knows what was published", Duration::from_secs(5), || async {
         get_events(replica, key, "after=latest").await.is_ok_and(|body| body["cursor"] == last)
     })
@@ -156,12 +161,14 @@ async fn events_resume_from_a_cursor_in_order_and_filter_by_type() -> TestResult
         insert_friday_event(&mut connection, "rate.published", &json!({"series": "selic", "date": "2026-01-31"}))
             .await?;
         assert_eq!(replica.publish_events().await?, 1);
-        let last = replica.open_store()?.feed_bounds().await?.last_position;
+        let last = replica.open_store()?.feed_bounds(None).await?.last_position;
         let body = get_events(&replica, &key, &format!("after={last}")).await?;
         assert_eq!((&body["data"], &body["cursor"]), (&json!([]), &json!(last.to_string())), "turn {attempt}");
     }
 
-    for query in ["after=abc", "after=-1", "after=99999999", "after=", "types=nothing", "types=", "wait=x", "limit=0"] {
+    for query in
+        ["after=abc", "after=-1", "after=9223372036854775807", "after=", "types=nothing", "types=", "wait=x", "limit=0"]
+    {
         let response = replica.get_with_key(&format!("{EVENTS_PATH}?{query}"), &key).await?;
         assert_eq!(response.status(), 400, "{query}");
     }
@@ -184,11 +191,22 @@ async fn an_expired_cursor_is_410_and_a_retained_one_continues() -> TestResult {
 
     publish_and_wait(&replica, &key).await?;
 
-    sqlx::query("update event set occurred_at = now() - interval '31 days' where position = 1")
+    // In forty days: all events but the first are from then, and the first one has expired.
+    let store = replica.open_store()?;
+    let later = chrono::Utc::now().date_naive() + chrono::Days::new(40);
+    sqlx::query("select add_partition('event', $1, first_id_of_day($2)::text, first_id_of_day($2 + 1)::text)")
+        .bind(later.format("event_%Y_%m_%d").to_string())
+        .bind(later)
+        .execute(&mut connection)
+        .await?;
+    let pruned: i64 = sqlx::query_scalar("select min(position) from event").fetch_one(&mut connection).await?;
+    sqlx::query("update event set sequence = sequence + (first_id_of_day($1) - first_id_of_day(current_date)) where position > $2")
+        .bind(later)
+        .bind(pruned)
         .execute(&mut connection)
         .await?;
 
-    assert_eq!(replica.open_store()?.prune_events().await?, 1);
+    assert!(store.maintain_partitions(later).await?.iter().any(|partition| partition.starts_with("event_until_")));
     wait_until("the replica knows that it is gone", Duration::from_secs(5), || async {
         replica
             .get_with_key(&format!("{EVENTS_PATH}?after=0"), &key)
@@ -199,13 +217,18 @@ async fn an_expired_cursor_is_410_and_a_retained_one_continues() -> TestResult {
 
     let expired: Value = replica.get_with_key(&format!("{EVENTS_PATH}?after=0"), &key).await?.json().await?;
     assert_eq!(expired["error"], "cursor_expired");
-    assert_eq!(event_dates(&get_events(&replica, &key, "after=1").await?), ["2026-02-02", "2026-02-03"]);
+    assert_eq!(
+        event_dates(&get_events(&replica, &key, &format!("after={pruned}")).await?),
+        ["2026-02-02", "2026-02-03"]
+    );
     assert_eq!(event_dates(&get_events(&replica, &key, "").await?), ["2026-02-02", "2026-02-03"]);
 
     // A replica that started later has never seen the pruned event.
     let other = TestReplica::start_with_high_limits(&database, friday()).await?;
     wait_until("the other knows the feed", Duration::from_secs(5), || async {
-        get_events(&other, &key, "after=1").await.is_ok_and(|body| event_dates(&body) == ["2026-02-02", "2026-02-03"])
+        get_events(&other, &key, &format!("after={pruned}"))
+            .await
+            .is_ok_and(|body| event_dates(&body) == ["2026-02-02", "2026-02-03"])
     })
     .await;
 
@@ -257,5 +280,35 @@ async fn a_long_poll_ends_on_an_event_on_timeout_or_on_shutdown() -> TestResult 
     assert_eq!((&ended["data"], &ended["cursor"]), (&json!([]), &cursor));
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 
+    Ok(())
+}
+
+/// Loads a value of a series with its event.
+async fn load_rate(store: &Store, series: &'static Series, value: u32) -> TestResult {
+    let fetched_at = friday() + chrono::Duration::minutes(value.into());
+    let fetch = NewFetch::without_response(format!("test:{}", series.id), fetched_at, [value as u8; 32]);
+    let mut load = store.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
+    load.emit_events_since("2026-11-01".parse()?);
+    load.append_observations(series, &[Observation { date: "2026-11-12".parse()?, value: value.into() }]).await?;
+    load.commit().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_waits_for_its_own_load_alone() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
+    let (selic, cdi) = (find_series("selic").expect("ours"), find_series("cdi").expect("ours"));
+    let live = LiveSnapshot::default();
+    load_rate(&store, selic, 14).await?;
+    live.refresh(&store).await?;
+
+    // Neither a later load of another dataset nor one of its own is served yet.
+    load_rate(&store, cdi, 13).await?;
+    load_rate(&store, selic, 15).await?;
+    assert_eq!(publish_pending_events(&store, &live, friday()).await?, 1);
+    assert_eq!(publish_pending_events(&store, &live, friday()).await?, 0);
+    live.refresh(&store).await?;
+    assert_eq!(publish_pending_events(&store, &live, friday()).await?, 2);
     Ok(())
 }

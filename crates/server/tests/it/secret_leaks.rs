@@ -75,7 +75,7 @@ async fn no_key_leaks_into_dumps_redis_files_logs_metrics_or_responses() -> Test
 
     // Wait until usage is in PostgreSQL, so that the dump contains everything ever stored about a request.
     let is_drained = || async {
-        redis.run_command::<Vec<String>>(&["KEYS", "*usage:batch*"]).is_ok_and(|remaining| remaining.is_empty())
+        redis.run_command::<Vec<String>>(&["KEYS", "*usage:chunk*"]).is_ok_and(|remaining| remaining.is_empty())
     };
     vintem_testkit::wait_until("all usage is drained", Duration::from_secs(10), is_drained).await;
 

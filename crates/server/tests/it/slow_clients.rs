@@ -60,6 +60,26 @@ async fn a_client_that_half_closes_still_gets_its_response() -> TestResult {
     Ok(())
 }
 
+/// Closing alone would leave what the client did not read in the system's memory, for as long as the client likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_is_reset() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
+    let key = replica.create_key(Plan::Gold).await?.1;
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4096)?;
+    let mut stream = socket.connect(replica.replica.address).await?;
+    let path = "/api/v1/market/compare?ids=selic,cdi,ipca,selic-effective,selic-daily,usd-brl,eur-brl&limit=20000";
+    stream.write_all(&build_keyed_get(path, &key)).await?;
+
+    let clock = QuietClock::start();
+    while stream.take_error()?.is_none() {
+        assert!(clock.elapsed() < 2 * MAX_WAIT, "not reset after {:?}", clock.elapsed());
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(())
+}
+
 fn open_connections(process: &ServerProcess, sent: &[u8]) -> anyhow::Result<Vec<TcpStream>> {
     let connect = || -> anyhow::Result<TcpStream> {
         let mut stream = TcpStream::connect(&process.address)?;

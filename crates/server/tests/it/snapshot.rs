@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use chrono::Duration as Span;
 use serde_json::Value;
-use vintem_domain::{CvmDataset, DataOrigin, Dataset, Plan};
-use vintem_store::load::{Filing, NewFetch};
+use vintem_domain::series::find_series;
+use vintem_domain::{CvmDataset, DataOrigin, Dataset, Plan, Series};
+use vintem_snapshot::LiveSnapshot;
+use vintem_store::load::{Filing, LoadTransaction, NewFetch, Observation};
 use vintem_testkit::{TempDirectory, TestDatabase, TestReplica, TestReplicaOptions, wait_until};
 
 use crate::{TestResult, friday};
@@ -199,5 +201,31 @@ async fn a_new_generation_is_found_by_polling_without_notifications() -> TestRes
 
     wait_until_served(&replica, &key, &["dois", "um"]).await;
 
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_origin_of_a_load_that_commits_late_is_known() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
+    let (selic, cdi) = (find_series("selic").expect("ours"), find_series("cdi").expect("ours"));
+    let load = async |series: &'static Series| -> anyhow::Result<LoadTransaction> {
+        let fetch = NewFetch::without_response(format!("test:{}", series.id), friday(), [7; 32]);
+        let mut load = store.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
+        load.append_observations(series, &[Observation { date: "2026-11-12".parse()?, value: 14.into() }]).await?;
+        Ok(load)
+    };
+
+    // The first one has the lower id, and commits when the other one is served already.
+    let live = LiveSnapshot::default();
+    let late = load(selic).await?;
+    load(cdi).await?.commit().await?;
+    live.refresh(&store).await?;
+    late.commit().await?;
+    live.refresh(&store).await?;
+
+    let snapshot = live.get().expect("a snapshot");
+    let origin = |series| snapshot.find_fetch(snapshot.series(series)?.provenance(0)).map(|fetch| &*fetch.source_url);
+    assert_eq!((origin(selic), origin(cdi)), (Some("test:selic"), Some("test:cdi")));
     Ok(())
 }

@@ -1,11 +1,15 @@
 //! The store on a real PostgreSQL: rows are appended and never overwritten, and usage is never counted twice.
 
+use std::collections::HashSet;
+
+use anyhow::Context;
 use chrono::{Duration, NaiveDate};
-use vintem_domain::usage::{RouteGroup, UsageCounts, UsageRow};
+use vintem_domain::usage::{RouteGroup, UsageChunkId, UsageCounts, UsageRow};
 use vintem_domain::{Cnpj, Company, DataOrigin, Dataset, Plan, series};
 use vintem_store::Store;
-use vintem_store::keys::NewKey;
+use vintem_store::keys::{KeyChanges, KeyHistoryPosition, NewKey, NewSecret, PepperMark};
 use vintem_store::load::{ListedSecurity, NewFetch, Observation};
+use vintem_store::usage::{ChunkRecord, UsageGapReason};
 use vintem_testkit::TestDatabase;
 
 use crate::{TestResult, friday};
@@ -138,13 +142,11 @@ async fn tickers_are_those_of_the_newest_form_that_are_still_traded() -> TestRes
 }
 
 #[tokio::test]
-async fn a_usage_batch_is_stored_once() -> TestResult {
+async fn a_chunk_of_usage_is_stored_once() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let store = database.open_store()?;
     let key = NewKey {
-        hmac: [1; 32],
-        pepper_id: "test",
-        display_prefix: "vtm_aaaaaaaa",
+        secret: NewSecret { hmac: [1; 32], pepper: &test_pepper(), display_prefix: "vtm_aaaaaaaa" },
         plan: Plan::Free,
         name: "Ana",
         email: "a@example.com",
@@ -156,18 +158,29 @@ async fn a_usage_batch_is_stored_once() -> TestResult {
     let row = |key_id, group| UsageRow { key_id, day, group, counts };
     let rows = [row(key.id, RouteGroup::Market), row(key.id, RouteGroup::Plans), row(key.id + 1, RouteGroup::Market)];
 
-    // Eight drainers with the same batch at once, as after one of them crashed.
-    let drains = (0..8).map(|_| {
+    // Eight processes with the same chunk at once, as after one of them crashed. Its day has no partition yet.
+    let chunk_id = |number: u32| UsageChunkId::new(format!("1400000000000000-run-process/2:{number}"));
+    let attempts = (0..8).map(|_| {
         let store = store.clone();
-        tokio::spawn(async move { store.record_usage_batch("batch-1", &rows).await })
+        tokio::spawn(async move { store.record_usage_chunk(&chunk_id(0), &rows).await })
     });
-    for drain in drains.collect::<Vec<_>>() {
-        drain.await??;
+    let mut records = Vec::new();
+    for attempt in attempts.collect::<Vec<_>>() {
+        records.push(attempt.await??);
+    }
+    assert_eq!(records.iter().filter(|record| **record == ChunkRecord::Stored).count(), 1, "{records:?}");
+    assert!(!records.contains(&ChunkRecord::Conflict), "{records:?}");
+
+    // A batch of an earlier version has a ledger of its own.
+    let former_id = UsageChunkId::new("1400000000000000-process".into());
+    for expected in [ChunkRecord::Stored, ChunkRecord::WasStored] {
+        assert_eq!(store.record_usage_chunk(&former_id, &rows).await?, expected);
     }
 
-    store.record_usage_batch("batch-2", &rows).await?;
+    // The same id with other counts is not stored, and reported.
+    assert_eq!(store.record_usage_chunk(&chunk_id(0), &rows[..2]).await?, ChunkRecord::Conflict);
 
-    let stored = store.key_usage(key.id, day, day, &["batch-1".into(), "batch-3".into()]).await?;
+    let stored = store.key_usage(key.id, day, day, &[chunk_id(0), chunk_id(1), former_id.clone()]).await?;
     let mut doubled = counts;
     doubled.add(&counts);
     let mut rows = stored.rows;
@@ -176,7 +189,17 @@ async fn a_usage_batch_is_stored_once() -> TestResult {
     let expected =
         [RouteGroup::Market, RouteGroup::Plans].map(|group| UsageRow { counts: doubled, ..row(key.id, group) });
     assert_eq!(rows, expected);
-    assert_eq!(stored.drained_batches.into_iter().collect::<Vec<_>>(), ["batch-1"]);
+    assert_eq!(stored.stored_chunks, HashSet::from([chunk_id(0), former_id]));
+    assert!(!stored.has_gaps);
+
+    store.record_usage_gap(day, day, UsageGapReason::ChunkConflict).await?;
+    assert!(store.key_usage(key.id, day, day, &[]).await?.has_gaps);
+    assert!(
+        !store
+            .key_usage(key.id, day.pred_opt().context("a day")?, day.pred_opt().context("a day")?, &[])
+            .await?
+            .has_gaps
+    );
 
     let keys = store.list_keys(i64::MAX, 10).await?;
     assert_eq!(keys[0].last_used_on, Some(day));
@@ -192,9 +215,7 @@ async fn key_changes_are_returned_in_order() -> TestResult {
     let mut ids = Vec::new();
     for number in 0..5u8 {
         let key = NewKey {
-            hmac: [number; 32],
-            pepper_id: "test",
-            display_prefix: "vtm_aaaaaaaa",
+            secret: NewSecret { hmac: [number; 32], pepper: &test_pepper(), display_prefix: "vtm_aaaaaaaa" },
             plan: Plan::Free,
             name: "Ana",
             email: "a@example.com",
@@ -205,12 +226,23 @@ async fn key_changes_are_returned_in_order() -> TestResult {
     assert!(store.revoke_key(ids[1]).await?);
     assert!(store.set_key_plan(ids[0], Plan::Gold).await?);
 
-    let changed = store.keys_changed_after(0, 100).await?;
+    let start = KeyHistoryPosition::default();
+    let KeyChanges::Next { rows: changed, .. } = store.key_changes(&start, 100).await? else {
+        panic!("the first read")
+    };
     assert_eq!(changed.iter().map(|key| key.id).collect::<Vec<_>>(), [ids[2], ids[3], ids[4], ids[1], ids[0]]);
     assert!(changed[3].is_revoked && changed[4].plan == Plan::Gold);
-    assert_eq!(store.keys_changed_after(changed[3].revision, 100).await?, changed[4..]);
+    let KeyChanges::Next { rows: first_page, position } = store.key_changes(&start, 4).await? else { panic!("again") };
+    let KeyChanges::Next { rows: rest, position } = store.key_changes(&position, 100).await? else { panic!("further") };
+    assert_eq!([first_page, rest].concat(), changed);
+    let KeyChanges::Next { rows, position: same } = store.key_changes(&position, 100).await? else { panic!("no more") };
+    assert_eq!((rows, same), (Vec::new(), position));
     assert_eq!(store.find_key_by_hmac(&[2; 32]).await?.map(|key| key.id), Some(ids[2]));
     assert_eq!(store.find_key_by_hmac(&[9; 32]).await?, None);
 
     Ok(())
+}
+
+fn test_pepper() -> PepperMark {
+    PepperMark { id: "test".to_owned(), verifier: [0; 32] }
 }

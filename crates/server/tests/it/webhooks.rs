@@ -714,15 +714,8 @@ async fn deliveries_are_pruned_with_their_events_after_thirty_days() -> TestResu
     harness.deliver_due_now().await?;
     assert_eq!(harness.list_deliveries(&webhook, "").await?.len(), 2);
 
-    let mut connection = harness.database.connect().await?;
-    for statement in [
-        "update event set occurred_at = now() - interval '31 days'",
-        "update delivery set created_at = now() - interval '31 days'",
-    ] {
-        sqlx::query(statement).execute(&mut connection).await?;
-    }
-
-    harness.replica.open_store()?.prune_events().await?;
+    let later = Utc::now().date_naive() + chrono::Days::new(40);
+    harness.replica.open_store()?.maintain_partitions(later).await?;
     assert_eq!(harness.list_deliveries(&webhook, "").await?, Vec::<Value>::new());
 
     Ok(())
@@ -737,6 +730,12 @@ async fn one_worker_delivers_at_a_time_and_a_standby_takes_over() -> TestResult 
     harness.publish_revision("selic", "2026-11-11").await?;
     standby.deliver_due().await?;
     assert!(harness.receiver.all_requests().is_empty(), "only one worker delivers at a time");
+    let session = waiting_sessions(&harness.database).await?;
+    assert_eq!(session.len(), 1);
+    for _ in 0..5 {
+        standby.run_round().await?;
+        assert_eq!(waiting_sessions(&harness.database).await?, session, "a standby keeps its session");
+    }
 
     // A worker starts a delivery and dies before it can record the result.
     harness.receiver.set_behavior("/hook", ReceiverBehavior::DelayedOk(Duration::from_secs(600)));
@@ -763,4 +762,14 @@ async fn one_worker_delivers_at_a_time_and_a_standby_takes_over() -> TestResult 
     assert_eq!(harness.list_deliveries(&webhook, "state=delivered").await?.len(), 1);
 
     Ok(())
+}
+
+/// The sessions of workers that wait until they may deliver.
+async fn waiting_sessions(database: &TestDatabase) -> anyhow::Result<Vec<i32>> {
+    let sessions = sqlx::query_scalar(
+        "select pid
+         from pg_stat_activity
+         where datname = current_database() and query = 'select pg_try_advisory_lock($1)'",
+    );
+    Ok(sessions.fetch_all(&mut database.connect().await?).await?)
 }

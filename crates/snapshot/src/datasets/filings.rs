@@ -1,11 +1,11 @@
-//! Filings: read once, then updated by the changes of each load. The only kind that is kept on disk.
+//! Filings: read once, then updated by the changes of each load.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
 use vintem_domain::{CvmDataset, Dataset, DateRange};
-use vintem_store::reader::{DatasetState, FilingRow, SnapshotReader};
+use vintem_store::reader::{FilingRow, SnapshotReader};
 
 use crate::error::Result;
 use crate::filings::{FilingFilter, FilingLayerBuilder, Filings};
@@ -47,42 +47,34 @@ impl SnapshotDataset for FilingsData {
         source_id == dataset.id() || CvmDataset::from_id(source_id).is_some()
     }
 
-    fn save(&self, served: &Snapshot, last_saved: &mut Snapshot, directory: &Path) -> Result<bool> {
-        let Some(state) = served.state(Dataset::Filings) else { return Ok(false) };
-        let Some(filings) = &served.filings else { return Ok(false) };
-        let has_saved_layers = last_saved.filings.as_ref().is_some_and(|saved| saved.has_same_layers_as(filings));
-        if has_saved_layers && last_saved.state(Dataset::Filings) == Some(state) {
-            return Ok(false);
-        }
-
-        filings.save(state, directory)?;
-        last_saved.states.insert(Dataset::Filings, state.clone());
-        last_saved.filings = Some(filings.clone());
-        Ok(true)
+    fn is_same(&self, one: &Snapshot, other: &Snapshot) -> bool {
+        let has_same_layers = match (&one.filings, &other.filings) {
+            (Some(one), Some(other)) => one.has_same_layers_as(other),
+            (None, None) => true,
+            _ => false,
+        };
+        has_same_layers && one.state(Dataset::Filings) == other.state(Dataset::Filings)
     }
 
-    fn open(&self, snapshot: &mut Snapshot, directory: &Path) -> Result<()> {
-        let (state, filings) = Filings::load(directory)?;
-        snapshot.states.insert(Dataset::Filings, state);
-        snapshot.filings = Some(Arc::new(filings));
+    fn save(&self, snapshot: &Snapshot, directory: &Path) -> Result<Vec<String>> {
+        snapshot.filings().map_or(Ok(Vec::new()), |filings| filings.save(directory))
+    }
+
+    fn open(&self, snapshot: &mut Snapshot, files: &[String], directory: &Path) -> Result<()> {
+        snapshot.filings = Some(Arc::new(Filings::load(directory, files)?));
         Ok(())
     }
 }
 
 async fn build_filings(build: &mut SnapshotBuild<'_>) -> Result<Filings> {
-    let generation = incremental_base_generation(build.served, &build.next.states[&Dataset::Filings]);
-    match (&build.served.filings, generation) {
-        (Some(served), Some(generation)) => {
+    // If the database has been in the served state, only the changes since need to be read.
+    match &build.served.filings {
+        Some(served) if build.past_states.contains(&Dataset::Filings) => {
+            let generation = build.served.generation(Dataset::Filings);
             update_filings(&mut build.reader, served.clone(), generation, build.pinned_layers).await
         }
         _ => read_filings(&mut build.reader).await,
     }
-}
-
-/// The generation of filings after which only the changes need to be read; `None` if all must be read again.
-fn incremental_base_generation(served: &Snapshot, state: &DatasetState) -> Option<i64> {
-    let served = served.states.get(&Dataset::Filings)?;
-    (served.lineage == state.lineage && served.generation < state.generation).then_some(served.generation)
 }
 
 async fn read_filings(reader: &mut SnapshotReader) -> Result<Filings> {

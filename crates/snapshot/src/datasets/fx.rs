@@ -1,11 +1,14 @@
 //! Exchange rates: every bulletin of every currency.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use chrono::NaiveDate;
-use vintem_domain::{Currency, Dataset};
-use vintem_store::reader::SnapshotReader;
+use chrono::{DateTime, NaiveDate};
+use vintem_domain::{Currency, Dataset, Decimal, Quote};
+use vintem_store::load::BulletinKind;
+use vintem_store::reader::{BulletinRow, SnapshotReader};
 
+use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
 use crate::market::{FxBulletin, FxRates};
 use crate::parities::ParityTableBuilder;
@@ -38,6 +41,72 @@ impl SnapshotDataset for FxData {
     ) -> (usize, Option<NaiveDate>) {
         snapshot.fx().map_or((0, None), |fx| (fx.len(), fx.newest_date().map(|day| day.min(today))))
     }
+
+    fn save(&self, snapshot: &Snapshot, directory: &Path) -> Result<Vec<String>> {
+        let Some(fx) = snapshot.fx() else { return Ok(Vec::new()) };
+        let mut writer = DiskCacheWriter::create(directory)?;
+        for currency in Currency::ALL {
+            write_bulletins(&mut writer, fx, currency)?;
+        }
+        Ok(vec![writer.finish(|checksum| format!("fx-{checksum:08x}"))?])
+    }
+
+    fn open(&self, snapshot: &mut Snapshot, files: &[String], directory: &Path) -> Result<()> {
+        for file in files {
+            let mut reader = DiskCacheReader::open(&directory.join(file))?;
+            let mut parities = ParityTableBuilder::default();
+            let mut bulletins: [Vec<FxBulletin>; Currency::ALL.len()] = Default::default();
+            for of_currency in &mut bulletins {
+                *of_currency = read_bulletins(&mut reader, &mut parities)?;
+            }
+            snapshot.fx = Some(Arc::new(FxRates::new(bulletins, parities.finish())));
+        }
+        Ok(())
+    }
+}
+
+fn write_bulletins(writer: &mut DiskCacheWriter, fx: &FxRates, currency: Currency) -> Result<()> {
+    let rows = fx.all_bulletins(currency);
+    writer.write_dates(rows.iter().map(|row| row.date))?;
+    writer.write_numbers(&rows.iter().map(|row| row.published_at.and_utc().timestamp_micros()).collect::<Vec<_>>())?;
+    writer.write_numbers(&rows.iter().map(|row| row.kind as u8).collect::<Vec<_>>())?;
+    writer.write_strings(&rows.iter().map(|row| row.quote_currency().to_owned()).collect::<Vec<_>>())?;
+    writer.write_decimals(rows.iter().flat_map(|row| [row.quote.buy, row.quote.sell]))?;
+    writer.write_provenances(rows.iter().map(|row| row.provenance))?;
+
+    let parities: Vec<Option<Quote>> = rows.iter().map(|row| fx.parity(row)).collect();
+    writer.write_numbers(&parities.iter().map(|parity| u8::from(parity.is_some())).collect::<Vec<_>>())?;
+    writer.write_decimals(parities.into_iter().flatten().flat_map(|parity| [parity.buy, parity.sell]))?;
+    Ok(())
+}
+
+fn read_bulletins(reader: &mut DiskCacheReader, parities: &mut ParityTableBuilder) -> Result<Vec<FxBulletin>> {
+    let dates = reader.read_dates()?;
+    let published: Vec<i64> = reader.read_numbers()?;
+    let kinds: Vec<u8> = reader.read_numbers()?;
+    let quote_currencies = reader.read_strings()?;
+    let mut quotes = reader.read_decimals()?.into_iter();
+    let provenances = reader.read_provenances()?;
+    let has_parity: Vec<u8> = reader.read_numbers()?;
+    let mut parity_quotes = reader.read_decimals()?.into_iter();
+    let next_quote =
+        |quotes: &mut std::vec::IntoIter<Decimal>| Some(Quote { buy: quotes.next()?, sell: quotes.next()? });
+
+    let mut read_row = |row: usize| {
+        let parity = if *has_parity.get(row)? == 0 { None } else { Some(next_quote(&mut parity_quotes)?) };
+        let bulletin = BulletinRow {
+            date: dates[row],
+            published_at: DateTime::from_timestamp_micros(*published.get(row)?)?.naive_utc(),
+            kind: *BulletinKind::ALL.get(usize::from(*kinds.get(row)?))?,
+            quote_currency: quote_currencies.get(row)?,
+            quote: next_quote(&mut quotes)?,
+            parity,
+            provenance: *provenances.get(row)?,
+        };
+        Some(FxBulletin::from_row(&bulletin, parities))
+    };
+    let rows = (0..dates.len()).map(|row| read_row(row).ok_or(DiskCacheError::Damaged("a bulletin is incomplete")));
+    Ok(rows.collect::<std::result::Result<_, _>>()?)
 }
 
 async fn read_fx_rates(reader: &mut SnapshotReader) -> Result<FxRates> {

@@ -1,6 +1,7 @@
 //! Series: published ones, and those computed from them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
@@ -11,6 +12,7 @@ use vintem_domain::{Dataset, DateRange, Series};
 use vintem_store::load::Observation;
 use vintem_store::reader::RowProvenance;
 
+use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
 use crate::market::SeriesValues;
 use crate::snapshot::Snapshot;
@@ -46,6 +48,66 @@ impl SnapshotDataset for SeriesData {
         let served = values.range(DateRange::ALL.capped_at(today));
         (served.len(), served.last().map(|index| values.get(index).0))
     }
+
+    fn save(&self, snapshot: &Snapshot, directory: &Path) -> Result<Vec<String>> {
+        let mut writer = DiskCacheWriter::create(directory)?;
+        let loaded = PUBLISHED_SERIES.iter().filter_map(|series| Some((series.id, snapshot.series(series)?)));
+        let loaded: Vec<(&str, &SeriesValues)> = loaded.collect();
+        writer.write_strings(&loaded.iter().map(|(id, _)| (*id).to_owned()).collect::<Vec<_>>())?;
+        for (_, values) in loaded {
+            let rows = values.published_rows();
+            writer.write_dates(rows.iter().map(|(row, _)| row.date))?;
+            writer.write_decimals(rows.iter().map(|(row, _)| row.value))?;
+            writer.write_provenances(rows.iter().map(|(_, provenance)| *provenance))?;
+        }
+        Ok(vec![writer.finish(|checksum| format!("series-{checksum:08x}"))?])
+    }
+
+    fn open(&self, snapshot: &mut Snapshot, files: &[String], directory: &Path) -> Result<()> {
+        for file in files {
+            let mut reader = DiskCacheReader::open(&directory.join(file))?;
+            let mut published: HashMap<String, PublishedRows> = HashMap::new();
+            for id in reader.read_strings()? {
+                published.insert(id, read_rows(&mut reader)?);
+            }
+            insert_series(snapshot, &published);
+        }
+        Ok(())
+    }
+}
+
+type PublishedRows = Vec<(Observation, RowProvenance)>;
+
+fn read_rows(reader: &mut DiskCacheReader) -> Result<PublishedRows> {
+    let (dates, values, provenances) = (reader.read_dates()?, reader.read_decimals()?, reader.read_provenances()?);
+    if values.len() != dates.len() || provenances.len() != dates.len() {
+        return Err(DiskCacheError::Damaged("a column of a series is shorter than another").into());
+    }
+    let rows = dates.into_iter().zip(values).zip(provenances);
+    Ok(rows.map(|((date, value), provenance)| (Observation { date, value }, provenance)).collect())
+}
+
+/// Adds published series to a snapshot, and what is computed from them.
+fn insert_series(snapshot: &mut Snapshot, published: &HashMap<String, PublishedRows>) {
+    for series in &PUBLISHED_SERIES {
+        let Some(rows) = published.get(series.id) else { continue };
+        let daily = series.gap_fill_series.and_then(|gap_fill| published.get(gap_fill));
+        let derived = daily.map(|daily| annualize_missing_days(rows, daily)).unwrap_or_default();
+        snapshot.series.insert(series.id, Arc::new(SeriesValues::new(rows.clone(), derived)));
+    }
+    for series in &DERIVED_SERIES {
+        if let Some(values) = compute_series(snapshot, series) {
+            snapshot.series.insert(series.id, Arc::new(values));
+        }
+    }
+}
+
+/// `None` until every input has been loaded once.
+fn compute_series(snapshot: &Snapshot, series: &Series) -> Option<SeriesValues> {
+    let inputs = series.source_series();
+    let inputs: Vec<_> =
+        inputs.iter().map(|input| Some(snapshot.series(input)?.rows_with_provenance())).collect::<Option<_>>()?;
+    Some(SeriesValues::new(apply_formula(series.formula.as_ref()?, &inputs), Vec::new()))
 }
 
 async fn build_published_series(build: &mut SnapshotBuild<'_>, series: &'static Series) -> Result<()> {
@@ -73,11 +135,7 @@ fn build_derived_series(build: &mut SnapshotBuild<'_>, series: &'static Series) 
         return;
     }
 
-    // There are no values until every input has been loaded once.
-    let inputs: Option<Vec<_>> =
-        inputs.iter().map(|input| Some(build.next.series.get(input.id)?.rows_with_provenance())).collect();
-    if let Some((formula, inputs)) = series.formula.as_ref().zip(inputs) {
-        let values = SeriesValues::new(apply_formula(formula, &inputs), Vec::new());
+    if let Some(values) = compute_series(&build.next, series) {
         build.next.series.insert(series.id, Arc::new(values));
     }
 }

@@ -20,9 +20,6 @@ use crate::error::Result;
 use crate::search_index::{IndexEntry, SearchIndex, build_index};
 use crate::tokenizer::tokenize;
 
-/// File name prefix of layers.
-pub const LAYER_FILE_PREFIX: &str = "filings-";
-
 #[derive(Debug)]
 pub struct FilingLayer {
     columns: FilingColumns,
@@ -108,7 +105,7 @@ impl FilingLayer {
         writer.write_numbers(&self.by_company_and_category)?;
         self.index.write_to(&mut writer)?;
 
-        let file_name = writer.finish(|checksum| format!("{LAYER_FILE_PREFIX}{}-{checksum:08x}", self.len()))?;
+        let file_name = writer.finish(|checksum| format!("layer-{}-{checksum:08x}", self.len()))?;
         Ok(self.saved_file_name.get_or_init(|| file_name).clone())
     }
 

@@ -1,32 +1,20 @@
-//! Filings in the disk cache: one file for each layer, and a manifest that lists them.
+//! Filings in the disk cache: a list with the changes to the rows of each layer, and one file for each layer.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use chrono::DateTime;
-use vintem_domain::DataOrigin;
-use vintem_store::reader::DatasetState;
-
-use super::layer::{FilingLayer, LAYER_FILE_PREFIX};
+use super::layer::FilingLayer;
 use super::{Filings, HiddenRows, LayerView};
-use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter, remove_unlisted_files};
+use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
 
-/// The manifest, which lists the layer files.
-const MANIFEST_FILE_NAME: &str = "served";
-
 impl Filings {
-    /// Writes the layers that are not on disk yet, and removes those that are no longer served.
-    pub fn save(&self, state: &DatasetState, directory: &Path) -> Result<()> {
-        let files: Vec<String> = self.layers.iter().map(|view| view.layer.save(directory)).collect::<Result<_>>()?;
+    /// Writes the list and the layers that are not on disk yet. Returns the names of all files, the list first.
+    pub fn save(&self, directory: &Path) -> Result<Vec<String>> {
+        let layers: Vec<String> = self.layers.iter().map(|view| view.layer.save(directory)).collect::<Result<_>>()?;
 
         let mut writer = DiskCacheWriter::create(directory)?;
-        writer.write_bytes(state.lineage.as_bytes())?;
-        writer.write_u64(state.generation.unsigned_abs())?;
-        writer.write_u64(state.loaded_at.timestamp_micros().unsigned_abs())?;
-        writer.write_bytes(state.origin.id().as_bytes())?;
-        writer.write_strings(&files)?;
         for view in &self.layers {
             writer.write_numbers(&view.hidden.all)?;
             let (rows, latest): (Vec<u32>, Vec<u8>) =
@@ -34,29 +22,18 @@ impl Filings {
             writer.write_numbers(&rows)?;
             writer.write_numbers(&latest)?;
         }
-
-        writer.finish(|_| MANIFEST_FILE_NAME.to_owned())?;
-        remove_unlisted_files(directory, LAYER_FILE_PREFIX, &files)?;
-        Ok(())
+        let list = writer.finish(|checksum| format!("filings-{checksum:08x}"))?;
+        Ok([vec![list], layers].concat())
     }
 
-    /// Loads the filings that were last saved, and the state of their dataset at that time.
-    pub fn load(directory: &Path) -> Result<(DatasetState, Self)> {
-        let mut reader = DiskCacheReader::open(&directory.join(MANIFEST_FILE_NAME))?;
-        let state = DatasetState {
-            lineage: reader.read_string()?,
-            generation: i64::try_from(reader.read_u64()?)
-                .map_err(|_| DiskCacheError::Damaged("it has no generation"))?,
-            loaded_at: i64::try_from(reader.read_u64()?)
-                .ok()
-                .and_then(DateTime::from_timestamp_micros)
-                .ok_or(DiskCacheError::Damaged("it was never loaded"))?,
-            origin: DataOrigin::from_id(&reader.read_string()?).ok_or(DiskCacheError::Damaged("it has no origin"))?,
-        };
+    /// Loads the filings from the files that `save` wrote.
+    pub fn load(directory: &Path, files: &[String]) -> Result<Self> {
+        let (list, layers) = files.split_first().ok_or(DiskCacheError::Damaged("it has no list of filings"))?;
+        let mut reader = DiskCacheReader::open(&directory.join(list))?;
 
         let mut filings = Self::default();
-        for file in reader.read_strings()? {
-            filings.push_layer(Arc::new(FilingLayer::load(directory, &file)?));
+        for file in layers {
+            filings.push_layer(Arc::new(FilingLayer::load(directory, file)?));
         }
         for view in &mut filings.layers {
             let hidden = reader.read_numbers()?;
@@ -73,7 +50,7 @@ impl Filings {
             );
         }
 
-        Ok((state, filings))
+        Ok(filings)
     }
 
     /// Whether both have the same layers with the same changes.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use chrono::{Datelike, Days, NaiveDate};
 use proptest::prelude::*;
 use vintem_domain::text::normalize_text;
-use vintem_domain::{CvmDataset, DataOrigin, DateRange};
-use vintem_store::reader::{DatasetState, FilingRow, RowProvenance};
+use vintem_domain::{CvmDataset, DateRange};
+use vintem_store::reader::{FilingRow, RowProvenance};
 
 use super::update::CompactedLayer;
 use super::{FilingFilter, FilingLayerBuilder, Filings};
@@ -336,15 +336,6 @@ impl Drop for TempDirectory {
     }
 }
 
-fn dataset_state(generation: i64) -> DatasetState {
-    DatasetState {
-        lineage: "0b5c9f0e/16384".to_owned(),
-        generation,
-        loaded_at: "2026-01-05T12:00:00.123456Z".parse().unwrap(),
-        origin: DataOrigin::Real,
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -356,14 +347,14 @@ proptest! {
         let directory = TempDirectory::new();
         let mut expected: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
         let mut filings = Filings::build_single_layer(layer_builder_of(expected.values()), 1).unwrap();
-        filings.save(&dataset_state(1), &directory.0).unwrap();
+        filings.save(&directory.0).unwrap();
 
-        for (step, generation) in steps.iter().zip(2..) {
+        for step in &steps {
             filings = apply_load_step(&filings, &mut expected, step);
-            filings.save(&dataset_state(generation), &directory.0).unwrap();
+            let files = filings.save(&directory.0).unwrap();
+            assert_eq!(files.len(), filings.layers.len() + 1);
 
-            let (loaded_state, loaded) = Filings::load(&directory.0).unwrap();
-            assert_eq!(loaded_state, dataset_state(generation));
+            let loaded = Filings::load(&directory.0, &files).unwrap();
             assert_matches_model(&loaded, &expected);
 
             // Loaded filings accept further loads as well.
@@ -376,9 +367,6 @@ proptest! {
             let next = apply_load_step(&loaded, &mut expected, &next_step);
             assert_matches_model(&next, &expected);
         }
-
-        // Only the layers and the manifest remain.
-        assert_eq!(directory.read_files().len(), filings.layers.len() + 1);
     }
 }
 
@@ -387,18 +375,14 @@ fn a_layer_file_is_written_only_once() {
     let directory = TempDirectory::new();
     let filings =
         Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
-    filings.save(&dataset_state(1), &directory.0).unwrap();
-    let before = directory.read_files();
+    let before = filings.save(&directory.0).unwrap();
+    fs::remove_file(directory.0.join(&before[1])).unwrap();
 
     let next = filings.with_changes(layer_builder_of([simple_filing(3, 1)].iter()), &[], 1).unwrap();
-    next.save(&dataset_state(2), &directory.0).unwrap();
-    let after = directory.read_files();
-
-    let layers = |files: &BTreeMap<String, Vec<u8>>| -> Vec<String> {
-        files.keys().filter(|name| name.starts_with("filings-")).cloned().collect()
-    };
-    assert_eq!((layers(&before).len(), layers(&after).len()), (1, 2));
-    assert!(layers(&after).contains(&layers(&before)[0]));
+    let after = next.save(&directory.0).unwrap();
+    assert_eq!((before.len(), after.len()), (2, 3));
+    assert_eq!(after[1], before[1]);
+    assert!(!directory.read_files().contains_key(&before[1]));
 }
 
 #[test]
@@ -406,7 +390,7 @@ fn a_damaged_file_is_rejected_wherever_the_damage_is() {
     let directory = TempDirectory::new();
     let filings =
         Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
-    filings.save(&dataset_state(1), &directory.0).unwrap();
+    let files = filings.save(&directory.0).unwrap();
 
     for (name, content) in directory.read_files() {
         let path = directory.0.join(&name);
@@ -414,15 +398,15 @@ fn a_damaged_file_is_rejected_wherever_the_damage_is() {
             let mut damaged = content.clone();
             damaged[position] ^= 0x40;
             fs::write(&path, &damaged).unwrap();
-            assert!(Filings::load(&directory.0).is_err(), "byte {position} of {name}");
+            assert!(Filings::load(&directory.0, &files).is_err(), "byte {position} of {name}");
             fs::write(&path, &content[..position]).unwrap();
-            assert!(Filings::load(&directory.0).is_err(), "{name} cut at {position}");
+            assert!(Filings::load(&directory.0, &files).is_err(), "{name} cut at {position}");
         }
         fs::remove_file(&path).unwrap();
-        assert!(Filings::load(&directory.0).is_err(), "without {name}");
+        assert!(Filings::load(&directory.0, &files).is_err(), "without {name}");
         fs::write(&path, &content).unwrap();
     }
-    assert!(Filings::load(&directory.0).is_ok());
+    assert!(Filings::load(&directory.0, &files).is_ok());
 }
 
 fn simple_filing(id: u32, version: u16) -> ModelFiling {

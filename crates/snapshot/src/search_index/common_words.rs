@@ -17,14 +17,22 @@ use crate::error::Result;
 const MIN_COMMON_WORD_ROWS: u32 = 1 << 11;
 const COMMON_WORD_DIVISOR: u32 = u32::BITS;
 
-/// The word occurs several times in the row, or too far from its start.
+/// A set of positions in a row, as bits. Later positions than the last bit are not kept.
+type PositionSet = u64;
+const MAX_POSITION: u8 = 63;
+/// The word occurs several times in the row.
+const REPEATED: u8 = u8::MAX - 1;
+/// One of the positions is too far from the start of the row.
 const UNKNOWN_POSITION: u8 = u8::MAX;
 
-#[derive(Debug)]
-pub struct CommonWord {
+/// The rows that hold a word, and where.
+#[derive(Debug, Clone)]
+pub struct WordRows {
     pub rows: RowSet,
     /// The position of the word in each of its rows, in their order.
     positions: Vec<u8>,
+    /// The rows that hold the word several times, in ascending order.
+    repeated: Vec<(u32, PositionSet)>,
 }
 
 /// Where a phrase of common words occurs.
@@ -34,7 +42,7 @@ pub struct PhraseRows {
     pub undecided: Vec<u32>,
 }
 
-pub fn build_common_words(searcher: &Searcher) -> Result<HashMap<Term, CommonWord>> {
+pub fn build_common_words(searcher: &Searcher) -> Result<HashMap<Term, WordRows>> {
     let mut common = HashMap::new();
     let Some(segment) = searcher.segment_readers().first() else { return Ok(common) };
 
@@ -43,7 +51,7 @@ pub fn build_common_words(searcher: &Searcher) -> Result<HashMap<Term, CommonWor
     for field in [fields.title, fields.text] {
         let index = segment.inverted_index(field)?;
         for term in find_common_terms(&index, field, min_rows)? {
-            let word = CommonWord::read(&index, &term, segment.max_doc())?;
+            let word = WordRows::read(&index, &term, segment.max_doc())?;
             common.insert(term, word);
         }
     }
@@ -63,75 +71,98 @@ fn find_common_terms(index: &InvertedIndexReader, field: Field, min_rows: u32) -
     Ok(terms)
 }
 
-impl CommonWord {
-    fn read(index: &InvertedIndexReader, term: &Term, row_count: u32) -> Result<Self> {
-        let mut rows = RowSet::empty(row_count);
-        let mut positions = Vec::new();
+impl WordRows {
+    pub fn read(index: &InvertedIndexReader, term: &Term, row_count: u32) -> Result<Self> {
+        let mut word = Self { rows: RowSet::empty(row_count), positions: Vec::new(), repeated: Vec::new() };
         let option = IndexRecordOption::WithFreqsAndPositions;
         let Some(mut postings) = index.read_postings(term, option).map_err(DiskCacheError::from)? else {
-            return Ok(Self { rows, positions });
+            return Ok(word);
         };
 
         let mut positions_in_row = Vec::new();
         while postings.doc() != TERMINATED {
-            rows.insert_all(&[postings.doc()]);
             postings.positions(&mut positions_in_row);
-            positions.push(match positions_in_row[..] {
-                [position] => u8::try_from(position).unwrap_or(UNKNOWN_POSITION),
-                _ => UNKNOWN_POSITION,
-            });
+            word.push(postings.doc(), &positions_in_row);
             postings.advance();
         }
-        Ok(Self { rows, positions })
+        Ok(word)
+    }
+
+    /// Adds a row after all others.
+    fn push(&mut self, row: u32, positions: &[u32]) {
+        self.rows.insert_all(&[row]);
+        self.positions.push(match positions {
+            [position] if *position <= u32::from(MAX_POSITION) => *position as u8,
+            [_, _, ..] if positions.iter().all(|position| *position <= u32::from(MAX_POSITION)) => {
+                self.repeated.push((row, positions.iter().fold(0, |set, position| set | 1 << position)));
+                REPEATED
+            }
+            _ => UNKNOWN_POSITION,
+        });
+    }
+}
+
+/// Walks through the positions of a word, in ascending order of rows.
+struct PositionCursor<'w> {
+    word: &'w WordRows,
+    /// How many rows before the current block hold the word: the index of its next position.
+    rank: usize,
+    next_repeated: usize,
+}
+
+impl<'w> PositionCursor<'w> {
+    fn new(word: &'w WordRows) -> Self {
+        Self { word, rank: 0, next_repeated: 0 }
+    }
+
+    /// The positions in a row of the block that holds the word; `None` if they are not known.
+    fn positions(&mut self, block_index: usize, row: u32) -> Option<PositionSet> {
+        let rows_before = self.word.rows.block_bits(block_index) & RowSet::lower_bits(row);
+        match self.word.positions[self.rank + rows_before.count_ones() as usize] {
+            UNKNOWN_POSITION => None,
+            REPEATED => {
+                let rest = &self.word.repeated[self.next_repeated..];
+                self.next_repeated += rest.iter().take_while(|(repeated_row, _)| *repeated_row < row).count();
+                Some(self.word.repeated[self.next_repeated].1)
+            }
+            position => Some(1 << position),
+        }
+    }
+
+    fn leave_block(&mut self, block_index: usize) {
+        self.rank += self.word.rows.block_bits(block_index).count_ones() as usize;
     }
 }
 
 /// Finds the rows in which the words follow each other, among the candidates if there are any.
-pub fn find_phrase(words: &[&CommonWord], candidates: Option<&RowSet>) -> PhraseRows {
+pub fn find_phrase(words: &[&WordRows], candidates: Option<&RowSet>) -> PhraseRows {
     let mut matching = words[0].rows.clone();
     words[1..].iter().for_each(|word| matching.intersect_with(&word.rows));
     if let Some(candidates) = candidates {
         matching.intersect_with(candidates);
     }
 
-    // How many rows before the block hold each word: the index of its next position.
-    let mut ranks = vec![0; words.len()];
+    let mut cursors: Vec<PositionCursor<'_>> = words.iter().map(|word| PositionCursor::new(word)).collect();
     let mut undecided = Vec::new();
     for block_index in 0..matching.block_count() {
         let mut matching_bits = matching.block_bits(block_index);
         for row in rows_in_block(block_index, matching_bits) {
-            let lower_bits = RowSet::lower_bits(row);
-            let position = |word_index: usize| {
-                let word = words[word_index];
-                let rank = ranks[word_index] + (word.rows.block_bits(block_index) & lower_bits).count_ones() as usize;
-                word.positions[rank]
-            };
-            match is_phrase(words.len(), position) {
-                Some(true) => {}
-                Some(false) => matching_bits &= !RowSet::bit(row),
-                None => {
-                    matching_bits &= !RowSet::bit(row);
-                    undecided.push(row);
-                }
+            // Where the phrase begins, as far as the words so far can tell.
+            let mut starts = Some(PositionSet::MAX);
+            for (offset, cursor) in cursors.iter_mut().enumerate() {
+                let positions = cursor.positions(block_index, row);
+                starts =
+                    starts.zip(positions).map(|(starts, positions)| starts & positions.unbounded_shr(offset as u32));
+            }
+            if starts.is_none() {
+                undecided.push(row);
+            }
+            if starts.is_none_or(|starts| starts == 0) {
+                matching_bits &= !RowSet::bit(row);
             }
         }
         matching.set_block_bits(block_index, matching_bits);
-        for (rank, word) in ranks.iter_mut().zip(words) {
-            *rank += word.rows.block_bits(block_index).count_ones() as usize;
-        }
+        cursors.iter_mut().for_each(|cursor| cursor.leave_block(block_index));
     }
     PhraseRows { matching, undecided }
-}
-
-/// Whether the positions of the words follow each other; `None` if one of them is not known.
-fn is_phrase(word_count: usize, position: impl Fn(usize) -> u8) -> Option<bool> {
-    let first = position(0);
-    let mut is_phrase = true;
-    let mut is_known = first != UNKNOWN_POSITION;
-    for word_index in 1..word_count {
-        let next = position(word_index);
-        is_known &= next != UNKNOWN_POSITION;
-        is_phrase &= usize::from(next) == usize::from(first) + word_index;
-    }
-    is_known.then_some(is_phrase)
 }

@@ -6,7 +6,7 @@ use tantivy::query::{EnableScoring, PhraseQuery, Query as _, Scorer};
 use tantivy::schema::Field;
 use tantivy::{Score, SegmentReader, Term};
 
-use super::common_words::{CommonWord, PhraseRows, find_phrase};
+use super::common_words::{PhraseRows, WordRows, find_phrase};
 use super::index::{IndexPart, for_each_row_block};
 use super::names::NameTokens;
 use super::ranking::IndexPartMatches;
@@ -219,23 +219,30 @@ fn find_phrase_rows(
 ) -> Result<RowSet> {
     let phrase = PhraseQuery::new(terms.to_vec());
     let weight = phrase.weight(EnableScoring::disabled_from_searcher(&part.searcher))?;
-    let common: Option<Vec<&CommonWord>> = terms.iter().map(|term| part.common_words.get(term)).collect();
-    if let Some(words) = common {
-        let PhraseRows { matching: mut rows, undecided } = find_phrase(&words, candidates);
-        if !undecided.is_empty() {
-            let mut scorer = weight.scorer(segment, 1.0)?;
-            rows.insert_all(&rows_of_scorer(scorer.as_mut(), undecided.into_iter()));
-        }
+    let is_common = |term: &Term| part.common_words.contains_key(term);
+    if let Some(candidates) = candidates.filter(|_| !terms.iter().all(is_common)) {
+        let mut rows = RowSet::empty(segment.max_doc());
+        let mut scorer = weight.scorer(segment, 1.0)?;
+        rows.insert_all(&rows_of_scorer(scorer.as_mut(), candidates.iter()));
         return Ok(rows);
     }
 
-    let mut rows = RowSet::empty(segment.max_doc());
-    match candidates {
-        Some(candidates) => {
-            let mut scorer = weight.scorer(segment, 1.0)?;
-            rows.insert_all(&rows_of_scorer(scorer.as_mut(), candidates.iter()));
-        }
-        None => weight.for_each_no_score(segment, &mut |found| rows.insert_all(found))?,
+    let mut words: Vec<Cow<'_, WordRows>> = Vec::new();
+    for term in terms {
+        words.push(match part.common_words.get(term) {
+            Some(word) => Cow::Borrowed(word),
+            // Its list is short.
+            None => {
+                let index = segment.inverted_index(term.field())?;
+                Cow::Owned(WordRows::read(&index, term, segment.max_doc())?)
+            }
+        });
+    }
+    let words: Vec<&WordRows> = words.iter().map(AsRef::as_ref).collect();
+    let PhraseRows { matching: mut rows, undecided } = find_phrase(&words, candidates);
+    if !undecided.is_empty() {
+        let mut scorer = weight.scorer(segment, 1.0)?;
+        rows.insert_all(&rows_of_scorer(scorer.as_mut(), undecided.into_iter()));
     }
     Ok(rows)
 }

@@ -7,7 +7,7 @@ use tantivy::directory::{Directory, RamDirectory};
 use tantivy::schema::IndexRecordOption;
 use tantivy::{Index, InvertedIndexReader, Searcher, Term};
 
-use super::common_words::{CommonWord, build_common_words};
+use super::common_words::{WordRows, build_common_words};
 use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
 
@@ -26,7 +26,7 @@ pub struct IndexPart {
     pub searcher: Searcher,
     /// Holds its files.
     directory: RamDirectory,
-    pub common_words: HashMap<Term, CommonWord>,
+    pub common_words: HashMap<Term, WordRows>,
 }
 
 impl SearchIndex {

@@ -4,18 +4,17 @@
 //! order, and a replica that has seen revision N has seen all revisions before it.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use sqlx::{Postgres, Row, Transaction};
+use sqlx::{PgConnection, Postgres, Row, Transaction};
 use vintem_domain::feature::Feature;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
+use super::pepper::{self, PepperMark};
 use super::{KeySecretRow, parse_key_secret_row};
 use crate::{Result, Store, with_timeout};
 
 #[derive(Debug, Clone)]
 pub struct NewKey<'a> {
-    pub hmac: [u8; 32],
-    pub pepper_id: &'a str,
-    pub display_prefix: &'a str,
+    pub secret: NewSecret<'a>,
     pub plan: Plan,
     pub name: &'a str,
     pub email: &'a str,
@@ -32,7 +31,7 @@ pub struct KeyOptions<'a> {
 #[derive(Debug, Clone)]
 pub struct NewSecret<'a> {
     pub hmac: [u8; 32],
-    pub pepper_id: &'a str,
+    pub pepper: &'a PepperMark,
     pub display_prefix: &'a str,
 }
 
@@ -62,14 +61,15 @@ impl Store {
     pub async fn create_key_with_options(&self, key: &NewKey<'_>, options: &KeyOptions<'_>) -> Result<KeySecretRow> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
+            pepper::confirm(&mut transaction, key.secret.pepper).await?;
             let row = sqlx::query(
                 "insert into api_key (hmac, pepper_id, shown, plan, name, email, label, expires_at, revision)
                  values ($1, $2, $3, $4, $5, $6, $7, $8, nextval('api_key_revision'))
                  returning id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision",
             )
-            .bind(key.hmac.as_slice())
-            .bind(key.pepper_id)
-            .bind(key.display_prefix)
+            .bind(key.secret.hmac.as_slice())
+            .bind(&key.secret.pepper.id)
+            .bind(key.secret.display_prefix)
             .bind(key.plan.id())
             .bind(key.name)
             .bind(key.email)
@@ -262,29 +262,8 @@ impl Store {
                 return Ok(OwnerChangeResult::TooManyChanges { retry_after_seconds });
             }
 
-            sqlx::query("delete from key_former_secret where key_id = $1 and ends_at < $2")
-                .bind(id)
-                .bind(now - FORMER_SECRET_RETENTION)
-                .execute(&mut *transaction)
-                .await?;
-
-            sqlx::query("update key_former_secret set ends_at = $2 where key_id = $1 and ends_at > $2")
-                .bind(id)
-                .bind(now)
-                .execute(&mut *transaction)
-                .await?;
-
-            sqlx::query(
-                "insert into key_former_secret (hmac, key_id, pepper_id, shown, ends_at)
-                 select hmac, id, pepper_id, shown, $2
-                 from api_key
-                 where id = $1",
-            )
-            .bind(id)
-            .bind(old_secret_ends_at)
-            .execute(&mut *transaction)
-            .await?;
-
+            pepper::confirm(&mut transaction, secret.pepper).await?;
+            keep_former_secret(&mut transaction, id, now, old_secret_ends_at).await?;
             sqlx::query(
                 "update api_key
                  set hmac = $2, pepper_id = $3, shown = $4, revision = nextval('api_key_revision')
@@ -292,7 +271,7 @@ impl Store {
             )
             .bind(id)
             .bind(secret.hmac.as_slice())
-            .bind(secret.pepper_id)
+            .bind(&secret.pepper.id)
             .bind(secret.display_prefix)
             .execute(&mut *transaction)
             .await?;
@@ -397,6 +376,36 @@ async fn insert_key_change(
         .bind(new_value)
         .execute(&mut **transaction)
         .await?;
+    Ok(())
+}
+
+/// Keeps the current secret of a key as a former one until `ends_at`, and ends those before it.
+async fn keep_former_secret(
+    connection: &mut PgConnection,
+    id: KeyId,
+    now: DateTime<Utc>,
+    ends_at: DateTime<Utc>,
+) -> Result<()> {
+    sqlx::query("delete from key_former_secret where key_id = $1 and ends_at < $2")
+        .bind(id)
+        .bind(now - FORMER_SECRET_RETENTION)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query("update key_former_secret set ends_at = $2 where key_id = $1 and ends_at > $2")
+        .bind(id)
+        .bind(now)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query(
+        "insert into key_former_secret (hmac, key_id, pepper_id, shown, ends_at)
+         select hmac, id, pepper_id, shown, $2
+         from api_key
+         where id = $1",
+    )
+    .bind(id)
+    .bind(ends_at)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -114,18 +114,20 @@ impl LoadTransaction {
         let statement = match events {
             Some((event_query, _)) => format!(
                 "with changed as materialized ({changed}), announced as (
-                     insert into event (type, occurred_at, subject)
-                     {}
+                     insert into event (type, occurred_at, subject, dataset, generation)
+                     select news.*, $4, {generation}
+                     from ({news}) news
                  )
                  {insert} from changed",
-                event_query.sql
+                generation = self.generation,
+                news = event_query.sql,
             ),
             None => format!("{insert} from ({changed}) changed"),
         };
 
         let mut query = sqlx::query(AssertSqlSafe(statement)).bind(self.known_at).bind(self.fetch_id);
         if let Some((_, since)) = events {
-            query = query.bind(since);
+            query = query.bind(since).bind(self.dataset.id());
         }
 
         let appended = query.execute(&mut *self.transaction).await?.rows_affected();

@@ -21,9 +21,12 @@ pub const MAX_ATTEMPTS_KEPT: i32 = 20;
 const FORCE_INDEX_SCANS: &str =
     "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off";
 
-/// The exclusive right to deliver, as long as its connection lives.
+/// A session of a worker that delivers, or waits until it may. The exclusive right to deliver lasts as long as it.
 #[derive(Debug)]
-pub struct DeliveryLease(PgConnection);
+pub struct DeliverySession {
+    connection: PgConnection,
+    has_lease: bool,
+}
 
 /// A delivery to be made now.
 #[derive(Debug, Clone)]
@@ -102,31 +105,15 @@ impl AttemptOutcome {
 }
 
 impl Store {
-    /// Takes the exclusive right to deliver, unless another worker has it. Deliveries in state `sending` go back to
-    /// `waiting`, except for `in_flight`, which this worker is still sending.
-    pub async fn try_lease_deliveries(&self, in_flight: &[i64]) -> Result<Option<DeliveryLease>> {
+    /// Opens a session that can take the exclusive right to deliver.
+    pub async fn open_delivery_session(&self) -> Result<DeliverySession> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut connection = self.pool.acquire().await?.detach();
-            let acquired: bool = sqlx::query_scalar("select pg_try_advisory_lock($1)")
-                .bind(DELIVERY_LOCK_ID)
-                .fetch_one(&mut connection)
-                .await?;
-            if !acquired {
-                connection.close().await?;
-                return Ok(None);
-            }
-
             // With short keepalives, a worker whose machine died does not hold the lock for hours.
             sqlx::raw_sql("set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3")
                 .execute(&mut connection)
                 .await?;
-
-            sqlx::query("update delivery set state = 'waiting' where state = 'sending' and id <> all($1)")
-                .bind(in_flight)
-                .execute(&mut connection)
-                .await?;
-
-            Ok(Some(DeliveryLease(connection)))
+            Ok(DeliverySession { connection, has_lease: false })
         })
         .await
     }
@@ -145,12 +132,35 @@ impl Store {
     }
 }
 
-impl DeliveryLease {
+impl DeliverySession {
+    /// Whether this worker has the exclusive right to deliver; takes it if no other worker has it. Then deliveries in
+    /// state `sending` go back to `waiting`, except for `in_flight`, which this worker is still sending.
+    pub async fn try_lease(&mut self, in_flight: &[i64]) -> Result<bool> {
+        if self.has_lease {
+            return Ok(true);
+        }
+        with_timeout(BACKGROUND_TIMEOUT, async {
+            let acquired: bool = sqlx::query_scalar("select pg_try_advisory_lock($1)")
+                .bind(DELIVERY_LOCK_ID)
+                .fetch_one(&mut self.connection)
+                .await?;
+            if acquired {
+                sqlx::query("update delivery set state = 'waiting' where state = 'sending' and id <> all($1)")
+                    .bind(in_flight)
+                    .execute(&mut self.connection)
+                    .await?;
+                self.has_lease = true;
+            }
+            Ok(acquired)
+        })
+        .await
+    }
+
     /// Claims due deliveries, a few per webhook, so that no webhook waits behind another. Only active webhooks count,
     /// and only if their key is valid and its plan includes webhooks.
     pub async fn claim_due(&mut self, options: &ClaimOptions<'_>) -> Result<Vec<DueDelivery>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let mut transaction = self.0.begin().await?;
+            let mut transaction = self.connection.begin().await?;
             sqlx::raw_sql(FORCE_INDEX_SCANS).execute(&mut *transaction).await?;
             let rows = sqlx::query(
                 "with recursive lane as (

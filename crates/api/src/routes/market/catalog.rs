@@ -238,7 +238,7 @@ async fn get_coverage(
     let days = from.zip(to).filter(|(from, to)| from <= to).map(|(from, to)| DateRange { from, to });
 
     let responder =
-        EtagResponder::new(&request, &snapshot, &source.datasets(), (from, to, source.base_generation(&snapshot)));
+        EtagResponder::new(&request, &snapshot, &source.datasets(), (from, to, source.base_load_id(&snapshot)));
     Ok(responder.respond_json(|| {
         let expected = days.map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
         let stored: Vec<NaiveDate> = days.map(|days| source.dates(days).collect()).unwrap_or_default();

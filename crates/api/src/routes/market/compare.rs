@@ -12,6 +12,7 @@ use vintem_domain::dates::{month_end, month_start};
 use vintem_domain::series::{self, DERIVED_SERIES, PUBLISHED_SERIES};
 use vintem_domain::{Currency, Dataset, LocalizedText, Problem};
 use vintem_snapshot::Snapshot;
+use vintem_store::change_id::ChangeId;
 
 use super::rates::RateListParams;
 use crate::api_error::ApiError;
@@ -144,8 +145,8 @@ async fn compare_series(request: SnapshotRequest, query: QueryParams) -> Result<
     }
 
     let datasets: Vec<Dataset> = sources.iter().flat_map(CatalogSource::datasets).collect();
-    let base_generations: Vec<i64> = sources.iter().map(|source| source.base_generation(&snapshot)).collect();
-    let responder = EtagResponder::new(&request, &snapshot, &datasets, (today, base_generations));
+    let base_load_ids: Vec<Option<ChangeId>> = sources.iter().map(|source| source.base_load_id(&snapshot)).collect();
+    let responder = EtagResponder::new(&request, &snapshot, &datasets, (today, base_load_ids));
     let page = dates.iter().skip(pagination.offset).take(pagination.limit);
     let page_dates: Vec<NaiveDate> = page.copied().collect();
     drop(dates);

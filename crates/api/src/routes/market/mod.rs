@@ -107,6 +107,6 @@ async fn get_overview(request: SnapshotRequest, query: QueryParams) -> Result<Re
     let datasets = [selic.datasets(), cdi.datasets(), ipca.datasets(), fx.datasets()].concat();
     let dates = (body.selic.row.date, body.cdi.row.date, body.ipca.row.date, body.fx.row.date);
     let stale = (body.selic.stale, body.cdi.stale, body.ipca.stale, body.fx.stale);
-    let extra_state = (dates, stale, cdi.base_generation(&snapshot));
+    let extra_state = (dates, stale, cdi.base_load_id(&snapshot));
     Ok(EtagResponder::new(&request, &snapshot, &datasets, extra_state).respond_json(|| body))
 }

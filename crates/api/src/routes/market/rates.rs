@@ -151,7 +151,7 @@ pub fn rate_value_response<S: RateSource>(
     let body = current_rate(snapshot, source, params, request.today).map_err(no_data_error)?;
 
     let date = source.latest_row_until(params.day).and_then(|at| source.row_date(at));
-    let extra_state = (date, body.stale, source.base_generation(snapshot));
+    let extra_state = (date, body.stale, source.base_load_id(snapshot));
     let responder = EtagResponder::new(request, snapshot, &source.datasets(), extra_state);
     Ok(responder.respond_json(|| body))
 }
@@ -198,7 +198,7 @@ pub fn rate_list_response<S: RateSource>(
 
     // Stored values may lie in the future, so the latest date can change without a load.
     let latest_date = matching.last().and_then(|at| source.row_date(*at));
-    let extra_state = (latest_date, stale, source.base_generation(snapshot));
+    let extra_state = (latest_date, stale, source.base_load_id(snapshot));
     let responder = EtagResponder::new(request, snapshot, &source.datasets(), extra_state);
 
     let with_certainty = history_params.as_of.is_some();

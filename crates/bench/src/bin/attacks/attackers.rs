@@ -1,48 +1,25 @@
 //! The attacks.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
+use vintem_bench::probes::RESPONSE_TIMEOUT;
+use vintem_bench::slow_connections::{AttackTarget, LONG_TARGET, SlowClient, long_request};
 use vintem_domain::ApiKey;
 
 /// What the bare server answers to a request for a long response, compressed.
 pub const LARGE_BODY_BYTES: usize = 1 << 20;
-
-/// All series over all days: the longest response that a Free caller can get.
-const COMPARE_TARGET: &str = "/api/v1/market/compare?ids=selic,cdi,ipca,selic-effective,selic-daily,cdi-daily,ipca-12m,ipca-ytd,real-selic,usd-brl,eur-brl&limit=20000";
 
 const FLOOD_CONNECTIONS: usize = 16;
 const SLOW_CONNECTIONS: usize = 200;
 const SILENT_CONNECTIONS: usize = 10_000;
 /// Comparisons a second, as many as 20 Free keys may send.
 const COMPARE_RATE: u32 = 12;
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between the end of a connection and the next one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Where an attack goes, and where it comes from.
-#[derive(Debug, Clone)]
-pub struct AttackTarget {
-    pub address: SocketAddr,
-    pub sources: Vec<Ipv4Addr>,
-}
-
-impl AttackTarget {
-    /// The sources take turns.
-    async fn connect(&self, number: usize, receive_buffer: Option<u32>) -> std::io::Result<TcpStream> {
-        let socket = TcpSocket::new_v4()?;
-        socket.bind(SocketAddr::from((self.sources[number % self.sources.len()], 0)))?;
-        if let Some(bytes) = receive_buffer {
-            socket.set_recv_buffer_size(bytes)?;
-        }
-        socket.connect(self.address).await
-    }
-}
 
 pub struct Attack {
     pub name: &'static str,
@@ -77,8 +54,8 @@ impl Attack {
         let attack = |name, kind, large_target| Self { name, kind, large_target, keys: keys.clone() };
         vec![
             attack("guessed_keys", AttackKind::GuessedKeys, None),
-            attack("compare_flood", AttackKind::CompareFlood, Some(COMPARE_TARGET)),
-            attack("slow_readers", AttackKind::SlowReaders, Some(COMPARE_TARGET)),
+            attack("compare_flood", AttackKind::CompareFlood, Some(LONG_TARGET)),
+            attack("slow_readers", AttackKind::SlowReaders, Some(LONG_TARGET)),
             attack("slow_bodies", AttackKind::SlowBodies, None),
             attack("silent_connections", AttackKind::SilentConnections, None),
             attack("registration_flood", AttackKind::RegistrationFlood, None),
@@ -119,9 +96,9 @@ async fn repeat(kind: AttackKind, target: AttackTarget, keys: Arc<Vec<String>>, 
         let _ = match kind {
             AttackKind::GuessedKeys => send_repeatedly(&target, number, guess_request).await,
             AttackKind::RegistrationFlood => send_repeatedly(&target, number, registration_request).await,
-            AttackKind::SlowReaders => read_slowly(&target, number, &keys).await,
-            AttackKind::SlowBodies => send_slowly(&target, number).await,
-            AttackKind::SilentConnections | AttackKind::CompareFlood => stay_silent(&target, number).await,
+            AttackKind::SlowReaders => SlowClient::SlowReader { keys: keys.clone() }.hold(&target, number).await,
+            AttackKind::SlowBodies => SlowClient::SlowBody.hold(&target, number).await,
+            AttackKind::SilentConnections | AttackKind::CompareFlood => SlowClient::Silent.hold(&target, number).await,
         };
         sleep(RETRY_INTERVAL).await;
     }
@@ -150,18 +127,13 @@ async fn send_repeatedly(target: &AttackTarget, number: usize, request: fn() -> 
     }
 }
 
-fn compare_request(key: &str) -> Vec<u8> {
-    format!("GET {COMPARE_TARGET} HTTP/1.1\r\nHost: a\r\nX-API-Key: {key}\r\nAccept-Encoding: br\r\nConnection: close\r\n\r\n")
-        .into_bytes()
-}
-
 async fn flood_with_comparisons(target: AttackTarget, keys: Arc<Vec<String>>) {
     let mut ticks = interval(Duration::from_secs(1) / COMPARE_RATE);
     let mut requests = JoinSet::new();
     for number in 0.. {
         ticks.tick().await;
         let target = target.clone();
-        let request = compare_request(&keys[number % keys.len()]);
+        let request = long_request(&keys[number % keys.len()]);
         requests.spawn(async move {
             let mut stream = target.connect(number, None).await?;
             stream.write_all(&request).await?;
@@ -171,31 +143,4 @@ async fn flood_with_comparisons(target: AttackTarget, keys: Arc<Vec<String>>) {
         });
         while requests.try_join_next().is_some() {}
     }
-}
-
-/// Reads a kilobyte a second.
-async fn read_slowly(target: &AttackTarget, number: usize, keys: &[String]) -> std::io::Result<()> {
-    let mut stream = target.connect(number, Some(4096)).await?;
-    stream.write_all(&compare_request(&keys[number % keys.len()])).await?;
-    let mut buffer = vec![0; 1024];
-    while stream.read(&mut buffer).await? > 0 {
-        sleep(Duration::from_secs(1)).await;
-    }
-    Ok(())
-}
-
-/// Sends a byte of the body a second.
-async fn send_slowly(target: &AttackTarget, number: usize) -> std::io::Result<()> {
-    let mut stream = target.connect(number, None).await?;
-    let head = "POST /api/v1/plans/register HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n";
-    stream.write_all(head.as_bytes()).await?;
-    loop {
-        sleep(Duration::from_secs(1)).await;
-        stream.write_all(b" ").await?;
-    }
-}
-
-async fn stay_silent(target: &AttackTarget, number: usize) -> std::io::Result<()> {
-    let mut stream = target.connect(number, None).await?;
-    stream.read_u8().await.map(drop)
 }

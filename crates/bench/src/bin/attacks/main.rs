@@ -8,7 +8,7 @@
 mod attackers;
 mod victim;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use chrono::Utc;
 use clap::Parser;
 use vintem_bench::bare_server::{self, BareServerProcess};
 use vintem_bench::closed_loop::KeepAliveResponse;
+use vintem_bench::slow_connections::{AttackTarget, attacker_addresses};
 use vintem_domain::Plan;
 use vintem_testkit::{DedicatedRedis, ServerProcess, TestDatabase, create_key};
 
-use attackers::{Attack, AttackTarget};
+use attackers::Attack;
 use victim::{AttackImpact, VictimTraffic, observe};
 
 /// The victim's p99 may be this many times that of the control, or this long.
@@ -92,10 +93,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
             let mut rounds = Vec::new();
             for _ in 0..arguments.rounds {
-                let target = AttackTarget { address: service_address, sources: source_addresses(address_count) };
+                let target = AttackTarget { address: service_address, sources: attacker_addresses(address_count) };
                 let observed = observe(&traffic, attack, target, service.pid()).await?;
                 tokio::time::sleep(REST).await;
-                let target = AttackTarget { address: bare_server.address, sources: source_addresses(address_count) };
+                let target = AttackTarget { address: bare_server.address, sources: attacker_addresses(address_count) };
                 let control = observe(&traffic, attack, target, bare_server.pid()).await?;
                 tokio::time::sleep(REST).await;
                 rounds.push((observed, control));
@@ -115,11 +116,6 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     println!("attacks_withstood: {held} of {}", 2 * attacks.len());
     ensure!(failures.is_empty(), "{} attacks harmed the victim", failures.len());
     Ok(())
-}
-
-/// Addresses of the attackers. The victim has 127.0.0.1.
-fn source_addresses(count: u8) -> Vec<Ipv4Addr> {
-    (1..=count).map(|last| Ipv4Addr::new(127, 0, 1, last)).collect()
 }
 
 /// The bare server also answers what the attackers request.
@@ -143,6 +139,7 @@ fn judge(name: &str, rounds: &[(AttackImpact, AttackImpact)]) -> anyhow::Result<
     let p99 = median_p99(&|(observed, _)| observed.victim_p99);
     let control = median_p99(&|(_, control)| control.victim_p99);
     let health = median_p99(&|(observed, _)| observed.health_p99);
+    let failed_probes: usize = rounds.iter().map(|(observed, _)| observed.failed_health_probes).sum();
     let mut refusals: Vec<&String> = rounds.iter().flat_map(|(observed, _)| &observed.refusals).collect();
     let refused = refusals.len();
     let sent: usize = rounds.iter().map(|(observed, _)| observed.sent).sum();
@@ -163,6 +160,7 @@ fn judge(name: &str, rounds: &[(AttackImpact, AttackImpact)]) -> anyhow::Result<
         p99 <= MAX_P99.max(control.mul_f64(MAX_P99_RATIO)),
         "the victim waited {p99:?}, in the control {control:?}"
     );
+    ensure!(failed_probes == 0, "/health failed {failed_probes} times");
     ensure!(health <= MAX_HEALTH_P99, "/health took {health:?}");
     ensure!(growth <= MAX_MEMORY_GROWTH_BYTES, "memory grew by {} MiB", growth >> 20);
     Ok(())

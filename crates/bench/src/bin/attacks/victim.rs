@@ -1,27 +1,20 @@
 //! The victim: an ordinary caller, and what it notices.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use vintem_bench::closed_loop::{KeepAliveResponse, send_once};
-use vintem_bench::process_memory::read_proc_status_bytes;
+use vintem_bench::probes::{HealthProber, MemoryWatch, send_and_close};
+use vintem_bench::slow_connections::AttackTarget;
 use vintem_testkit::build_keyed_get;
 use vintem_testkit::timed_requests::percentile;
 
-use crate::attackers::{Attack, AttackTarget};
+use crate::attackers::Attack;
 
 /// Requests a second.
 const RATE: u32 = 50;
-/// Within the limit that pages have per address.
-const HEALTH_INTERVAL: Duration = Duration::from_millis(150);
-const MEMORY_INTERVAL: Duration = Duration::from_millis(50);
 /// Until the attack has reached its strength.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// A response that takes longer is lost.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const TARGETS: [&str; 4] = [
     "/api/v1/market/selic/current",
@@ -41,6 +34,7 @@ pub struct VictimTraffic {
 pub struct AttackImpact {
     pub victim_p99: Duration,
     pub health_p99: Duration,
+    pub failed_health_probes: usize,
     pub sent: usize,
     /// Responses other than 200, and missing ones: what came instead.
     pub refusals: Vec<String>,
@@ -76,20 +70,11 @@ impl VictimTraffic {
                 return samples;
             }
             std::thread::sleep(due_at.saturating_sub(started.elapsed()));
-            let refusal = describe_refusal(request, &send(server, request));
+            let refusal = describe_refusal(request, &send_and_close(server, request));
             samples.push((started.elapsed().saturating_sub(due_at), refusal));
         }
         samples
     }
-}
-
-fn send(server: SocketAddr, request: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&server, RESPONSE_TIMEOUT)?;
-    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-    stream.write_all(request)?;
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response)?;
-    Ok(response)
 }
 
 /// `None` if it was answered with 200.
@@ -112,52 +97,22 @@ pub async fn observe(
 ) -> anyhow::Result<AttackImpact> {
     let server = target.address;
     debug_assert!(!target.sources.contains(&Ipv4Addr::LOCALHOST), "the victim has this address");
-    let memory_before = read_proc_status_bytes(pid, "VmRSS")?;
+    let memory = MemoryWatch::start(pid)?;
     let running = attack.start(target);
     tokio::time::sleep(WARM_UP).await;
 
-    let is_over = Arc::new(AtomicBool::new(false));
-    let health = {
-        let is_over = is_over.clone();
-        std::thread::spawn(move || probe_health(server, &is_over))
-    };
-    let memory = {
-        let is_over = is_over.clone();
-        std::thread::spawn(move || watch_memory(pid, &is_over))
-    };
+    let health = HealthProber::start(server);
     let samples = std::thread::scope(|scope| scope.spawn(|| traffic.run(server)).join().expect("it does not panic"));
-    is_over.store(true, Ordering::Relaxed);
-    let health = health.join().expect("it does not panic");
-    let peak = memory.join().expect("it does not panic");
+    let health = health.stop();
+    let memory_growth_bytes = memory.stop();
     running.stop().await;
 
     Ok(AttackImpact {
         victim_p99: percentile(samples.iter().map(|(latency, _)| *latency), 99),
-        health_p99: percentile(health, 99),
+        health_p99: health.percentile(99),
+        failed_health_probes: health.failed,
         sent: samples.len(),
         refusals: samples.into_iter().filter_map(|(_, refusal)| refusal).collect(),
-        memory_growth_bytes: peak.saturating_sub(memory_before),
+        memory_growth_bytes,
     })
-}
-
-/// The latency of each probe; a failed one counts as the longest wait.
-fn probe_health(server: SocketAddr, is_over: &AtomicBool) -> Vec<Duration> {
-    let mut latencies = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        let started = Instant::now();
-        let response = send(server, b"GET /health HTTP/1.1\r\nHost: vintem.example\r\nConnection: close\r\n\r\n");
-        let is_good = response.is_ok_and(|response| response.starts_with(b"HTTP/1.1 200"));
-        latencies.push(if is_good { started.elapsed() } else { RESPONSE_TIMEOUT });
-        std::thread::sleep(HEALTH_INTERVAL.saturating_sub(started.elapsed()));
-    }
-    latencies
-}
-
-fn watch_memory(pid: u32, is_over: &AtomicBool) -> u64 {
-    let mut peak = 0;
-    while !is_over.load(Ordering::Relaxed) {
-        peak = peak.max(read_proc_status_bytes(pid, "VmRSS").unwrap_or(0));
-        std::thread::sleep(MEMORY_INTERVAL);
-    }
-    peak
 }

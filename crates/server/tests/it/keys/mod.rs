@@ -3,6 +3,7 @@
 
 mod erasure;
 mod key_format;
+mod pepper;
 mod propagation;
 mod registration;
 mod rotation;

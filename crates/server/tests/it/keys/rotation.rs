@@ -143,9 +143,10 @@ async fn after_the_grace_the_old_secret_is_refused_within_a_second_and_usage_is_
             assert_eq!(get(process, SELIC_PATH, &old).await?.status(), 200);
         }
 
+        // The grace begins between these two times.
+        let requested_at = Instant::now();
         let request = http.post(format!("http://{}{ROTATE_PATH}", first.address)).header("X-API-Key", &old);
         let body: Value = request.json(&json!({"grace_seconds": grace})).send().await?.json().await?;
-        let rotated_at = Instant::now();
         let clock = QuietClock::start();
         let new = body["api_key"].as_str().expect("a key").to_owned();
         let mut answered = 3;
@@ -159,13 +160,10 @@ async fn after_the_grace_the_old_secret_is_refused_within_a_second_and_usage_is_
                 answered += 1;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            let ended_after = rotated_at.elapsed();
+            let ended_after = requested_at.elapsed();
             println!("grace_{grace}_{name}_seconds: {:.2}", ended_after.as_secs_f64());
             assert!(clock.elapsed() < Duration::from_secs(grace + 1), "{:?}", clock.elapsed());
-            assert!(
-                ended_after > Duration::from_secs(grace).saturating_sub(Duration::from_millis(100)),
-                "{ended_after:?}"
-            );
+            assert!(ended_after > Duration::from_secs(grace), "{ended_after:?}");
         }
 
         let usage: Value = get(&second, "/api/v1/plans/usage", &new).await?.json().await?;

@@ -1,0 +1,5 @@
+-- The load that wrote an event: the event is published as soon as that load is served, whatever other datasets do.
+-- Events from before this column belong to none, and wait until all datasets are up to date.
+alter table event
+    add column dataset text,
+    add column generation bigint;
