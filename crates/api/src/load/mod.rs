@@ -52,7 +52,7 @@ const MAX_REQUEST_BODIES: usize = 64;
 const MAX_UNSENT_KIB: usize = 64 * 1024;
 
 /// What a stream takes while it is sent: its encoder, and the parts that wait.
-const STREAM_KIB: u32 = 2048;
+const STREAM_KIB: u32 = 3072;
 
 const MINUTE_US: u64 = 60_000_000;
 
