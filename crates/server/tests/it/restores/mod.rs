@@ -39,8 +39,8 @@ const MAX_START: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_notice_a_restore_in_place() -> TestResult {
     let mut trials = RestoreTrials::start("").await?;
-    for _ in 0..trial_count() {
-        trials.run(Rollback::RestoreInPlace).await?;
+    for trial in 1..=trial_count() {
+        trials.run(Rollback::RestoreInPlace).await.with_context(|| format!("trial {trial}"))?;
     }
     trials.report("restores_in_place");
     Ok(())
@@ -52,8 +52,11 @@ async fn replicas_notice_a_point_in_time_recovery() -> TestResult {
     std::fs::set_permissions(archive.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
     let command = format!("test ! -f {0}/%f && cp %p {0}/%f.part && mv {0}/%f.part {0}/%f", archive.path().display());
     let mut trials = RestoreTrials::start(&format!("-c archive_mode=on -c archive_command='{command}'")).await?;
-    for _ in 0..trial_count() {
-        trials.run(Rollback::PointInTimeRecovery { archive: archive.path() }).await?;
+    for trial in 1..=trial_count() {
+        trials
+            .run(Rollback::PointInTimeRecovery { archive: archive.path() })
+            .await
+            .with_context(|| format!("trial {trial}"))?;
     }
     trials.report("point_in_time_recoveries");
     Ok(())
@@ -62,8 +65,8 @@ async fn replicas_notice_a_point_in_time_recovery() -> TestResult {
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_notice_the_promotion_of_a_standby_that_lagged() -> TestResult {
     let mut trials = RestoreTrials::start("").await?;
-    for _ in 0..trial_count() {
-        trials.run(Rollback::LaggingPromotion).await?;
+    for trial in 1..=trial_count() {
+        trials.run(Rollback::LaggingPromotion).await.with_context(|| format!("trial {trial}"))?;
     }
     trials.report("lagging_promotions");
     Ok(())
@@ -219,8 +222,8 @@ impl RestoreTrials {
 
     /// Waits until both replicas judge every key as the database does, and serve what it has. Returns the time of both.
     async fn wait_for_current(&self, clock: QuietClock) -> anyhow::Result<(Duration, Duration)> {
-        while !self.are_keys_current().await? {
-            anyhow::ensure!(clock.elapsed() < MAX_KEY_DELAY, "a replica accepts or refuses the wrong keys");
+        while let Some(mistake) = self.find_key_mistake().await? {
+            anyhow::ensure!(clock.elapsed() < MAX_KEY_DELAY, "a replica judges a key wrongly: {mistake}");
         }
         let keys_after = clock.elapsed();
 
@@ -240,20 +243,20 @@ impl RestoreTrials {
         Ok((keys_after, data_after))
     }
 
-    async fn are_keys_current(&self) -> anyhow::Result<bool> {
-        let now = Utc::now();
-        for key in &self.keys {
+    async fn find_key_mistake(&self) -> anyhow::Result<Option<String>> {
+        for (number, key) in self.keys.iter().enumerate() {
+            let now = Utc::now();
             let stored = self.store.find_key_by_hmac(&key.hmac).await?;
             let is_valid = stored.is_some_and(|row| !row.is_revoked && row.valid_until.is_none_or(|until| until > now));
             for replica in &self.replicas {
                 let url = format!("http://{}/health", replica.address);
                 let status = self.http.get(url).header("X-API-Key", &key.text).send().await?.status().as_u16();
                 if status != if is_valid { 200 } else { 401 } {
-                    return Ok(false);
+                    return Ok(Some(format!("status {status} for key {number}, which is valid: {is_valid}")));
                 }
             }
         }
-        Ok(true)
+        Ok(None)
     }
 }
 
