@@ -144,6 +144,10 @@ full-fill DIR="":
     cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin upstreams
     checks/lib/with-engines checks/scale/full-fill target/release/vintem target/release/upstreams {{DIR}}
 
+# Publish a rate at a random minute of DAYS days, with CVM down all the while: each must be served within five minutes
+arrivals DAYS="200":
+    VINTEM_ARRIVAL_DAYS={{DAYS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture ingest_schedule::a_rate_is_served
+
 # Measure how fast filings are stored, compared with a bare COPY of the same rows
 bench-ingest:
     cargo build --release -p vintem-bench --bin bench-ingest

@@ -1,17 +1,22 @@
 //! HTTP client for the upstreams: it identifies itself, sends one request at a time to each host, honors `Retry-After`,
 //! and limits the size of a response.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use rand::RngExt;
-use reqwest::header::{CONTENT_TYPE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER};
+use reqwest::header::{
+    CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    LAST_MODIFIED, RANGE, RETRY_AFTER,
+};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use vintem_domain::VERSION;
 use vintem_domain::dates::parse_retry_after;
 use vintem_store::load::{ArchivedResponse, NewFetch, RawBody};
+use vintem_store::sources::FileValidators;
 
 /// Connecting to a reachable host takes a second at most.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,8 +82,22 @@ pub enum FetchError {
     /// With the last response that was not data, if there was one.
     #[error("{address} {problem}")]
     Failed { address: String, problem: String, last_response: Option<Box<UpstreamResponse>> },
+    /// It answered as if all were well, but with nothing that can be used.
+    #[error("{address} {problem}")]
+    Unusable { address: String, problem: String },
     #[error("{address} asks to retry in {} s", .wait.as_secs())]
     RetryLater { address: String, wait: Duration },
+}
+
+impl FetchError {
+    /// Whether the host did not answer, or said that it cannot at present. Other errors may concern one file alone.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Failed { last_response: None, .. } | Self::RetryLater { .. } => true,
+            Self::Failed { last_response: Some(response), .. } => matches!(response.status, 429 | 502..=504),
+            Self::Unusable { .. } => false,
+        }
+    }
 }
 
 /// The client of one upstream.
@@ -87,15 +106,9 @@ pub struct UpstreamClient {
     client: reqwest::Client,
     base_url: String,
     retry_policy: RetryPolicy,
-    /// Held during a request, so that the host gets only one at a time.
-    request_lock: Mutex<()>,
-}
-
-/// Identify the version that we already have, so that the upstream does not send it again.
-#[derive(Debug, Clone, Default)]
-pub struct CacheValidators {
-    pub etag: Option<String>,
-    pub last_modified: Option<String>,
+    /// The download that was interrupted last. Locked during a request, so that the host gets only one at a time.
+    partial_body: Mutex<Option<PartialBody>>,
+    received_bytes: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -103,8 +116,32 @@ pub struct UpstreamResponse {
     pub address: String,
     pub status: u16,
     pub content_type: String,
-    pub validators: CacheValidators,
+    pub validators: FileValidators,
     pub body: Vec<u8>,
+    /// Of a part of a file: the offset of its first byte, and the length of the file.
+    pub content_range: Option<(u64, u64)>,
+}
+
+/// What to ask for.
+#[derive(Debug, Clone, Default)]
+pub struct FetchRequest<'a> {
+    pub path: &'a str,
+    /// Of the version that we have: the upstream need not send it again.
+    pub known: FileValidators,
+    /// `bytes=0-99`; the upstream may send the whole file all the same.
+    pub range: Option<String>,
+    /// Of the version that the range is of: of another one, the upstream sends the whole file.
+    pub range_of: FileValidators,
+    /// Whether to try only once.
+    pub single_attempt: bool,
+}
+
+/// The first bytes of a body that was interrupted.
+#[derive(Debug)]
+struct PartialBody {
+    address: String,
+    validators: FileValidators,
+    bytes: Vec<u8>,
 }
 
 /// What to do with a response.
@@ -134,24 +171,36 @@ pub fn build_http_client(contact: &str) -> reqwest::Result<reqwest::Client> {
 
 impl UpstreamClient {
     pub fn new(client: reqwest::Client, base_url: &str, retry_policy: RetryPolicy) -> Self {
-        Self { client, base_url: base_url.trim_end_matches('/').to_owned(), retry_policy, request_lock: Mutex::new(()) }
+        Self {
+            client,
+            base_url: base_url.trim_end_matches('/').to_owned(),
+            retry_policy,
+            partial_body: Mutex::default(),
+            received_bytes: AtomicU64::new(0),
+        }
     }
 
-    /// Retries until a response is accepted, the retry policy is exhausted, or a retry would not help.
+    /// The bytes of all bodies so far, whether or not they were of use.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Retries until a response is accepted, the retry policy is exhausted, or a retry would not help. A download that
+    /// was interrupted is resumed, even by a later call.
     pub async fn get_with_retries(
         &self,
-        path: &str,
-        validators: &CacheValidators,
+        request: &FetchRequest<'_>,
         judge_response: impl Fn(&UpstreamResponse) -> ResponseVerdict,
     ) -> Result<UpstreamResponse, FetchError> {
-        let _request_guard = self.request_lock.lock().await;
-        let address = format!("{}{path}", self.base_url);
+        let mut partial_body = self.partial_body.lock().await;
+        let address = format!("{}{}", self.base_url, request.path);
         let started = Instant::now();
         let mut problem = String::new();
         let mut last_response = None;
+        let max_attempts = if request.single_attempt { 1 } else { self.retry_policy.max_attempts };
 
-        for attempt in 0..self.retry_policy.max_attempts {
-            let (reason, retry_after) = match self.send_request(&address, validators).await {
+        for attempt in 0..max_attempts {
+            let (reason, retry_after) = match self.send_request(&address, request, &mut partial_body).await {
                 Ok((response, _)) if response.status == 304 => return Ok(response),
                 Ok((response, retry_after)) => match judge_response(&response) {
                     ResponseVerdict::Accept => return Ok(response),
@@ -163,11 +212,14 @@ impl UpstreamClient {
                         (reason, retry_after)
                     }
                 },
-                Err(reason) => (reason, None),
+                Err(reason) => {
+                    last_response = None;
+                    (reason, None)
+                }
             };
 
             problem = reason;
-            if attempt + 1 == self.retry_policy.max_attempts {
+            if attempt + 1 == max_attempts {
                 break;
             }
 
@@ -182,8 +234,8 @@ impl UpstreamClient {
             sleep(wait).await;
         }
 
-        if self.retry_policy.max_attempts > 1 {
-            problem.push_str(&format!(" after {} attempts", self.retry_policy.max_attempts));
+        if max_attempts > 1 {
+            problem.push_str(&format!(" after {max_attempts} attempts"));
         }
         Err(FetchError::Failed { address, problem, last_response })
     }
@@ -199,48 +251,93 @@ impl UpstreamClient {
     async fn send_request(
         &self,
         address: &str,
-        validators: &CacheValidators,
+        fetch: &FetchRequest<'_>,
+        partial_body: &mut Option<PartialBody>,
     ) -> Result<(UpstreamResponse, Option<Duration>), String> {
-        let mut request = self.client.get(address).timeout(self.retry_policy.attempt_timeout);
-        if let Some(etag) = &validators.etag {
-            request = request.header(IF_NONE_MATCH, etag);
-        }
-        if let Some(last_modified) = &validators.last_modified {
-            request = request.header(IF_MODIFIED_SINCE, last_modified);
-        }
-
+        let resumed = partial_body.take().filter(|partial| partial.address == address && fetch.range.is_none());
+        let request = self.client.get(address).timeout(self.retry_policy.attempt_timeout);
+        let request = request.headers(conditional_headers(fetch, resumed.as_ref()));
         let mut response = request.send().await.map_err(|error| describe_error(&error))?;
-        let header_text = |headers: &HeaderMap, name| -> Option<String> {
-            headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
-        };
-        let status = response.status().as_u16();
-        let headers = response.headers().clone();
-        let retry_after = header_text(&headers, RETRY_AFTER).and_then(|text| parse_retry_after(&text, Utc::now()));
 
-        if response.content_length().is_some_and(|length| length > MAX_BODY_BYTES as u64) {
+        let headers = response.headers().clone();
+        let validators =
+            FileValidators { etag: header_text(&headers, ETAG), last_modified: header_text(&headers, LAST_MODIFIED) };
+        let mut status = response.status().as_u16();
+        let mut content_range = header_text(&headers, CONTENT_RANGE).and_then(|text| parse_content_range(&text));
+        let mut body = Vec::new();
+        if let Some(partial) = resumed
+            && status == 206
+        {
+            if content_range.is_none_or(|(first, _)| first != partial.bytes.len() as u64) {
+                return Err("sent another part of a file than it was asked for".to_owned());
+            }
+            (status, content_range, body) = (200, None, partial.bytes);
+        }
+
+        if response.content_length().is_some_and(|length| length > (MAX_BODY_BYTES - body.len()) as u64) {
             return Err(format!("wants to send more than {MAX_BODY_BYTES} bytes"));
         }
-
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| describe_error(&error))? {
+        loop {
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(error) => {
+                    let may_resume = status == 200 && fetch.range.is_none() && validators != FileValidators::default();
+                    *partial_body =
+                        may_resume.then(|| PartialBody { address: address.to_owned(), validators, bytes: body });
+                    return Err(describe_error(&error));
+                }
+            };
             if body.len() + chunk.len() > MAX_BODY_BYTES {
                 return Err(format!("sends more than {MAX_BODY_BYTES} bytes"));
             }
+            self.received_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             body.extend_from_slice(&chunk);
         }
 
-        let upstream_response = UpstreamResponse {
-            address: address.to_owned(),
-            status,
-            content_type: header_text(&headers, CONTENT_TYPE).unwrap_or_default(),
-            validators: CacheValidators {
-                etag: header_text(&headers, ETAG),
-                last_modified: header_text(&headers, LAST_MODIFIED),
-            },
-            body,
-        };
-        Ok((upstream_response, retry_after))
+        let retry_after = header_text(&headers, RETRY_AFTER).and_then(|text| parse_retry_after(&text, Utc::now()));
+        let content_type = header_text(&headers, CONTENT_TYPE).unwrap_or_default();
+        let address = address.to_owned();
+        Ok((UpstreamResponse { address, status, content_type, validators, body, content_range }, retry_after))
     }
+}
+
+/// A range is only of use if it is of the version that we have the rest of.
+fn conditional_headers(fetch: &FetchRequest<'_>, resumed: Option<&PartialBody>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut insert = |name, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    if let Some(etag) = &fetch.known.etag {
+        insert(IF_NONE_MATCH, etag);
+    }
+    if let Some(last_modified) = &fetch.known.last_modified {
+        insert(IF_MODIFIED_SINCE, last_modified);
+    }
+
+    let resumed_range = resumed.map(|partial| format!("bytes={}-", partial.bytes.len()));
+    let version = resumed.map_or(&fetch.range_of, |partial| &partial.validators);
+    if let Some(range) = resumed_range.as_ref().or(fetch.range.as_ref()) {
+        insert(RANGE, range);
+    }
+    // A weak tag says nothing about bytes.
+    let strong_etag = version.etag.as_ref().filter(|etag| !etag.starts_with("W/"));
+    if let Some(version) = strong_etag.or(version.last_modified.as_ref()) {
+        insert(IF_RANGE, version);
+    }
+    headers
+}
+
+/// `bytes 100-199/5000` → (100, 5000).
+fn parse_content_range(text: &str) -> Option<(u64, u64)> {
+    let (range, length) = text.strip_prefix("bytes ")?.split_once('/')?;
+    Some((range.split_once('-')?.0.parse().ok()?, length.parse().ok()?))
+}
+
+fn header_text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 impl UpstreamResponse {
@@ -287,6 +384,14 @@ fn describe_error(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn content_ranges_are_read() {
+        assert_eq!(parse_content_range("bytes 100-199/5000"), Some((100, 5000)));
+        for text in ["bytes */5000", "bytes 1-2/*", "100-199/5000", "bytes 1/2"] {
+            assert_eq!(parse_content_range(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn archived_bodies_decompress_to_the_original_bytes() {

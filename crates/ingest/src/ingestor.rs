@@ -1,32 +1,34 @@
-//! Runs ingestion: the upstreams in parallel, the sources and parts of each upstream one after the other. The state of
-//! each part is saved when the part finishes.
+//! Runs ingestion: the upstreams in parallel, the parts of each upstream one after the other, newest first. A part fails
+//! alone. Its state is saved when it finishes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use futures_util::future::join_all;
 use vintem_domain::dates::sao_paulo_date;
-use vintem_domain::{Clock, CvmDataset, DataOrigin};
+use vintem_domain::{Clock, CvmDataset, DataOrigin, VERSION};
 use vintem_store::Store;
 use vintem_store::load::NewFetch;
-use vintem_store::sources::CrossCheck;
+use vintem_store::sources::{CrossCheck, PartFailure, RejectedFile, SourcePartState};
 
 use crate::IngestError;
 use crate::cross_checks::run_cross_checks;
 use crate::fetch::{RetryPolicy, UpstreamAddresses, UpstreamClient, build_http_client, compress_for_archive};
+use crate::host_breaker::HostBreaker;
 use crate::parsers::sgs::{SgsResponse, parse_response};
+use crate::plan::{GappyParts, PlannedPart, find_gaps, next_attempt_at, plan_parts};
 use crate::source::{DataSource, SourcePart, Upstream};
 use crate::upstreams::{LoadContext, PartError, PartReport, cvm, ptax, sgs};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count};
 
-/// Id of the extra state row for a source as a whole: it records when the first backfill of all parts was complete.
-const WHOLE_SOURCE_PART_ID: &str = "*";
-
 /// Receives progress events during a run.
 pub trait ProgressReporter: Send + Sync {
-    fn on_source_started(&self, source: DataSource, parts: usize);
+    /// With the number of parts that the run is going to fetch.
+    fn on_upstream_started(&self, upstream: Upstream, parts: usize);
     fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome);
-    fn on_source_finished(&self, source: DataSource);
+    /// The rest of its parts are not fetched.
+    fn on_upstream_down(&self, upstream: Upstream, skipped_parts: usize);
 }
 
 /// A reporter that ignores all events.
@@ -34,16 +36,21 @@ pub trait ProgressReporter: Send + Sync {
 pub struct NoopReporter;
 
 impl ProgressReporter for NoopReporter {
-    fn on_source_started(&self, _: DataSource, _: usize) {}
+    fn on_upstream_started(&self, _: Upstream, _: usize) {}
     fn on_part_finished(&self, _: DataSource, _: &str, _: &PartOutcome) {}
-    fn on_source_finished(&self, _: DataSource) {}
+    fn on_upstream_down(&self, _: Upstream, _: usize) {}
 }
 
 #[derive(Debug)]
 pub enum PartOutcome {
     Succeeded(PartReport),
     NotPublishedYet,
-    Failed(PartError),
+    /// Another worker fetched it meanwhile.
+    FetchedElsewhere,
+    Failed {
+        error: PartError,
+        next_attempt_at: DateTime<Utc>,
+    },
 }
 
 /// The totals of a run.
@@ -57,6 +64,8 @@ pub struct RunReport {
     pub alerts: Vec<String>,
     /// Source, part and error message.
     pub failures: Vec<(DataSource, String, String)>,
+    /// Parts that were left out because their upstream was down.
+    pub skipped_parts: usize,
     /// Comparisons of series that should agree. Empty unless the run appended rows.
     pub cross_checks: Vec<CrossCheck>,
 }
@@ -99,8 +108,8 @@ impl Ingestor {
         })
     }
 
-    /// Fetches everything new from these sources, with the upstreams in parallel. Failed parts are reported, and the
-    /// next run retries them; only a store error ends the run early.
+    /// Fetches everything new from these sources, with the upstreams in parallel. Failed parts are reported; only a store
+    /// error ends the run early.
     pub async fn run(
         &self,
         sources: &[DataSource],
@@ -110,7 +119,7 @@ impl Ingestor {
         let sources_of = |upstream| -> Vec<DataSource> {
             sources.iter().copied().filter(|source| source.upstream() == upstream).collect()
         };
-        let runs = Upstream::ALL.map(|upstream| self.run_sources_sequentially(sources_of(upstream), since, reporter));
+        let runs = Upstream::ALL.map(|upstream| self.run_upstream(upstream, sources_of(upstream), since, reporter));
 
         let mut report = RunReport::default();
         for part in join_all(runs).await {
@@ -118,101 +127,145 @@ impl Ingestor {
         }
 
         if report.appended > 0 {
-            report.cross_checks = run_cross_checks(&self.store, self.clock.now()).await?;
+            report.cross_checks = self.run_cross_checks().await?;
         }
 
         Ok(report)
     }
 
-    async fn run_sources_sequentially(
+    pub async fn run_cross_checks(&self) -> Result<Vec<CrossCheck>, IngestError> {
+        run_cross_checks(&self.store, self.clock.now()).await
+    }
+
+    async fn run_upstream(
         &self,
+        upstream: Upstream,
         sources: Vec<DataSource>,
         since: Option<NaiveDate>,
         reporter: &dyn ProgressReporter,
     ) -> Result<RunReport, IngestError> {
         let mut report = RunReport::default();
-        for source in sources {
-            report.merge(self.run_source(source, since, reporter).await?);
+        if sources.is_empty() {
+            return Ok(report);
+        }
+        self.prepare(upstream).await?;
+
+        let gaps = self.find_gaps(&sources).await?;
+        let mut parts = self.plan(&sources, &gaps).await?;
+        parts.retain(|planned| match since {
+            Some(since) => planned.part.last_day() >= since,
+            None => planned.due_at.is_some(),
+        });
+        reporter.on_upstream_started(upstream, parts.len());
+
+        let mut breaker = HostBreaker::default();
+        let mut remaining = parts.len();
+        for planned in parts {
+            let outcome = self.run_part(&planned, since, breaker.is_down()).await?;
+            reporter.on_part_finished(planned.source, &planned.part.id(), &outcome);
+            remaining -= 1;
+            let is_outage = outcome.is_outage();
+            let requested_wait = outcome.requested_wait();
+            report.record_outcome(planned.source, &planned.part.id(), outcome);
+
+            if !is_outage {
+                breaker.record_answer();
+            } else if breaker.record_outage(self.clock.now(), requested_wait) {
+                reporter.on_upstream_down(upstream, remaining);
+                report.skipped_parts += remaining;
+                break;
+            }
         }
         Ok(report)
     }
 
-    async fn run_source(
-        &self,
-        source: DataSource,
-        since: Option<NaiveDate>,
-        reporter: &dyn ProgressReporter,
-    ) -> Result<RunReport, IngestError> {
-        // Waits for another worker to finish. Fetching then shows what is left to do.
-        let _lock = self.store.lock_source(source.id(), true).await?;
-
-        let today = sao_paulo_date(self.clock.now());
-        if source == DataSource::Fx {
-            ptax::backfill_parities(&self.store, today).await?;
+    /// What an upstream needs before its parts are fetched.
+    pub async fn prepare(&self, upstream: Upstream) -> Result<(), IngestError> {
+        if upstream == Upstream::Ptax {
+            let _lock = self.store.lock_source(DataSource::Fx.id(), true).await?;
+            ptax::backfill_parities(&self.store, sao_paulo_date(self.clock.now())).await?;
         }
-
-        let parts = source.parts(today, since);
-        reporter.on_source_started(source, parts.len());
-
-        let mut source_state = self.store.part_state(source.id(), WHOLE_SOURCE_PART_ID).await?;
-        let announce = source_state.backfilled_at.is_some() && since.is_none();
-        let mut report = RunReport::default();
-        for part in parts {
-            let id = part.id();
-            let outcome = self.run_part(source, part, since, announce).await?;
-            reporter.on_part_finished(source, &id, &outcome);
-            report.record_outcome(source, &id, outcome);
-        }
-
-        if since.is_none() && report.failures.is_empty() && source_state.backfilled_at.is_none() {
-            let now = self.clock.now();
-            source_state.backfilled_at = Some(now);
-            source_state.checked_at = Some(now);
-            self.store.save_part_state(&source_state).await?;
-        }
-
-        reporter.on_source_finished(source);
-        Ok(report)
+        Ok(())
     }
 
-    async fn run_part(
+    pub async fn find_gaps(&self, sources: &[DataSource]) -> Result<GappyParts, IngestError> {
+        Ok(find_gaps(&self.store, sources, sao_paulo_date(self.clock.now())).await?)
+    }
+
+    /// All parts of these sources, newest first.
+    pub async fn plan(&self, sources: &[DataSource], gaps: &GappyParts) -> Result<Vec<PlannedPart>, IngestError> {
+        Ok(plan_parts(&self.store, sources, gaps, self.clock.now()).await?)
+    }
+
+    pub async fn run_part(
         &self,
-        source: DataSource,
-        part: SourcePart,
+        planned: &PlannedPart,
         since: Option<NaiveDate>,
-        announce: bool,
+        single_attempt: bool,
     ) -> Result<PartOutcome, IngestError> {
-        let mut state = self.store.part_state(source.id(), &part.id()).await?;
+        let PlannedPart { source, part, .. } = *planned;
+        // Waits for another worker to finish, which may have fetched the same.
+        let _lock = self.store.lock_source(source.id(), true).await?;
+        let states = self.store.part_states(&[source.id()]).await?;
+        let followed_since = states.iter().filter_map(|state| state.backfilled_at).min();
+        let id = part.id();
+        let state = states.into_iter().find(|state| state.part == id);
+        let mut state = state.unwrap_or_else(|| SourcePartState::new(source.id(), &id));
+        if state != planned.state {
+            return Ok(PartOutcome::FetchedElsewhere);
+        }
+
         let now = self.clock.now();
-
-        let client = match source.upstream() {
-            Upstream::Sgs => &self.sgs,
-            Upstream::Ptax => &self.ptax,
-            Upstream::Cvm => &self.cvm,
-        };
         let today = sao_paulo_date(now);
-        let context = LoadContext { store: &self.store, client, source_id: source.id(), now, today, since, announce };
-
-        let result = match part {
-            SourcePart::Series(series) => sgs::load_series(&context, series, &mut state).await,
-            SourcePart::Currency(currency) => ptax::load_currency(&context, currency, &mut state).await,
-            SourcePart::Registry => cvm::load_registry(&context, &mut state).await,
-            SourcePart::FilingYear(set, year) => cvm::load_filing_year(&context, set, year, &mut state).await,
+        // What a part has when it is loaded for the first time is history, unless it began while we were watching.
+        let began_while_watching = followed_since.is_some_and(|since| sao_paulo_date(since) < part.first_day());
+        let is_new_data = state.backfilled_at.is_some() || began_while_watching;
+        let context = LoadContext {
+            store: &self.store,
+            client: self.client(source.upstream()),
+            source_id: source.id(),
+            now,
+            today,
+            since,
+            announce: since.is_none() && is_new_data,
+            // Monthly series have few values, and all of those may be revised.
+            all_days: planned.has_gap || source.is_monthly(),
+            single_attempt,
         };
 
+        let result = load_part(&context, part, &mut state).await;
         let outcome = match result {
             Ok(report) => PartOutcome::Succeeded(report),
-            Err(PartError::NotPublishedYet) => return Ok(PartOutcome::NotPublishedYet),
+            Err(PartError::NotPublishedYet) => {
+                state.checked_at = Some(now);
+                state.failure = None;
+                PartOutcome::NotPublishedYet
+            }
             Err(PartError::Store(error)) => return Err(error.into()),
             Err(error) => {
-                state.failed_at = Some(now);
-                state.failure = Some(error.to_string());
-                PartOutcome::Failed(error)
+                let failure = describe_failure(part, state.failure.as_ref(), &error, now);
+                let next_attempt_at = failure.next_attempt_at;
+                state.failure = Some(failure);
+                PartOutcome::Failed { error, next_attempt_at }
             }
         };
 
+        state.is_open = part.is_open(today);
         self.store.save_part_state(&state).await?;
         Ok(outcome)
+    }
+
+    /// All bytes that an upstream has sent, whether or not they were of use.
+    pub fn received_bytes(&self, upstream: Upstream) -> u64 {
+        self.client(upstream).received_bytes()
+    }
+
+    const fn client(&self, upstream: Upstream) -> &UpstreamClient {
+        match upstream {
+            Upstream::Sgs => &self.sgs,
+            Upstream::Ptax => &self.ptax,
+            Upstream::Cvm => &self.cvm,
+        }
     }
 
     /// Loads an archived file as if it had been fetched at `known_at`. It emits no events, and rows that it lacks do
@@ -266,7 +319,7 @@ impl Ingestor {
                 let file = if bytes.starts_with(b"PK") {
                     let year =
                         year_from_file_name(name).ok_or_else(|| not_loaded("its name holds no year".to_owned()))?;
-                    cvm::parse_year_archive(bytes, set, year, today).map(|year| year.filings)
+                    cvm::parse_whole_archive(bytes, set, year, today).map(|year| year.filings)
                 } else {
                     cvm::parse_filings_file(bytes, None, set, today)
                 };
@@ -289,6 +342,58 @@ impl Ingestor {
     }
 }
 
+async fn load_part(
+    context: &LoadContext<'_>,
+    part: SourcePart,
+    state: &mut SourcePartState,
+) -> Result<PartReport, PartError> {
+    match part {
+        SourcePart::SeriesYears(series, _) => sgs::load_years(context, series, part, state).await,
+        SourcePart::CurrencyYear(currency, _) => ptax::load_year(context, currency, part, state).await,
+        SourcePart::Registry => cvm::load_registry(context, state).await,
+        SourcePart::FilingYear(set, year) => cvm::load_filing_year(context, set, year, state).await,
+    }
+}
+
+fn describe_failure(
+    part: SourcePart,
+    before: Option<&PartFailure>,
+    error: &PartError,
+    now: DateTime<Utc>,
+) -> PartFailure {
+    let is_outage = error.is_outage();
+    let rejected_before = before.and_then(|failure| failure.rejected_file.clone());
+    let rejected_file = match error {
+        PartError::Rejected { validators, .. } => {
+            Some(RejectedFile { validators: validators.clone(), rejected_by: VERSION.to_owned() })
+        }
+        _ => rejected_before,
+    };
+    PartFailure {
+        // An outage of the host says nothing about this part.
+        attempts: before.map_or(0, |failure| failure.attempts) + u32::from(!is_outage),
+        since: before.map_or(now, |failure| failure.since),
+        last_failed_at: now,
+        next_attempt_at: next_attempt_at(part, before, is_outage, now),
+        problem: error.to_string(),
+        rejected_file,
+    }
+}
+
+impl PartOutcome {
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Failed { error, .. } if error.is_outage())
+    }
+
+    /// How long the host asks to be left alone.
+    pub const fn requested_wait(&self) -> Option<Duration> {
+        match self {
+            Self::Failed { error, .. } => error.requested_wait(),
+            _ => None,
+        }
+    }
+}
+
 impl RunReport {
     fn merge(&mut self, other: Self) {
         self.parts += other.parts;
@@ -298,6 +403,7 @@ impl RunReport {
         self.quarantined += other.quarantined;
         self.alerts.extend(other.alerts);
         self.failures.extend(other.failures);
+        self.skipped_parts += other.skipped_parts;
     }
 
     fn record_outcome(&mut self, source: DataSource, part: &str, outcome: PartOutcome) {
@@ -310,8 +416,8 @@ impl RunReport {
                 self.quarantined += report.quarantined;
                 self.alerts.extend(report.alerts.iter().map(|alert| format!("{} {part}: {alert}", source.id())));
             }
-            PartOutcome::NotPublishedYet => {}
-            PartOutcome::Failed(error) => self.failures.push((source, part.to_owned(), error.to_string())),
+            PartOutcome::NotPublishedYet | PartOutcome::FetchedElsewhere => {}
+            PartOutcome::Failed { error, .. } => self.failures.push((source, part.to_owned(), error.to_string())),
         }
     }
 }

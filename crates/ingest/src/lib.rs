@@ -1,18 +1,22 @@
 //! Ingestion: fetches data from the upstreams, parses and validates it, and appends it to the store.
 //!
-//! [`ingestor`] runs the sources: [`fetch`] sends the requests, [`parsers`] turn responses into rows, [`validation`]
+//! A [`source`] is made of parts, such as a year of filings. [`plan`] says when each part is due, [`scheduler`] runs them
+//! on time, and [`ingestor`] runs one: [`fetch`] sends the requests, [`parsers`] turn responses into rows, [`validation`]
 //! accepts or rejects them, and [`upstreams`] combine these steps for each upstream. [`demo`] generates made-up rows.
 //! The crate serves nothing and writes only through the store's loads.
 //!
-//! If an upstream is unavailable, its parts fail and the next run retries them. If PostgreSQL is unavailable, the run
-//! ends with [`IngestError::Store`]. Either way the dataset being loaded stays unchanged, and finished loads stay.
+//! A part that fails is repeated on its own, later and later. An upstream that does not answer is left alone for a while
+//! ([`host_breaker`]); the others go on. If PostgreSQL is unavailable, a run ends with [`IngestError::Store`]. Either way
+//! the dataset being loaded stays unchanged, and finished loads stay.
 #![deny(clippy::float_arithmetic)]
 
 pub mod cross_checks;
 pub mod demo;
 pub mod fetch;
+pub mod host_breaker;
 pub mod ingestor;
 pub mod parsers;
+pub mod plan;
 pub mod probe;
 pub mod scheduler;
 pub mod source;

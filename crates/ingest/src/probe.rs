@@ -2,8 +2,7 @@
 
 use crate::IngestError;
 use crate::fetch::{
-    CacheValidators, ResponseVerdict, RetryPolicy, UpstreamAddresses, UpstreamClient, UpstreamResponse,
-    build_http_client,
+    FetchRequest, ResponseVerdict, RetryPolicy, UpstreamAddresses, UpstreamClient, UpstreamResponse, build_http_client,
 };
 use crate::source::Upstream;
 
@@ -21,6 +20,6 @@ pub async fn probe(upstream: Upstream, addresses: &UpstreamAddresses, contact: &
         200 => ResponseVerdict::Accept,
         status => ResponseVerdict::GiveUp(format!("answers with status {status}")),
     };
-    client.get_with_retries(path, &CacheValidators::default(), judge_response).await?;
+    client.get_with_retries(&FetchRequest { path, ..FetchRequest::default() }, judge_response).await?;
     Ok(())
 }

@@ -1,110 +1,194 @@
-//! Runs each source on its own schedule, unattended, until shutdown.
+//! Keeps fetching, unattended, until shutdown. Each host has a loop of its own, so that the outage of one delays no other.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Days, NaiveDate, TimeDelta, Utc};
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use vintem_domain::Clock;
+use vintem_domain::dates::sao_paulo_date;
 
-use crate::ingestor::{Ingestor, ProgressReporter};
-use crate::source::DataSource;
+use crate::IngestError;
+use crate::host_breaker::HostBreaker;
+use crate::ingestor::{Ingestor, PartOutcome};
+use crate::plan::{GappyParts, PlannedPart};
+use crate::source::{DataSource, Upstream, sao_paulo_time_to_utc};
 
-/// How often to check for due sources. The schedule is in minutes, so this is fine enough.
-const POLL_INTERVAL: Duration = Duration::from_secs(15);
-/// A failed source is retried after this delay, unless its next scheduled fetch is earlier.
-const FAILURE_RETRY_DELAY: TimeDelta = TimeDelta::minutes(15);
+/// The longest wait before the plan is looked at again: another worker may change it.
+const MAX_SLEEP: Duration = Duration::from_secs(15);
+/// The wait after an error of the database.
+const STORE_RETRY_DELAY: TimeDelta = TimeDelta::seconds(15);
 
-/// The next fetch time of each source.
-#[derive(Debug)]
-pub struct IngestSchedule(BTreeMap<&'static str, (DataSource, DateTime<Utc>)>);
-
-impl IngestSchedule {
-    /// All sources are due at start, because the time since the last run is unknown.
-    pub fn new(now: DateTime<Utc>) -> Self {
-        Self(DataSource::all().map(|source| (source.id(), (source, now))).collect())
-    }
-
-    pub fn due_sources(&self, now: DateTime<Utc>) -> Vec<DataSource> {
-        DataSource::all().filter(|source| self.0.get(source.id()).is_some_and(|(_, due)| *due <= now)).collect()
-    }
-
-    pub fn reschedule(&mut self, source: DataSource, now: DateTime<Utc>, failed: bool) {
-        let scheduled = source.next_fetch_at(now);
-        let next = if failed { scheduled.min(now + FAILURE_RETRY_DELAY) } else { scheduled };
-        self.0.insert(source.id(), (source, next));
-    }
+/// Runs until `stop` turns true. An interrupted load is rolled back, and the next start repeats it.
+pub async fn run_on_schedule(ingestor: &Ingestor, clock: &Arc<dyn Clock>, stop: watch::Receiver<bool>) {
+    join_all(Upstream::ALL.map(|upstream| run_host(HostLoop::new(ingestor, clock, upstream), stop.clone()))).await;
 }
 
-/// Runs until `stop` turns true.
-pub async fn run_on_schedule(
-    ingestor: &Ingestor,
-    clock: &Arc<dyn Clock>,
-    reporter: &dyn ProgressReporter,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut schedule = IngestSchedule::new(clock.now());
+async fn run_host(mut host: HostLoop<'_>, mut stop: watch::Receiver<bool>) {
     loop {
-        let due = schedule.due_sources(clock.now());
-        if !due.is_empty() {
-            tokio::select! {
-                () = ingest_due_sources(ingestor, clock, reporter, &due, &mut schedule) => {}
-                // An interrupted load is rolled back, and the next start repeats it.
-                Ok(_) = stop.wait_for(|stop| *stop) => return,
-            }
-        }
-
+        let next = tokio::select! {
+            next = host.step() => next,
+            Ok(_) = stop.wait_for(|stop| *stop) => return,
+        };
+        let now = host.clock.now();
+        let next = next.unwrap_or_else(|error| {
+            tracing::warn!(upstream = host.upstream.name(), %error, "ingestion failed; retrying");
+            now + STORE_RETRY_DELAY
+        });
+        let wait = (next - now).to_std().unwrap_or_default().min(MAX_SLEEP);
         tokio::select! {
-            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            () = tokio::time::sleep(wait) => {}
             Ok(_) = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-async fn ingest_due_sources(
-    ingestor: &Ingestor,
-    clock: &Arc<dyn Clock>,
-    reporter: &dyn ProgressReporter,
-    due: &[DataSource],
-    schedule: &mut IngestSchedule,
-) {
-    match ingestor.run(due, None, reporter).await {
-        Ok(report) => {
-            for source in due {
-                let failed = report.failures.iter().any(|(failed, ..)| failed == source);
-                schedule.reschedule(*source, clock.now(), failed);
-            }
+/// The parts of one host, fetched one after the other when they are due.
+pub struct HostLoop<'i> {
+    ingestor: &'i Ingestor,
+    clock: Arc<dyn Clock>,
+    upstream: Upstream,
+    sources: Vec<DataSource>,
+    breaker: HostBreaker,
+    budget: ByteBudget,
+    gaps: GappyParts,
+    /// The day on which the gaps were last looked for.
+    gaps_found_on: Option<NaiveDate>,
+    /// Whether new rows have not been cross-checked yet.
+    needs_cross_checks: bool,
+}
 
-            for (source, part, problem) in &report.failures {
-                tracing::warn!(source = source.id(), part, problem, "source failed; serving the last good data");
-            }
+impl<'i> HostLoop<'i> {
+    pub fn new(ingestor: &'i Ingestor, clock: &Arc<dyn Clock>, upstream: Upstream) -> Self {
+        Self::with_sources(ingestor, clock, upstream, DataSource::all().collect())
+    }
 
+    /// Only those sources that are of this host.
+    pub fn with_sources(
+        ingestor: &'i Ingestor,
+        clock: &Arc<dyn Clock>,
+        upstream: Upstream,
+        mut sources: Vec<DataSource>,
+    ) -> Self {
+        sources.retain(|source| source.upstream() == upstream);
+        Self {
+            ingestor,
+            clock: clock.clone(),
+            upstream,
+            sources,
+            breaker: HostBreaker::default(),
+            budget: ByteBudget::new(max_bytes_per_day(upstream)),
+            gaps: GappyParts::new(),
+            gaps_found_on: None,
+            needs_cross_checks: false,
+        }
+    }
+
+    /// Fetches the newest part that is due, if there is one. Returns when to call this again.
+    pub async fn step(&mut self) -> Result<DateTime<Utc>, IngestError> {
+        let now = self.clock.now();
+        if let Some(retry_at) = self.breaker.retry_at().filter(|retry_at| *retry_at > now) {
+            return Ok(retry_at);
+        }
+        let today = sao_paulo_date(now);
+        if !self.budget.has_bytes_left(self.ingestor.received_bytes(self.upstream), today) {
+            return Ok(sao_paulo_time_to_utc(today + Days::new(1), 0, 0));
+        }
+
+        if self.gaps_found_on != Some(today) {
+            self.ingestor.prepare(self.upstream).await?;
+            self.gaps = self.ingestor.find_gaps(&self.sources).await?;
+            self.gaps_found_on = Some(today);
+        }
+
+        let parts = self.ingestor.plan(&self.sources, &self.gaps).await?;
+        let next_due = parts.iter().filter_map(|planned| planned.due_at).min();
+        let Some(planned) = parts.into_iter().find(|planned| planned.due_at.is_some_and(|due| due <= now)) else {
+            self.cross_check().await?;
+            return Ok(next_due.unwrap_or(now + TimeDelta::days(1)));
+        };
+
+        let outcome = self.ingestor.run_part(&planned, None, self.breaker.is_down()).await?;
+        self.needs_cross_checks |= matches!(&outcome, PartOutcome::Succeeded(report) if report.appended > 0);
+        self.record_outcome(&planned, &outcome);
+        // Tomorrow a gap that is still there is found again.
+        self.gaps.remove(&(planned.source.id(), planned.part.id()));
+        Ok(now)
+    }
+
+    fn record_outcome(&mut self, planned: &PlannedPart, outcome: &PartOutcome) {
+        log_outcome(planned, outcome);
+        let upstream = self.upstream.name();
+        if !outcome.is_outage() {
+            if let Some(since) = self.breaker.record_answer() {
+                tracing::info!(upstream, down_since = %since, "upstream answers again");
+            }
+        } else if self.breaker.record_outage(self.clock.now(), outcome.requested_wait()) {
+            tracing::warn!(upstream, "upstream does not answer; its parts wait, and its last good data is served");
+        }
+    }
+
+    /// Once nothing is due any more, so that a backfill is checked as a whole.
+    async fn cross_check(&mut self) -> Result<(), IngestError> {
+        if !std::mem::take(&mut self.needs_cross_checks) {
+            return Ok(());
+        }
+        for check in self.ingestor.run_cross_checks().await?.iter().filter(|check| check.differing_values > 0) {
+            tracing::warn!(check = check.id, differing = check.differing_values, "cross-check found differing values");
+        }
+        Ok(())
+    }
+}
+
+fn log_outcome(planned: &PlannedPart, outcome: &PartOutcome) {
+    let (source, part) = (planned.source.id(), planned.part.id());
+    match outcome {
+        PartOutcome::Succeeded(report) => {
             for alert in &report.alerts {
-                tracing::warn!(alert, "ingestion alert");
+                tracing::warn!(source, part, alert, "ingestion alert");
             }
-
-            for check in report.cross_checks.iter().filter(|check| check.differing_values > 0) {
-                tracing::warn!(
-                    check = check.id,
-                    differing = check.differing_values,
-                    "cross-check found differing values"
-                );
-            }
-
-            tracing::info!(
-                sources = due.len(),
-                appended = report.appended,
-                set_aside = report.quarantined,
-                "ingestion run finished"
-            );
-        }
-        Err(error) => {
-            tracing::warn!(%error, "ingestion run failed");
-            for source in due {
-                schedule.reschedule(*source, clock.now(), true);
+            if report.appended > 0 || report.quarantined > 0 {
+                let (appended, quarantined) = (report.appended, report.quarantined);
+                tracing::info!(source, part, appended, quarantined, "loaded new data");
             }
         }
+        PartOutcome::NotPublishedYet | PartOutcome::FetchedElsewhere => {}
+        PartOutcome::Failed { error, next_attempt_at } => {
+            tracing::warn!(source, part, problem = %error, %next_attempt_at, "part failed; serving the last good data");
+        }
+    }
+}
+
+/// A first fill takes some 900 MB from CVM, 120 MB of bulletins and a few MB of series. What comes after is a small part
+/// of it, so that only a mistake of ours can use these up.
+const fn max_bytes_per_day(upstream: Upstream) -> u64 {
+    match upstream {
+        Upstream::Sgs => 128 << 20,
+        Upstream::Ptax => 512 << 20,
+        Upstream::Cvm => 2 << 30,
+    }
+}
+
+/// Limits what a host must send us in a day, whatever goes wrong.
+struct ByteBudget {
+    max_bytes: u64,
+    day: NaiveDate,
+    /// All bytes received before this day.
+    received_before: u64,
+}
+
+impl ByteBudget {
+    const fn new(max_bytes: u64) -> Self {
+        Self { max_bytes, day: NaiveDate::MIN, received_before: 0 }
+    }
+
+    fn has_bytes_left(&mut self, received: u64, today: NaiveDate) -> bool {
+        if self.day != today {
+            self.day = today;
+            self.received_before = received;
+        }
+        received - self.received_before < self.max_bytes
     }
 }
 
@@ -113,16 +197,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_sources_are_due_at_start_and_a_failed_one_is_retried_early() {
-        let now = DateTime::parse_from_rfc3339("2026-11-13T18:00:00Z").unwrap().to_utc();
-        let mut schedule = IngestSchedule::new(now);
-        assert_eq!(schedule.due_sources(now).len(), DataSource::all().count());
-
-        for source in DataSource::all() {
-            schedule.reschedule(source, now, source.id() == "ipe");
-        }
-
-        assert!(schedule.due_sources(now).is_empty());
-        assert_eq!(schedule.due_sources(now + TimeDelta::minutes(15)), [DataSource::from_id("ipe").unwrap()]);
+    fn the_budget_of_a_day_is_not_exceeded() {
+        let days = NaiveDate::MIN.iter_days().take(2).collect::<Vec<_>>();
+        let mut budget = ByteBudget::new(100);
+        assert!(budget.has_bytes_left(0, days[1]) && budget.has_bytes_left(99, days[1]));
+        assert!(!budget.has_bytes_left(100, days[1]) && !budget.has_bytes_left(150, days[1]));
+        let next_day = days[1] + Days::new(1);
+        assert!(budget.has_bytes_left(150, next_day) && !budget.has_bytes_left(250, next_day));
     }
 }

@@ -1,9 +1,17 @@
-//! The data sources. Fetching, schedule, freshness and the command line are derived from them.
+//! The data sources and their parts. Fetching, schedule, freshness and the command line are derived from them.
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, TimeDelta, Utc, Weekday};
 use vintem_domain::dates::{sao_paulo_date, sao_paulo_offset_seconds};
 use vintem_domain::series::{CROSS_CHECK_SERIES, Frequency, PUBLISHED_SERIES, Series};
 use vintem_domain::{Currency, CvmDataset, Dataset};
+
+/// The API allows ten years of a daily series, but they take twenty seconds, close to its timeout; three years take three
+/// seconds. Monthly series have few values.
+const DAILY_SPAN_YEARS: i32 = 3;
+const MONTHLY_SPAN_YEARS: i32 = 10;
+
+/// The first dollar bulletin. Other currencies begin later, and a year without bulletins is not an error.
+pub const FIRST_BULLETIN_DATE: NaiveDate = NaiveDate::from_ymd_opt(1984, 11, 28).expect("a day of the calendar");
 
 /// The host that data comes from. Each host gets one request at a time; the three run in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,22 +41,80 @@ pub enum DataSource {
     Filings(CvmDataset),
 }
 
-/// The unit that is fetched and loaded in one step.
+/// The unit that is fetched and loaded in one step, independently of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourcePart {
-    Series(&'static Series),
-    Currency(Currency),
+    SeriesYears(&'static Series, YearSpan),
+    CurrencyYear(Currency, i32),
     Registry,
     FilingYear(CvmDataset, i32),
+}
+
+/// Years, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct YearSpan {
+    pub first: i32,
+    pub last: i32,
 }
 
 impl SourcePart {
     pub fn id(self) -> String {
         match self {
-            Self::Series(series) => series.id.to_owned(),
-            Self::Currency(currency) => currency.code().to_owned(),
+            Self::SeriesYears(_, span) => span.first.to_string(),
+            Self::CurrencyYear(currency, year) => format!("{}-{year}", currency.code()),
             Self::Registry => "registry".to_owned(),
             Self::FilingYear(_, year) => year.to_string(),
+        }
+    }
+
+    /// The registry has no years: it is always the current one.
+    fn years(self) -> Option<YearSpan> {
+        match self {
+            Self::SeriesYears(_, span) => Some(span),
+            Self::CurrencyYear(_, year) | Self::FilingYear(_, year) => Some(YearSpan { first: year, last: year }),
+            Self::Registry => None,
+        }
+    }
+
+    pub fn first_day(self) -> NaiveDate {
+        self.years().and_then(|years| NaiveDate::from_ymd_opt(years.first, 1, 1)).unwrap_or(NaiveDate::MIN)
+    }
+
+    pub fn last_day(self) -> NaiveDate {
+        self.years().and_then(|years| NaiveDate::from_ymd_opt(years.last, 12, 31)).unwrap_or(NaiveDate::MAX)
+    }
+
+    /// Whether what is published today belongs here.
+    pub fn is_current(self, today: NaiveDate) -> bool {
+        (self.first_day()..=self.last_day()).contains(&today)
+    }
+
+    /// Whether new data may appear. Files of all years are rewritten now and then.
+    pub fn is_open(self, today: NaiveDate) -> bool {
+        match self {
+            Self::SeriesYears(..) | Self::CurrencyYear(..) => today <= self.last_day() + Days::new(self.overlap_days()),
+            Self::Registry | Self::FilingYear(..) => true,
+        }
+    }
+
+    /// Days before the newest value, or before the part, that are fetched again: to notice revisions, because today's
+    /// bulletins appear one by one, and because SGS sometimes leaves out the first rows of a response.
+    pub const fn overlap_days(self) -> u64 {
+        match self {
+            Self::SeriesYears(..) => 40,
+            Self::CurrencyYear(..) => 10,
+            Self::Registry | Self::FilingYear(..) => 0,
+        }
+    }
+
+    /// The part before this one, if it is made of years.
+    pub fn earlier(self) -> Option<Self> {
+        match self {
+            Self::SeriesYears(series, YearSpan { first, last }) => {
+                let years = last - first + 1;
+                Some(Self::SeriesYears(series, YearSpan { first: first - years, last: last - years }))
+            }
+            _ => None,
         }
     }
 }
@@ -73,6 +139,10 @@ impl DataSource {
         Self::all().find(|source| source.id() == id)
     }
 
+    pub const fn is_monthly(self) -> bool {
+        matches!(self, Self::Series(Series { frequency: Frequency::Monthly, .. }))
+    }
+
     pub const fn dataset(self) -> Dataset {
         match self {
             Self::Series(series) => Dataset::Series(series),
@@ -90,29 +160,63 @@ impl DataSource {
         }
     }
 
-    /// The parts to fetch. Yearly files come newest first, so that the data people look at is available early.
-    pub fn parts(self, today: NaiveDate, since: Option<NaiveDate>) -> Vec<SourcePart> {
+    /// All parts up to today, newest first, so that the data people look at is available early.
+    pub fn parts(self, today: NaiveDate) -> Vec<SourcePart> {
+        let this_year = today.year();
         match self {
-            Self::Series(series) => vec![SourcePart::Series(series)],
-            Self::Fx => Currency::ALL.map(SourcePart::Currency).into(),
+            Self::Series(series) => {
+                let years = span_years(series.frequency);
+                let span_of = |year: i32| year - year.rem_euclid(years);
+                // One span more, because not every series documents its real start.
+                let mut first = span_of(series.starts_on.year()) - years;
+                let mut parts = Vec::new();
+                while first <= span_of(this_year) {
+                    parts.push(SourcePart::SeriesYears(series, YearSpan { first, last: first + years - 1 }));
+                    first += years;
+                }
+                parts.reverse();
+                parts
+            }
+            Self::Fx => {
+                let years = (FIRST_BULLETIN_DATE.year()..=this_year).rev();
+                years.flat_map(|year| Currency::ALL.map(|currency| SourcePart::CurrencyYear(currency, year))).collect()
+            }
             Self::Companies => vec![SourcePart::Registry],
             Self::Filings(set) => {
-                let first_year = since.map_or(first_filing_year(set), |since| since.year().max(first_filing_year(set)));
-                (first_year..=today.year()).rev().map(|year| SourcePart::FilingYear(set, year)).collect()
+                (first_filing_year(set)..=this_year).rev().map(|year| SourcePart::FilingYear(set, year)).collect()
             }
         }
     }
 
-    /// The next scheduled fetch after this moment. Times are in São Paulo time.
+    /// The moment from which the data after `newest` is expected, in São Paulo time. Files have none: they are rewritten
+    /// on no fixed day.
+    pub fn expected_at(self, newest: NaiveDate) -> Option<DateTime<Utc>> {
+        let (frequency, (hour, minute)) = match self {
+            Self::Series(series) => {
+                let time = match series.frequency {
+                    // Published ahead, up to the next meeting.
+                    Frequency::Daily => (0, 5),
+                    // In the evening, or the next morning.
+                    Frequency::BusinessDaily => (18, 0),
+                    Frequency::Monthly => (9, 0),
+                };
+                (series.frequency, time)
+            }
+            // The last of the day's bulletins is its rate.
+            Self::Fx => (Frequency::BusinessDaily, (13, 5)),
+            Self::Companies | Self::Filings(_) => return None,
+        };
+        Some(sao_paulo_time_to_utc(frequency.next_expected_on(newest), hour, minute))
+    }
+
+    /// The next regular fetch after this moment, whether or not anything is expected. Times are in São Paulo time.
     pub fn next_fetch_at(self, after: DateTime<Utc>) -> DateTime<Utc> {
         let (times, weekdays_only): (&[(u32, u32)], bool) = match self {
-            // In the evening for a rate decision of the day, and each morning.
             Self::Series(Series { frequency: Frequency::Daily, .. }) => (&[(8, 10), (20, 10)], false),
-            // The day's rate is published in the evening or the next morning.
             Self::Series(Series { frequency: Frequency::BusinessDaily, .. }) => (&[(8, 20), (20, 20)], true),
-            // Published at 09:00, around the 10th of the month.
+            // Around the 10th of the month, sometimes a few days earlier.
             Self::Series(_) => (&[(9, 10), (12, 10)], true),
-            // Bulletins appear at 10:00, 11:00, 12:00 and 13:00; the last one is the day's rate.
+            // Bulletins appear at 10:00, 11:00, 12:00 and 13:00.
             Self::Fx => (&[(10, 20), (11, 20), (12, 20), (13, 30), (15, 0)], true),
             Self::Companies => (&[(7, 30)], false),
             // Rewritten weekly, on no fixed weekday.
@@ -131,6 +235,13 @@ impl DataSource {
     }
 }
 
+const fn span_years(frequency: Frequency) -> i32 {
+    match frequency {
+        Frequency::Daily | Frequency::BusinessDaily => DAILY_SPAN_YEARS,
+        Frequency::Monthly => MONTHLY_SPAN_YEARS,
+    }
+}
+
 const fn first_filing_year(set: CvmDataset) -> i32 {
     match set {
         CvmDataset::Ipe => 2003,
@@ -139,7 +250,7 @@ const fn first_filing_year(set: CvmDataset) -> i32 {
     }
 }
 
-fn sao_paulo_time_to_utc(day: NaiveDate, hour: u32, minute: u32) -> DateTime<Utc> {
+pub fn sao_paulo_time_to_utc(day: NaiveDate, hour: u32, minute: u32) -> DateTime<Utc> {
     let time = NaiveTime::from_hms_opt(hour, minute, 0).unwrap_or_default();
     day.and_time(time).and_utc() - TimeDelta::seconds(i64::from(sao_paulo_offset_seconds(day)))
 }
@@ -152,6 +263,10 @@ mod tests {
         DateTime::parse_from_rfc3339(text).unwrap().to_utc()
     }
 
+    fn parse_date(text: &str) -> NaiveDate {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn source_ids_round_trip() {
         for source in DataSource::all() {
@@ -160,11 +275,35 @@ mod tests {
     }
 
     #[test]
-    fn yearly_parts_come_newest_first() {
-        let today = NaiveDate::from_ymd_opt(2026, 11, 13).unwrap();
-        let parts = DataSource::Filings(CvmDataset::Ipe).parts(today, None);
-        assert_eq!((parts.len(), parts[0].id().as_str(), parts[23].id().as_str()), (24, "2026", "2003"));
-        assert_eq!(DataSource::Filings(CvmDataset::Ipe).parts(today, today.with_ordinal(1)).len(), 1);
+    fn parts_come_newest_first_and_cover_all_years() {
+        let today = parse_date("2026-11-13");
+        for source in DataSource::all().filter(|source| *source != DataSource::Companies) {
+            let parts = source.parts(today);
+            assert!(parts[0].is_current(today) && parts[0].is_open(today), "{}", source.id());
+            assert!(parts.is_sorted_by_key(|part| std::cmp::Reverse(part.first_day())), "{}", source.id());
+            let mut ids: Vec<String> = parts.iter().map(|part| part.id()).collect();
+            ids.sort();
+            ids.dedup();
+            assert_eq!(ids.len(), parts.len(), "{}", source.id());
+        }
+
+        let ids = |id: &str| -> Vec<String> {
+            DataSource::from_id(id).unwrap().parts(today).iter().map(|part| part.id()).collect()
+        };
+        assert_eq!((ids("ipe").len(), &*ids("ipe")[23]), (24, "2003"));
+        assert_eq!(ids("ipca"), ["2020", "2010", "2000", "1990", "1980", "1970"]);
+        assert_eq!(
+            (&*ids("selic")[0], &*ids("selic")[1], ids("selic").last().unwrap().as_str()),
+            ("2025", "2022", "1995")
+        );
+        assert_eq!((ids("fx").len(), &*ids("fx")[0], &*ids("fx")[429]), (430, "AUD-2026", "USD-1984"));
+    }
+
+    #[test]
+    fn a_part_stays_open_while_the_days_before_it_are_fetched_again() {
+        let part = SourcePart::CurrencyYear(Currency::Usd, 2025);
+        assert!(part.is_open(parse_date("2026-01-10")) && !part.is_current(parse_date("2026-01-10")));
+        assert!(!part.is_open(parse_date("2026-01-11")));
     }
 
     #[test]
@@ -177,5 +316,17 @@ mod tests {
             DataSource::Companies.next_fetch_at(parse_utc("2026-11-14T18:00:00Z")),
             parse_utc("2026-11-15T10:30:00Z")
         );
+    }
+
+    #[test]
+    fn values_are_expected_when_the_calendar_says() {
+        let expected = |id: &str, newest: &str| {
+            DataSource::from_id(id).unwrap().expected_at(parse_date(newest)).map(|time| time.to_rfc3339())
+        };
+        assert_eq!(expected("cdi", "2026-11-13").as_deref(), Some("2026-11-16T21:00:00+00:00"));
+        assert_eq!(expected("selic", "2026-11-13").as_deref(), Some("2026-11-14T03:05:00+00:00"));
+        assert_eq!(expected("ipca", "2026-10-01").as_deref(), Some("2026-12-10T12:00:00+00:00"));
+        assert_eq!(expected("fx", "2026-11-13").as_deref(), Some("2026-11-16T16:05:00+00:00"));
+        assert_eq!(expected("companies", "2026-11-13"), None);
     }
 }

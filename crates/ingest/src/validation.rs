@@ -4,9 +4,9 @@ use chrono::NaiveDate;
 use vintem_domain::{Decimal, Series};
 use vintem_store::load::{BulletinKind, NewBulletin, Observation, QuarantinedRow};
 
-use crate::parsers::{BadRow, ParsedRows};
+use crate::parsers::{BadRow, BadRowKind, ParsedRows};
 
-/// Up to this many bad rows look like typing errors; more mean that the format has changed.
+/// Up to this many bad rows of a kind look like typing errors; more mean that the format has changed.
 const MAX_BAD_ROWS: usize = 50;
 const ALWAYS_TOLERATED_BAD_ROWS: usize = 3;
 /// A file with fewer rows than this share of the last good one has lost rows.
@@ -28,19 +28,21 @@ pub enum ValidationError {
     ValueJump { date: NaiveDate, value: Decimal, before: Decimal },
 }
 
-/// Rejects more than 1% or 50 bad rows. In a short response 1% is less than one row, so up to three bad rows are always
-/// accepted.
+/// Rejects more than 1% or 50 bad rows of one kind, apart from the kinds that say nothing about the rest of the file. In a
+/// short response 1% is less than one row, so up to three bad rows are always accepted.
 pub fn validate_bad_row_count<T>(parsed: &ParsedRows<T>) -> Result<(), ValidationError> {
-    let bad = parsed.bad_rows.len();
     let total = parsed.total;
-    let share_is_small = bad as u64 * 100 <= total || bad <= ALWAYS_TOLERATED_BAD_ROWS;
-
-    match parsed.bad_rows.first() {
-        Some(first) if bad > MAX_BAD_ROWS || !share_is_small => {
-            Err(ValidationError::TooManyBadRows { bad, total, line: first.line, reason: first.reason.clone() })
+    for kind in BadRowKind::ALL.into_iter().filter(|kind| kind.may_reject_file()) {
+        let mut bad_rows = parsed.bad_rows.iter().filter(|row| row.kind == kind).peekable();
+        let Some(first) = bad_rows.peek().copied() else { continue };
+        let bad = bad_rows.count();
+        let share_is_small = bad as u64 * 100 <= total || bad <= ALWAYS_TOLERATED_BAD_ROWS;
+        if bad > MAX_BAD_ROWS || !share_is_small {
+            let (line, reason) = (first.line, first.reason.clone());
+            return Err(ValidationError::TooManyBadRows { bad, total, line, reason });
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 pub fn validate_row_count(rows: u64, before: u64) -> Result<(), ValidationError> {
@@ -134,6 +136,17 @@ mod tests {
 
         let too_small = observations(&[("2026-01-02", "14.90"), ("2026-01-05", "0.149")]);
         assert!(matches!(validate_observations(cdi, &too_small), Err(ValidationError::ValueJump { .. })));
+    }
+
+    #[test]
+    fn daily_rates_may_be_half_as_high_again_as_at_their_peak() {
+        // 3.626% on 1990-02-19 was the highest rate of a day; the annual rates are those of the daily ones.
+        for (series, value) in
+            [("selic-daily", "5.439"), ("cdi-daily", "5.439"), ("cdi", "62400000"), ("selic-effective", "62400000")]
+        {
+            let series = series::find_series(series).unwrap();
+            assert_eq!(validate_observations(series, &observations(&[("1990-02-19", value)])), Ok(()));
+        }
     }
 
     #[test]

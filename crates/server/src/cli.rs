@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::{demo, doctor, ingest, init, keys, migrate, serve, work};
+use crate::commands::{demo, doctor, ingest, init, keys, migrate, serve, status, work};
 use crate::env_file::load_env_file;
 use crate::usage_error::{BadSetting, SettingProblem, bad_settings, describe_bad_settings};
 
@@ -38,6 +38,8 @@ enum Command {
     Keys(keys::KeysCommand),
     /// Check the settings, the services they point to and the freshness of the data
     Doctor(doctor::DoctorCommand),
+    /// Show how fresh the data is, what could not be fetched, and when it is tried again
+    Status(status::StatusCommand),
     /// Print a shell completion script
     Completions {
         /// Shell to print the script for
@@ -108,6 +110,7 @@ impl Cli {
             Command::Demo(command) => command.run().await,
             Command::Keys(command) => command.run().await,
             Command::Doctor(command) => command.run().await,
+            Command::Status(command) => command.run().await,
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "vintem", &mut std::io::stdout());
                 Ok(())

@@ -3,7 +3,7 @@
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use vintem_domain::Dataset;
 use vintem_domain::dates::sao_paulo_date;
-use vintem_store::sources::SourceState;
+use vintem_store::sources::{FailingPart, SourceState};
 
 use crate::datasets::snapshot_dataset;
 use crate::live_snapshot::LiveSnapshot;
@@ -22,6 +22,8 @@ pub struct DatasetFreshness {
     pub last_success_at: Option<DateTime<Utc>>,
     pub next_expected_on: Option<NaiveDate>,
     pub quarantined: u64,
+    /// Parts of its sources that keep failing, the newest first.
+    pub failing_parts: Vec<FailingPart>,
     /// Also true for a dataset that was never loaded.
     pub stale: bool,
 }
@@ -32,6 +34,7 @@ impl LiveSnapshot {
             snapshot_dataset(dataset).row_count_and_newest_date(snapshot, dataset, sao_paulo_date(now));
         let sources = self.sources();
         let quarantined = sources_of(&sources, dataset).map(|source| source.quarantined_rows).sum();
+        let failing_parts = sources_of(&sources, dataset).flat_map(|source| &source.failing_parts).cloned().collect();
 
         DatasetFreshness {
             rows,
@@ -40,6 +43,7 @@ impl LiveSnapshot {
             last_success_at: oldest_success_at(sources_of(&sources, dataset)),
             next_expected_on: newest_date.map(|newest| dataset.next_expected_on(newest)),
             quarantined,
+            failing_parts,
             stale: self.is_stale(snapshot, dataset, now),
         }
     }

@@ -16,8 +16,8 @@ use crate::tables::observation::Observation;
 use crate::tables::stored_values::parse_stored_decimal;
 use crate::{BACKGROUND_TIMEOUT, Result, Store, disable_timeouts, with_timeout};
 
-/// The state of a source part, the unit that is fetched and loaded at once: a series, a currency, the registry, a year
-/// of filings.
+/// The state of a source part, the unit that is fetched and loaded at once: some years of a series, a year of a currency,
+/// the registry, a year of filings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourcePartState {
     pub source: String,
@@ -26,28 +26,66 @@ pub struct SourcePartState {
     pub checked_at: Option<DateTime<Utc>>,
     /// When a response last brought new data.
     pub loaded_at: Option<DateTime<Utc>>,
-    pub etag: Option<String>,
-    pub last_modified: Option<String>,
-    /// The hash of the last good file.
+    /// Of the last good file.
+    pub validators: FileValidators,
+    /// The hash of the last good file, if it was fetched as a whole.
     pub sha256: Option<Vec<u8>>,
+    /// Changes with the members of the last good archive, if they alone were fetched.
+    pub member_fingerprint: Option<String>,
     /// The number of good rows in the last good file.
     pub rows: u64,
-    /// For parts that are fetched in date windows: the last day fetched so far.
-    pub covered_until: Option<NaiveDate>,
-    /// When the backfill was complete. Data that arrives later is new.
+    /// The newest day that has a value.
+    pub newest_date: Option<NaiveDate>,
+    /// Whether new data may appear. Of years long past we only ask for what is missing.
+    pub is_open: bool,
+    /// When the part was complete for the first time. Data that arrives later is new.
     pub backfilled_at: Option<DateTime<Utc>>,
-    pub failed_at: Option<DateTime<Utc>>,
-    pub failure: Option<String>,
+    pub failure: Option<PartFailure>,
+}
+
+/// Identify a version of a file, so that the upstream does not send it again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileValidators {
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+}
+
+/// The attempts of a part that failed since its last success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartFailure {
+    pub attempts: u32,
+    /// When the first of them failed.
+    pub since: DateTime<Utc>,
+    pub last_failed_at: DateTime<Utc>,
+    pub next_attempt_at: DateTime<Utc>,
+    pub problem: String,
+    pub rejected_file: Option<RejectedFile>,
+}
+
+/// A file that was rejected. Only a changed file, or a later version of the service, may be accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedFile {
+    pub validators: FileValidators,
+    /// The version of the service that rejected it.
+    pub rejected_by: String,
+}
+
+/// A part that keeps failing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingPart {
+    pub source: String,
+    pub part: String,
+    pub failure: PartFailure,
 }
 
 /// The state of a source across all of its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceState {
     pub source: String,
-    /// When the least recently checked part was checked; `None` until every part was.
+    /// When the least recently checked part that is open was checked; `None` until every one was.
     pub checked_at: Option<DateTime<Utc>>,
     pub loaded_at: Option<DateTime<Utc>>,
-    pub failure: Option<String>,
+    pub failing_parts: Vec<FailingPart>,
     pub quarantined_rows: u64,
 }
 
@@ -93,44 +131,57 @@ impl Store {
         Ok(is_locked.then_some(lock))
     }
 
-    pub async fn part_state(&self, source: &str, part: &str) -> Result<SourcePartState> {
-        let row = sqlx::query("select * from source_part where source = $1 and part = $2")
-            .bind(source)
-            .bind(part)
-            .fetch_optional(&self.pool)
-            .await?;
-
-        let initial =
-            SourcePartState { source: source.to_owned(), part: part.to_owned(), ..SourcePartState::default() };
-        row.map_or(Ok(initial), |row| parse_part_state(&row))
+    /// The states of all parts of these sources that were ever fetched.
+    pub async fn part_states(&self, sources: &[&str]) -> Result<Vec<SourcePartState>> {
+        let rows =
+            sqlx::query("select * from source_part where source = any($1)").bind(sources).fetch_all(&self.pool).await?;
+        rows.iter().map(parse_part_state).collect()
     }
 
     pub async fn save_part_state(&self, state: &SourcePartState) -> Result<()> {
+        let failure = state.failure.as_ref();
+        let rejected_file = failure.and_then(|failure| failure.rejected_file.as_ref());
+        let mut transaction = self.pool.begin().await?;
         sqlx::query(
-            "insert into source_part (source, part, checked_at, loaded_at, etag, last_modified, sha256, rows,
-                                      covered_until, filled_at, failed_at, failure)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            "insert into source_part (source, part, checked_at, loaded_at, etag, last_modified, sha256, rows, newest_date,
+                                      is_open, filled_at, failed_attempts, failing_since, failed_at, next_attempt_at,
+                                      failure, rejected_etag, rejected_last_modified, rejected_by, member_fingerprint)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
              on conflict (source, part) do update
-             set (checked_at, loaded_at, etag, last_modified, sha256, rows, covered_until, filled_at, failed_at, failure)
+             set (checked_at, loaded_at, etag, last_modified, sha256, rows, newest_date, is_open, filled_at,
+                  failed_attempts, failing_since, failed_at, next_attempt_at, failure, rejected_etag,
+                  rejected_last_modified, rejected_by, member_fingerprint)
                  = (excluded.checked_at, excluded.loaded_at, excluded.etag, excluded.last_modified, excluded.sha256,
-                    excluded.rows, excluded.covered_until, excluded.filled_at, excluded.failed_at, excluded.failure)",
+                    excluded.rows, excluded.newest_date, excluded.is_open, excluded.filled_at, excluded.failed_attempts,
+                    excluded.failing_since, excluded.failed_at, excluded.next_attempt_at, excluded.failure,
+                    excluded.rejected_etag, excluded.rejected_last_modified, excluded.rejected_by,
+                    excluded.member_fingerprint)",
         )
         .bind(&state.source)
         .bind(&state.part)
         .bind(state.checked_at)
         .bind(state.loaded_at)
-        .bind(&state.etag)
-        .bind(&state.last_modified)
+        .bind(&state.validators.etag)
+        .bind(&state.validators.last_modified)
         .bind(&state.sha256)
         .bind(i64::try_from(state.rows).unwrap_or(i64::MAX))
-        .bind(state.covered_until)
+        .bind(state.newest_date)
+        .bind(state.is_open)
         .bind(state.backfilled_at)
-        .bind(state.failed_at)
-        .bind(&state.failure)
-        .execute(&self.pool)
+        .bind(failure.map_or(0, |failure| i64::from(failure.attempts)))
+        .bind(failure.map(|failure| failure.since))
+        .bind(failure.map(|failure| failure.last_failed_at))
+        .bind(failure.map(|failure| failure.next_attempt_at))
+        .bind(failure.map(|failure| &failure.problem))
+        .bind(rejected_file.and_then(|file| file.validators.etag.as_ref()))
+        .bind(rejected_file.and_then(|file| file.validators.last_modified.as_ref()))
+        .bind(rejected_file.map(|file| &file.rejected_by))
+        .bind(&state.member_fingerprint)
+        .execute(&mut *transaction)
         .await?;
 
-        sqlx::query("select pg_notify('vintem_generation', 'sources')").execute(&self.pool).await?;
+        sqlx::query("select pg_notify('vintem_generation', 'sources')").execute(&mut *transaction).await?;
+        transaction.commit().await?;
         Ok(())
     }
 
@@ -157,9 +208,9 @@ impl Store {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let rows = sqlx::query(
                 "select source,
-                        case when count(*) = count(checked_at) then min(checked_at) end as checked_at,
+                        case when bool_and(checked_at is not null) filter (where is_open)
+                             then min(checked_at) filter (where is_open) end as checked_at,
                         max(loaded_at) as loaded_at,
-                        (array_agg(failure order by failed_at desc) filter (where failure is not null))[1] as failure,
                         (select count(*) from quarantine where quarantine.source = source_part.source) as quarantined
                  from source_part
                  where part <> '*'
@@ -168,13 +219,22 @@ impl Store {
             )
             .fetch_all(&self.pool)
             .await?;
+            let failing =
+                sqlx::query("select * from source_part where failing_since is not null order by source, part desc")
+                    .fetch_all(&self.pool)
+                    .await?;
+            let failing: Vec<SourcePartState> = failing.iter().map(parse_part_state).collect::<Result<_>>()?;
+
             rows.iter()
                 .map(|row| {
+                    let source: String = row.try_get("source")?;
+                    let failing_parts = failing.iter().filter(|state| state.source == source);
+                    let failing_parts = failing_parts.filter_map(SourcePartState::to_failing_part).collect();
                     Ok(SourceState {
-                        source: row.try_get("source")?,
+                        source,
                         checked_at: row.try_get("checked_at")?,
                         loaded_at: row.try_get("loaded_at")?,
-                        failure: row.try_get("failure")?,
+                        failing_parts,
                         quarantined_rows: u64::try_from(row.try_get::<i64, _>("quarantined")?).unwrap_or(0),
                     })
                 })
@@ -211,6 +271,29 @@ impl Store {
         .fetch_one(&self.pool)
         .await?;
         Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// The days of a series that have a value, in order.
+    pub async fn observation_dates(&self, series: &str) -> Result<Vec<NaiveDate>> {
+        Ok(sqlx::query_scalar("select distinct ref_date from observation where series = $1 order by ref_date")
+            .bind(series)
+            .fetch_all(&self.pool)
+            .await?)
+    }
+
+    /// The days of each currency that have a closing rate, in order.
+    pub async fn closing_dates(&self) -> Result<Vec<(Currency, Vec<NaiveDate>)>> {
+        let mut dates_by_currency = Vec::new();
+        for currency in Currency::ALL {
+            let dates = sqlx::query_scalar(
+                "select distinct ref_date from fx_bulletin where currency = $1 and bulletin = 'closing' order by ref_date",
+            )
+            .bind(currency.code())
+            .fetch_all(&self.pool)
+            .await?;
+            dates_by_currency.push((currency, dates));
+        }
+        Ok(dates_by_currency)
     }
 
     /// Counts the bulletins of a currency; `from` and `to` are included.
@@ -298,19 +381,52 @@ impl Store {
     }
 }
 
+impl SourcePartState {
+    /// The state of a part that was never fetched.
+    pub fn new(source: &str, part: &str) -> Self {
+        Self { source: source.to_owned(), part: part.to_owned(), is_open: true, ..Self::default() }
+    }
+
+    fn to_failing_part(&self) -> Option<FailingPart> {
+        let failure = self.failure.clone()?;
+        Some(FailingPart { source: self.source.clone(), part: self.part.clone(), failure })
+    }
+}
+
 fn parse_part_state(row: &PgRow) -> Result<SourcePartState> {
     Ok(SourcePartState {
         source: row.try_get("source")?,
         part: row.try_get("part")?,
         checked_at: row.try_get("checked_at")?,
         loaded_at: row.try_get("loaded_at")?,
-        etag: row.try_get("etag")?,
-        last_modified: row.try_get("last_modified")?,
+        validators: FileValidators { etag: row.try_get("etag")?, last_modified: row.try_get("last_modified")? },
         sha256: row.try_get("sha256")?,
+        member_fingerprint: row.try_get("member_fingerprint")?,
         rows: u64::try_from(row.try_get::<i64, _>("rows")?).unwrap_or(0),
-        covered_until: row.try_get("covered_until")?,
+        newest_date: row.try_get("newest_date")?,
+        is_open: row.try_get("is_open")?,
         backfilled_at: row.try_get("filled_at")?,
-        failed_at: row.try_get("failed_at")?,
-        failure: row.try_get("failure")?,
+        failure: parse_part_failure(row)?,
     })
+}
+
+/// `None` if the last attempt succeeded. A failure that the version before recorded lacks the times; it is repeated at
+/// once.
+fn parse_part_failure(row: &PgRow) -> Result<Option<PartFailure>> {
+    let (since, last_failed_at, next_attempt_at) =
+        (row.try_get("failing_since")?, row.try_get("failed_at")?, row.try_get("next_attempt_at")?);
+    let (Some(since), Some(last_failed_at), Some(next_attempt_at)) = (since, last_failed_at, next_attempt_at) else {
+        return Ok(None);
+    };
+    let rejected_by: Option<String> = row.try_get("rejected_by")?;
+    let validators =
+        FileValidators { etag: row.try_get("rejected_etag")?, last_modified: row.try_get("rejected_last_modified")? };
+    Ok(Some(PartFailure {
+        attempts: u32::try_from(row.try_get::<i64, _>("failed_attempts")?).unwrap_or(u32::MAX),
+        since,
+        last_failed_at,
+        next_attempt_at,
+        problem: row.try_get::<Option<String>, _>("failure")?.unwrap_or_default(),
+        rejected_file: rejected_by.map(|rejected_by| RejectedFile { validators, rejected_by }),
+    }))
 }

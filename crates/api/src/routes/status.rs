@@ -7,6 +7,7 @@ use chrono::NaiveDate;
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::{DataOrigin, Dataset, VERSION};
+use vintem_store::sources::FailingPart;
 
 use crate::api_error::ApiError;
 use crate::app::{AppState, Handlers};
@@ -38,9 +39,22 @@ struct SourceStatusBody {
     age_seconds: Option<i64>,
     next_expected_on: Option<NaiveDate>,
     quarantined: u64,
+    failing_parts: Vec<FailingPartBody>,
     synthetic: Option<bool>,
     stale: bool,
 }
+
+/// Without the problem itself, which may name addresses that only the operator knows.
+#[derive(Serialize)]
+struct FailingPartBody {
+    source: String,
+    part: String,
+    since: String,
+    next_attempt_at: String,
+}
+
+/// An outage of a publisher may concern hundreds of parts.
+const MAX_FAILING_PARTS: usize = 10;
 
 pub fn handlers() -> Handlers {
     vec![("get_status", get(get_status))]
@@ -63,6 +77,12 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
             age_seconds: freshness.last_success_at.map(|at| (now - at).num_seconds().max(0)),
             next_expected_on: freshness.next_expected_on,
             quarantined: freshness.quarantined,
+            failing_parts: freshness
+                .failing_parts
+                .into_iter()
+                .take(MAX_FAILING_PARTS)
+                .map(to_failing_part_body)
+                .collect(),
             synthetic: snapshot.state(dataset).map(|state| state.origin == DataOrigin::Synthetic),
             stale: freshness.stale,
         }
@@ -76,6 +96,15 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
         sources: sources.collect(),
     };
     Ok(responses::uncached_json(StatusCode::OK, &body))
+}
+
+fn to_failing_part_body(part: FailingPart) -> FailingPartBody {
+    FailingPartBody {
+        source: part.source,
+        part: part.part,
+        since: format_instant(part.failure.since),
+        next_attempt_at: format_instant(part.failure.next_attempt_at),
+    }
 }
 
 /// `ok`, or `degraded` for any of these reasons.

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chrono::Utc;
 use clap::Parser;
 use vintem_domain::{CvmDataset, DataOrigin, Dataset};
-use vintem_ingest::upstreams::cvm::parse_year_archive;
+use vintem_ingest::upstreams::cvm::parse_whole_archive;
 use vintem_store::copy_buffer::CopyBuffer;
 use vintem_store::load::{ArchivedResponse, Filing, NewFetch};
 use vintem_store::tables::filing::FILING_TABLE;
@@ -53,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
         let archive = http.get(&source_url).send().await?.error_for_status()?.bytes().await?;
 
         let started = Instant::now();
-        let filings = parse_year_archive(&archive, CvmDataset::Ipe, year, Utc::now().date_naive())?.filings;
+        let filings = parse_whole_archive(&archive, CvmDataset::Ipe, year, Utc::now().date_naive())?.filings;
         times.reading += started.elapsed();
         times.rows += filings.parsed.rows.len();
 

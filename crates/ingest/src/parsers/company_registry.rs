@@ -11,7 +11,7 @@ use vintem_domain::{Cnpj, Company, CompanyId};
 
 use super::csv::{CsvLine, CsvRow, CsvTable, column_index};
 use super::text::decode_latin1;
-use super::{BadRow, FormatError, ParsedRows};
+use super::{BadRow, BadRowKind, FormatError, ParsedRows, RowError};
 
 /// A dozen times its current size.
 const MAX_FILE_BYTES: usize = 16 << 20;
@@ -94,10 +94,10 @@ pub fn parse_companies(bytes: &[u8]) -> Result<ParsedRows<Company>, FormatError>
         match merge_line(&line, &mut companies) {
             Ok(MergeOutcome::NewCompany) => {}
             Ok(MergeOutcome::MergedRow) => parsed.merged += 1,
-            Err(reason) => {
+            Err(error) => {
                 let mut redacted = Vec::with_capacity(line.bytes.len());
                 write_redacted_line(line.bytes, table.header_columns(), &mut redacted);
-                parsed.push_bad_row(BadRow::from_line(line.number, &redacted, reason))?;
+                parsed.push_bad_row(BadRow::from_line(line.number, &redacted, error))?;
             }
         }
     }
@@ -137,10 +137,10 @@ enum MergeOutcome {
 fn merge_line(
     line: &CsvLine<'_, { COLUMNS.len() }>,
     companies: &mut BTreeMap<CompanyId, Company>,
-) -> Result<MergeOutcome, String> {
+) -> Result<MergeOutcome, RowError> {
     // The registry is not in an archive with a checksum, so a truncated last line would otherwise go unnoticed.
     if !line.has_line_end {
-        return Err("the file ends within it".to_owned());
+        return Err("the file ends within it".to_owned().into());
     }
 
     let mut company = parse_company(line.row.as_ref().map_err(String::clone)?)?;
@@ -152,7 +152,8 @@ fn merge_line(
     let markets = std::mem::take(&mut company.markets);
     company.markets.clone_from(&existing.markets);
     if company != *existing {
-        return Err(format!("an earlier row of the code {} differs from this one", existing.id));
+        let reason = format!("an earlier row of the code {} differs from this one", existing.id);
+        return Err(RowError { kind: BadRowKind::Contradiction, reason });
     }
 
     existing.markets.extend(markets);

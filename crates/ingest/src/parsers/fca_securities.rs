@@ -13,7 +13,7 @@ use vintem_store::load::ListedSecurity;
 
 use super::csv::{CsvRow, CsvTable, column_index};
 use super::filing_rows::parse_version;
-use super::{BadRow, FormatError, ParsedRows};
+use super::{BadRow, BadRowKind, FormatError, ParsedRows, RowError};
 
 /// A year has about 2 MB.
 const MAX_FILE_BYTES: usize = 32 << 20;
@@ -86,7 +86,8 @@ pub fn parse_securities(bytes: &[u8]) -> Result<ParsedRows<ListedSecurity>, Form
 
         if form_identity(&security) != form_identity(&parsed.rows[existing]) {
             let reason = format!("an earlier row of the form {} says other things of it", security.document_id);
-            parsed.push_bad_row(BadRow::from_line(line.number, line.bytes, reason))?;
+            let error = RowError { kind: BadRowKind::Contradiction, reason };
+            parsed.push_bad_row(BadRow::from_line(line.number, line.bytes, error))?;
             continue;
         }
 
@@ -252,7 +253,7 @@ mod tests {
         for (column, value, reason) in [
             (0, "99.912.345/0001-88", "CNPJ_Companhia is \"99.912.345/0001-88\", which is not a valid CNPJ"),
             (1, "", "Data_Referencia is empty"),
-            (2, "0", "Versao is \"0\", which is not a version"),
+            (2, "-1", "Versao is \"-1\", which is not a version"),
             (3, "x", "ID_Documento is \"x\", which is not a document number"),
             (14, "31/12/2025", "Data_Fim_Negociacao is \"31/12/2025\", which is not a date as yyyy-MM-dd"),
             (4, "A;B", "it has 19 fields, but the header has 18"),

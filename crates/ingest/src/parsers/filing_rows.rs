@@ -1,7 +1,6 @@
-//! Shared by the filing parsers: deduplication by id, and the checks of common fields.
+//! Shared by the filing parsers: deduplication, and the checks of common fields.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use chrono::NaiveDate;
 use vintem_domain::CompanyId;
@@ -9,27 +8,31 @@ use vintem_domain::company;
 use vintem_store::load::Filing;
 
 use super::csv::{CsvLine, CsvRow};
-use super::{BadRow, FormatAlert, FormatError, ParsedRows};
+use super::{BadRow, BadRowKind, FormatAlert, FormatError, ParsedRows, RowError};
 
 /// No dataset begins before 2003, and nothing was filed electronically with the regulator before this date.
 const EARLIEST_DELIVERY_DATE: NaiveDate = NaiveDate::from_ymd_opt(1990, 1, 1).expect("a day of the calendar");
 
-/// Collects parsed filings, each id once.
-pub struct FilingCollector {
+/// Collects parsed filings. Several may have the same id, but then they are different documents: the regulator reuses its
+/// numbers, and [`vintem_store::load::LoadTransaction::append_full_filings`] tells them apart.
+pub struct FilingCollector<'f> {
     parsed: ParsedRows<Filing>,
-    by_id: HashMap<String, usize>,
+    /// The line that each row comes from: its number and bytes.
+    lines: Vec<(u64, &'f [u8])>,
+    indexes_by_id: HashMap<String, Vec<usize>>,
 }
 
-impl FilingCollector {
+impl<'f> FilingCollector<'f> {
     pub fn new(alerts: Vec<FormatAlert>) -> Self {
-        Self { parsed: ParsedRows::new(alerts), by_id: HashMap::new() }
+        Self { parsed: ParsedRows::new(alerts), lines: Vec::new(), indexes_by_id: HashMap::new() }
     }
 
-    /// Adds a filing or a bad row. Of two different filings with the same id, the first stays.
+    /// Adds a filing or a bad row. Of two rows of one document, that with the higher version stays; which one comes first
+    /// makes no difference.
     pub fn add_line<const N: usize>(
         &mut self,
-        line: &CsvLine<'_, N>,
-        parse_filing: impl Fn(&CsvRow<'_, N>) -> Result<Filing, String>,
+        line: &CsvLine<'f, N>,
+        parse_filing: impl Fn(&CsvRow<'f, N>) -> Result<Filing, String>,
     ) -> Result<(), FormatError> {
         self.parsed.total += 1;
         let filing = match line.row.as_ref().map_err(String::clone).and_then(parse_filing) {
@@ -37,26 +40,38 @@ impl FilingCollector {
             Err(reason) => return self.parsed.push_bad_row(BadRow::from_line(line.number, line.bytes, reason)),
         };
 
-        match self.by_id.entry(filing.id.clone()) {
-            Entry::Vacant(entry) => {
-                entry.insert(self.parsed.rows.len());
-                self.parsed.rows.push(filing);
-                Ok(())
-            }
-            Entry::Occupied(entry) if self.parsed.rows[*entry.get()] == filing => {
-                self.parsed.merged += 1;
-                Ok(())
-            }
-            Entry::Occupied(_) => {
-                let reason = format!("an earlier row of the id {} differs from this one", filing.id);
-                self.parsed.push_bad_row(BadRow::from_line(line.number, line.bytes, reason))
-            }
+        let indexes = self.indexes_by_id.entry(filing.id.clone()).or_default();
+        let rows = &mut self.parsed.rows;
+        let Some(index) = indexes.iter().copied().find(|index| rows[*index].is_same_document(&filing)) else {
+            indexes.push(rows.len());
+            rows.push(filing);
+            self.lines.push((line.number, line.bytes));
+            return Ok(());
+        };
+        if rows[index] == filing {
+            self.parsed.merged += 1;
+            return Ok(());
         }
+
+        let mut rejected = (line.number, line.bytes);
+        let reason = format!("another row of the document {} has its version or a later one", filing.id);
+        if precedence(&filing) > precedence(&rows[index]) {
+            rows[index] = filing;
+            rejected = std::mem::replace(&mut self.lines[index], rejected);
+        }
+        let error = RowError { kind: BadRowKind::SharedId, reason };
+        self.parsed.push_bad_row(BadRow::from_line(rejected.0, rejected.1, error))
     }
 
-    pub fn finish(self) -> ParsedRows<Filing> {
+    pub fn finish(mut self) -> ParsedRows<Filing> {
+        self.parsed.bad_rows.sort_by_key(|bad| bad.line);
         self.parsed
     }
+}
+
+/// Which of two rows of one document stays. The texts only make the choice independent of the order of the rows.
+fn precedence(filing: &Filing) -> (u16, Option<NaiveDate>, &str, &str, &str) {
+    (filing.version, filing.reference_date, &filing.subject, &filing.protocol, &filing.url)
 }
 
 /// The company need not be in the registry: foreign issuers are not. That is also why the CNPJ is not checked.
@@ -80,13 +95,15 @@ pub fn parse_delivery_date<const N: usize>(
     Ok(delivered_on)
 }
 
+/// Filings before 2015 have no version; the regulator writes 0 or nothing.
 pub fn parse_version<const N: usize>(row: &CsvRow<'_, N>, column: usize) -> Result<u16, String> {
     let digits = row.trimmed(column);
+    if digits.is_empty() {
+        return Ok(0);
+    }
     let version = digits.parse::<i16>().ok().and_then(|version| u16::try_from(version).ok());
     let has_only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
-    version
-        .filter(|version| has_only_digits && *version > 0)
-        .ok_or_else(|| row.invalid_field_reason(column, "not a version"))
+    version.filter(|_| has_only_digits).ok_or_else(|| row.invalid_field_reason(column, "not a version"))
 }
 
 /// The address of the document. Only web addresses are valid, because readers will open them.

@@ -53,7 +53,7 @@ pub fn archive_member_name(year: i32) -> String {
     format!("ipe_cia_aberta_{year}.csv")
 }
 
-/// The filings in file order, each id once.
+/// The filings in file order, each document once.
 pub fn parse_filings(bytes: &[u8], today: NaiveDate) -> Result<ParsedRows<Filing>, FormatError> {
     let mut table = CsvTable::open(bytes, &COLUMNS, MAX_FILE_BYTES)?;
     let mut filings = FilingCollector::new(std::mem::take(&mut table.alerts));
@@ -226,20 +226,39 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_merged_and_conflicting_rows_are_rejected() {
-        let parsed = parse_rows(&[
-            row_with(&[]),
-            row_with(&[]),
-            row_with(&[(7, "Another subject")]),
-            row_with(&[(12, "")]),
-            row_with(&[(12, "")]),
-        ]);
+    fn duplicates_are_merged_and_the_highest_version_stays_whatever_the_order() {
+        let rows = [row_with(&[]), row_with(&[]), row_with(&[(11, "4")]), row_with(&[(12, "")]), row_with(&[(12, "")])];
+        let parsed = parse_rows(&rows);
         assert_eq!((parsed.total, parsed.rows.len(), parsed.merged, parsed.bad_rows.len()), (5, 2, 2, 1));
-        assert_eq!(
-            (parsed.bad_rows[0].line, parsed.bad_rows[0].reason.as_str()),
-            (4, "an earlier row of the id 1497743 differs from this one")
-        );
-        assert!(parsed.rows[0].subject.starts_with("Eleição"));
+        assert_eq!((parsed.rows[0].version, parsed.bad_rows[0].line), (4, 2));
+        assert_eq!(parsed.bad_rows[0].reason, "another row of the document 1497743 has its version or a later one");
+
+        let mut reversed = rows;
+        reversed.reverse();
+        let reversed = parse_rows(&reversed);
+        assert_eq!(reversed.rows[1], parsed.rows[0]);
+    }
+
+    #[test]
+    fn documents_that_share_a_number_are_different_filings_however_many_there_are() {
+        let mut rows: Vec<String> = (0..10_000).map(|n| row_with(&[(12, &format!("{URL_PREFIX}{}", n + 1))])).collect();
+        for number in 0..60 {
+            rows.push(row_with(&[(5, "AGE"), (12, &format!("{URL_PREFIX}{}", number + 1))]));
+        }
+        // Other texts of the same documents.
+        for number in 0..1_500 {
+            rows.push(row_with(&[(7, "Z"), (12, &format!("{URL_PREFIX}{}", number + 100))]));
+        }
+        let parsed = parse_rows(&rows);
+        assert_eq!((parsed.rows.len(), parsed.bad_row_count(), parsed.uncollected_bad_rows), (10_060, 1_500, 500));
+        assert_eq!(crate::validation::validate_bad_row_count(&parsed), Ok(()));
+    }
+
+    #[test]
+    fn filings_from_before_2015_have_no_version() {
+        let other = format!("{URL_PREFIX}7");
+        let parsed = parse_rows(&[row_with(&[(11, "0")]), row_with(&[(11, ""), (12, &other)])]);
+        assert_eq!(parsed.rows.iter().map(|filing| filing.version).collect::<Vec<_>>(), [0, 0]);
     }
 
     #[test]
@@ -264,8 +283,7 @@ mod tests {
             (8, "11/02/2026", "Data_Entrega is \"11/02/2026\", which is not a date as yyyy-MM-dd"),
             (8, "2026-11-16", "Data_Entrega is \"2026-11-16\", which is in the future"),
             (8, "1900-01-01", "Data_Entrega is \"1900-01-01\", which is before the regulator took any filing"),
-            (11, "", "Versao is \"\", which is not a version"),
-            (11, "0", "Versao is \"0\", which is not a version"),
+            (11, "-1", "Versao is \"-1\", which is not a version"),
             (11, "+1", "Versao is \"+1\", which is not a version"),
             (11, "32768", "Versao is \"32768\", which is not a version"),
             (12, "javascript:alert(1)", "Link_Download is \"javascript:alert(1)\", which is not a web address"),
@@ -304,7 +322,7 @@ mod tests {
         fn parsing_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = parse_filings(&bytes, TODAY);
             if let Ok(parsed) = parse_filings(&[csv_file(&[row_with(&[])]), bytes].concat(), TODAY) {
-                prop_assert_eq!(parsed.total, parsed.rows.len() as u64 + parsed.bad_rows.len() as u64 + parsed.merged);
+                prop_assert_eq!(parsed.total, parsed.rows.len() as u64 + parsed.bad_row_count() + parsed.merged);
             }
         }
 

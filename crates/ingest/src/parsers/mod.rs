@@ -4,7 +4,8 @@
 //! it can never replace a good one. A single invalid row becomes a [`BadRow`] with its reason, and the rest is parsed.
 //! An unusual but harmless change, such as an additional column, is a [`FormatAlert`].
 //!
-//! The caller decides how many bad rows are too many for a load, as a share of [`ParsedRows::total`].
+//! The caller decides how many bad rows of each [`BadRowKind`] are too many for a load, as a share of
+//! [`ParsedRows::total`].
 
 pub mod company_registry;
 pub mod csv;
@@ -19,20 +20,24 @@ pub mod sgs;
 pub mod structured_filings;
 mod text;
 pub mod zip;
+pub mod zip_directory;
 
 use std::fmt;
 
-/// Bounds memory only: validation rejects a file long before it has this many bad rows.
+/// Bounds memory only. Validation rejects a file long before it has this many bad rows, unless they are of a kind that
+/// never rejects a file: of those, further ones are counted alone.
 pub const MAX_COLLECTED_BAD_ROWS: usize = 1_000;
 
 /// Enough to recognize a row in the upstream's file.
 const MAX_BAD_ROW_CHARS: usize = 500;
 
-/// The rows of a file. `total` is the sum of `rows`, `bad_rows`, `merged` and `skipped`.
+/// The rows of a file. `total` is the sum of `rows`, `bad_rows`, `uncollected_bad_rows`, `merged` and `skipped`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedRows<T> {
     pub rows: Vec<T>,
     pub bad_rows: Vec<BadRow>,
+    /// Further bad rows, of kinds that never reject a file.
+    pub uncollected_bad_rows: u64,
     pub alerts: Vec<FormatAlert>,
     /// All rows of the file.
     pub total: u64,
@@ -49,7 +54,27 @@ pub struct BadRow {
     pub line: u64,
     /// The row as text, cut to 500 characters. It never contains personal data.
     pub text: String,
+    pub kind: BadRowKind,
     pub reason: String,
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadRowKind {
+    /// A field cannot be read, or its value cannot be.
+    Unreadable,
+    /// Another row states something else of the same thing.
+    Contradiction,
+    /// Another filing has the same id. The regulator reuses its numbers.
+    SharedId,
+    /// A label that we don't know. The upstream may add one at any time.
+    UnknownLabel,
+}
+
+/// Why a row is bad. A plain text means that it is unreadable.
+pub(crate) struct RowError {
+    pub(crate) kind: BadRowKind,
+    pub(crate) reason: String,
 }
 
 /// A change that an operator should look at, although the file was parsed.
@@ -57,6 +82,8 @@ pub struct BadRow {
 pub enum FormatAlert {
     ReorderedColumns,
     AdditionalColumns(Vec<String>),
+    /// Rows with this label are quarantined.
+    UnknownLabel(String),
 }
 
 /// Why a whole file is rejected.
@@ -91,31 +118,69 @@ pub enum FormatError {
 }
 
 impl<T> ParsedRows<T> {
-    fn new(alerts: Vec<FormatAlert>) -> Self {
-        Self { rows: Vec::new(), bad_rows: Vec::new(), alerts, total: 0, merged: 0, skipped: 0 }
+    pub(crate) fn new(alerts: Vec<FormatAlert>) -> Self {
+        Self {
+            rows: Vec::new(),
+            bad_rows: Vec::new(),
+            uncollected_bad_rows: 0,
+            alerts,
+            total: 0,
+            merged: 0,
+            skipped: 0,
+        }
     }
 
-    /// Rejects the file once there are too many bad rows.
+    /// Rejects the file once there are too many bad rows that may reject it.
     fn push_bad_row(&mut self, row: BadRow) -> Result<(), FormatError> {
-        self.bad_rows.push(row);
-        match self.bad_rows.first() {
-            Some(first) if self.bad_rows.len() > MAX_COLLECTED_BAD_ROWS => {
-                Err(FormatError::TooManyBadRows { line: first.line, reason: first.reason.clone() })
-            }
-            _ => Ok(()),
+        if self.bad_rows.len() < MAX_COLLECTED_BAD_ROWS {
+            self.bad_rows.push(row);
+            Ok(())
+        } else if row.kind.may_reject_file() {
+            let first = self.bad_rows.iter().find(|bad| bad.kind == row.kind).unwrap_or(&row);
+            Err(FormatError::TooManyBadRows { line: first.line, reason: first.reason.clone() })
+        } else {
+            self.uncollected_bad_rows += 1;
+            Ok(())
         }
+    }
+
+    /// The rows that count when a file is compared with the one before: also those that are bad for a reason that says
+    /// nothing about the file.
+    pub fn comparable_row_count(&self) -> u64 {
+        let tolerated = self.bad_rows.iter().filter(|row| !row.kind.may_reject_file()).count();
+        (self.rows.len() + tolerated) as u64 + self.uncollected_bad_rows
+    }
+
+    /// All bad rows, also those that are only counted.
+    pub fn bad_row_count(&self) -> u64 {
+        self.bad_rows.len() as u64 + self.uncollected_bad_rows
+    }
+}
+
+impl BadRowKind {
+    pub const ALL: [Self; 4] = [Self::Unreadable, Self::Contradiction, Self::SharedId, Self::UnknownLabel];
+
+    /// Whether many such rows mean that the file is not what we expect. The others say nothing about the rest of it.
+    pub const fn may_reject_file(self) -> bool {
+        matches!(self, Self::Unreadable | Self::Contradiction)
     }
 }
 
 impl BadRow {
-    fn new(line: u64, text: &str, reason: impl Into<String>) -> Self {
-        Self { line, text: text.chars().take(MAX_BAD_ROW_CHARS).collect(), reason: reason.into() }
+    pub(crate) fn new(line: u64, text: &str, error: impl Into<RowError>) -> Self {
+        let RowError { kind, reason } = error.into();
+        Self { line, text: text.chars().take(MAX_BAD_ROW_CHARS).collect(), kind, reason }
     }
 
     /// For a line of a table; decodes only the part that is kept.
-    fn from_line(line: u64, bytes: &[u8], reason: impl Into<String>) -> Self {
-        let text = text::decode_latin1(&bytes[..bytes.len().min(MAX_BAD_ROW_CHARS)]);
-        Self { line, text: text.into_owned(), reason: reason.into() }
+    fn from_line(line: u64, bytes: &[u8], error: impl Into<RowError>) -> Self {
+        Self::new(line, &text::decode_latin1(&bytes[..bytes.len().min(MAX_BAD_ROW_CHARS)]), error)
+    }
+}
+
+impl From<String> for RowError {
+    fn from(reason: String) -> Self {
+        Self { kind: BadRowKind::Unreadable, reason }
     }
 }
 
@@ -124,6 +189,7 @@ impl fmt::Display for FormatAlert {
         match self {
             Self::ReorderedColumns => f.write_str("the order of the columns changed"),
             Self::AdditionalColumns(names) => write!(f, "there are additional columns: {}", names.join(", ")),
+            Self::UnknownLabel(label) => write!(f, "rows with the unknown label {label} were not loaded"),
         }
     }
 }
@@ -135,8 +201,8 @@ mod tests {
     #[test]
     fn a_bad_row_keeps_no_more_than_five_hundred_characters() {
         let long = "é".repeat(2_000);
-        assert_eq!(BadRow::new(1, &long, "long").text, "é".repeat(500));
-        assert_eq!(BadRow::from_line(1, &[0xE9; 2_000], "long").text, "é".repeat(500));
+        assert_eq!(BadRow::new(1, &long, "long".to_owned()).text, "é".repeat(500));
+        assert_eq!(BadRow::from_line(1, &[0xE9; 2_000], "long".to_owned()).text, "é".repeat(500));
     }
 
     #[test]
@@ -145,8 +211,11 @@ mod tests {
         for line in 1..=1_000 {
             parsed.push_bad_row(BadRow::new(line, "x", format!("reason {line}"))).unwrap();
         }
-        let error = parsed.push_bad_row(BadRow::new(1_001, "x", "one more")).unwrap_err();
+        let unknown = RowError { kind: BadRowKind::UnknownLabel, reason: "a new label".to_owned() };
+        parsed.push_bad_row(BadRow::new(1_001, "x", unknown)).unwrap();
+        let error = parsed.push_bad_row(BadRow::new(1_002, "x", "one more".to_owned())).unwrap_err();
         assert_eq!(error.to_string(), "more than 1000 of its rows are bad, the first in line 1: reason 1");
+        assert_eq!(parsed.bad_row_count(), 1_001);
     }
 
     #[test]

@@ -12,10 +12,13 @@ use super::dates::parse_timestamp;
 use super::decimal::parse_exact_decimal;
 use super::json::{JsonObject, checked_body_text, parse_array};
 use super::text::quote_truncated;
-use super::{BadRow, FormatAlert, FormatError, ParsedRows};
+use super::{BadRow, BadRowKind, FormatAlert, FormatError, ParsedRows, RowError};
 
 /// The whole history of one currency with all bulletins is about 12 MB.
 const MAX_BODY_BYTES: usize = 16 << 20;
+
+/// Enough for an operator to see what changed. A response may have any number of labels.
+const MAX_ALERTS: usize = 8;
 
 const EXPECTED_FORMAT: &str = "an object with the bulletins under \"value\"";
 
@@ -75,7 +78,7 @@ pub fn parse_bulletins(
     for (line, element) in (1u64..).zip(elements) {
         match parse_bulletin(currency, element.get(), today, &mut parsed.alerts) {
             Ok(bulletin) => bulletins.push((line, element.get(), bulletin)),
-            Err(reason) => parsed.push_bad_row(BadRow::new(line, element.get(), reason))?,
+            Err(error) => parsed.push_bad_row(BadRow::new(line, element.get(), error))?,
         }
     }
 
@@ -90,7 +93,7 @@ pub fn parse_bulletins(
         }
         for (line, text, bulletin) in same_bulletin {
             let reason = format!("there are other rates of the same bulletin, published {}", bulletin.published_at);
-            parsed.push_bad_row(BadRow::new(*line, text, reason))?;
+            parsed.push_bad_row(BadRow::new(*line, text, RowError { kind: BadRowKind::Contradiction, reason }))?;
         }
     }
 
@@ -103,21 +106,25 @@ fn parse_bulletin(
     element: &str,
     today: NaiveDate,
     alerts: &mut Vec<FormatAlert>,
-) -> Result<NewBulletin, String> {
+) -> Result<NewBulletin, RowError> {
     let fields = JsonObject::parse(element)?;
     let label = fields.string_value("tipoBoletim")?;
-    let kind = BULLETIN_LABELS
-        .iter()
-        .find(|(name, _)| *name == label)
-        .map(|(_, kind)| *kind)
-        .ok_or_else(|| format!("tipoBoletim {} is unknown", quote_truncated(&label)))?;
+    let Some((_, kind)) = BULLETIN_LABELS.iter().find(|(name, _)| *name == label) else {
+        let label = quote_truncated(&label);
+        let reason = format!("tipoBoletim {label} is unknown");
+        let alert = FormatAlert::UnknownLabel(label);
+        if alerts.len() < MAX_ALERTS && !alerts.contains(&alert) {
+            alerts.push(alert);
+        }
+        return Err(RowError { kind: BadRowKind::UnknownLabel, reason });
+    };
 
     let published = fields.string_value("dataHoraCotacao")?;
     let published_at = parse_timestamp(&published)
         .ok_or_else(|| format!("dataHoraCotacao {} is no moment", quote_truncated(&published)))?;
     let date = quote_date(currency, published_at);
     if date < FIRST_QUOTE_DATE || date > today {
-        return Err(format!("a quote of {date} cannot be: there are quotes from {FIRST_QUOTE_DATE} to {today}"));
+        return Err(format!("a quote of {date} cannot be: there are quotes from {FIRST_QUOTE_DATE} to {today}").into());
     }
 
     let buy = parse_rate(&fields, "cotacaoCompra")?;
@@ -126,12 +133,13 @@ fn parse_bulletin(
 
     let additional: Vec<String> = fields.keys().filter(|key| !KNOWN_KEYS.contains(key)).map(quote_truncated).collect();
     // The first row is enough for an alert: the others have the same keys.
-    if !additional.is_empty() && alerts.is_empty() {
+    let is_known = alerts.iter().any(|alert| matches!(alert, FormatAlert::AdditionalColumns(_)));
+    if !additional.is_empty() && !is_known {
         alerts.push(FormatAlert::AdditionalColumns(additional));
     }
 
     let quote_currency = brazilian_currency_on(date).to_owned();
-    Ok(NewBulletin { currency, date, kind, published_at, quote_currency, buy, sell, parity })
+    Ok(NewBulletin { currency, date, kind: *kind, published_at, quote_currency, buy, sell, parity })
 }
 
 /// Parses a rate from the characters of a JSON number.
@@ -257,7 +265,9 @@ mod tests {
         for label in ["", "fechamento", "Fechamento ", "Fechamento Especial", "Intermediario"] {
             let parsed = parse_one("2010-06-01 13:03:38.3", label);
             assert_eq!(parsed.bad_rows[0].reason, format!("tipoBoletim {label:?} is unknown"));
+            assert_eq!(parsed.alerts, [FormatAlert::UnknownLabel(format!("{label:?}"))]);
             assert!(parsed.rows.is_empty());
+            assert_eq!(crate::validation::validate_bad_row_count(&parsed), Ok(()), "other rows can be loaded");
         }
     }
 

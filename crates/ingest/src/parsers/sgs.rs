@@ -14,7 +14,7 @@ use super::dates::parse_brazilian_date;
 use super::decimal::parse_exact_decimal;
 use super::json::{JsonObject, checked_body_text, parse_array};
 use super::text::{collapse_whitespace, decode_latin1, quote_truncated};
-use super::{BadRow, FormatAlert, FormatError, ParsedRows};
+use super::{BadRow, BadRowKind, FormatAlert, FormatError, ParsedRows, RowError};
 
 /// The whole history of a daily series is a tenth of this.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -93,7 +93,8 @@ fn parse_observations(elements: &[&RawValue]) -> Result<ParsedRows<Observation>,
             continue;
         }
         for (line, text, _) in same_day {
-            parsed.push_bad_row(BadRow::new(*line, text, format!("{} has more than one value", first.date)))?;
+            let reason = format!("{} has more than one value", first.date);
+            parsed.push_bad_row(BadRow::new(*line, text, RowError { kind: BadRowKind::Contradiction, reason }))?;
         }
     }
 
@@ -284,7 +285,7 @@ mod tests {
         ] {
             let parsed = parse_ok(&format!(r#"[{{"data":"01/06/2025","valor":"1"}},{row}]"#));
             assert_eq!(format_rows(&parsed), ["2025-06-01 1"]);
-            assert_eq!(parsed.bad_rows, [BadRow { line: 2, text: row.to_owned(), reason: reason.to_owned() }]);
+            assert_eq!(parsed.bad_rows, [BadRow::new(2, row, reason.to_owned())]);
         }
         assert_eq!(parse_ok("[7,[],null]").bad_rows.len(), 3);
     }

@@ -38,7 +38,11 @@ impl<'a> CheckedZipArchive<'a> {
             let found = format!("it begins with {start}");
             return Err(FormatError::UnexpectedFormat { expected: "a ZIP archive", found });
         }
+        Self::open_pieces(bytes)
+    }
 
+    /// An archive of which only the directory and the needed members are there; all other bytes are zero.
+    pub fn open_pieces(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let archive = ZipArchive::new(Cursor::new(bytes)).map_err(corrupt_archive)?;
         if archive.len() > MAX_MEMBERS {
             return Err(FormatError::CorruptArchive(format!("it lists {} members", archive.len())));

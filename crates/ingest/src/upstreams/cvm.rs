@@ -2,12 +2,13 @@
 
 use chrono::{Datelike, NaiveDate};
 use sha2::{Digest, Sha256};
-use vintem_domain::{Company, CvmDataset, DataOrigin, Dataset};
+use vintem_domain::{Company, CvmDataset, DataOrigin, Dataset, VERSION};
 use vintem_store::load::{Filing, ListedSecurity, NewFetch, RawBody};
-use vintem_store::sources::SourcePartState;
+use vintem_store::sources::{FileValidators, SourcePartState};
 
+use super::archive::{ArchiveFetch, ArchiveRequest, fetch_archive};
 use super::{LoadContext, PartError, PartReport, RejectionError, record_success};
-use crate::fetch::{CacheValidators, FetchError, ResponseVerdict, UpstreamResponse, compress_for_archive};
+use crate::fetch::{FetchError, FetchRequest, ResponseVerdict, UpstreamResponse, compress_for_archive};
 use crate::parsers::zip::CheckedZipArchive;
 use crate::parsers::{ParsedRows, company_registry, fca_securities, ipe, structured_filings};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_row_count};
@@ -30,9 +31,16 @@ pub struct ParsedFilingYear {
 }
 
 pub async fn load_registry(context: &LoadContext<'_>, state: &mut SourcePartState) -> Result<PartReport, PartError> {
-    let Some(response) = fetch_if_changed(context, REGISTRY_PATH, state, &|_| false).await? else {
-        return Ok(report_unchanged(context, state));
-    };
+    let known = known_version(state);
+    let request = FetchRequest { path: REGISTRY_PATH, known: known.validators.clone(), ..FetchRequest::default() };
+    let response = context.get(request, judge_file).await?;
+    if response.status == 304 {
+        known.problem.map_or(Ok(()), |problem| Err(PartError::StillRejected { problem }))?;
+        return Ok(report_unchanged(context, state, None));
+    }
+    if has_same_content(state, &response) {
+        return Ok(report_unchanged(context, state, Some(response.validators)));
+    }
 
     let (response, registry) =
         parse_on_blocking_thread(response, |response| parse_registry_file(&response.body)).await?;
@@ -47,7 +55,8 @@ pub async fn load_registry(context: &LoadContext<'_>, state: &mut SourcePartStat
     report.vanished = load.append_full_registry(&registry.parsed.rows).await?;
     load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&registry.parsed.bad_rows)).await?;
     report.appended = load.commit().await?;
-    finish_part(context, state, &response, &registry.parsed, report)
+    state.sha256 = Some(response.body_sha256().to_vec());
+    finish_part(context, state, response.validators, &registry.parsed, report)
 }
 
 pub async fn load_filing_year(
@@ -56,16 +65,22 @@ pub async fn load_filing_year(
     year: i32,
     state: &mut SourcePartState,
 ) -> Result<PartReport, PartError> {
-    let path = format!("/dados/CIA_ABERTA/DOC/{}/DADOS/{}_cia_aberta_{year}.zip", set.id().to_uppercase(), set.id());
-    let may_be_unpublished = |today: NaiveDate| may_be_unpublished(set, year, today);
-    let Some(response) = fetch_if_changed(context, &path, state, &may_be_unpublished).await? else {
-        return Ok(report_unchanged(context, state));
+    let received_before = context.client.received_bytes();
+    let Some(archive) = fetch_year_archive(context, set, year, state).await? else {
+        let bytes = context.client.received_bytes() - received_before;
+        return Ok(PartReport { bytes, ..report_unchanged(context, state, None) });
     };
+    let FilingArchive { response, fingerprint } = archive;
+    let bytes = context.client.received_bytes() - received_before;
+    let mut report = PartReport { bytes, ..PartReport::default() };
 
-    let today = context.today;
-    let (response, parsed_year) =
-        parse_on_blocking_thread(response, move |response| parse_year_archive(&response.body, set, year, today))
-            .await?;
+    let (today, is_whole) = (context.today, fingerprint.is_none());
+    let parse = move |response: &UpstreamResponse| {
+        let archive = &response.body;
+        let archive = if is_whole { CheckedZipArchive::open(archive) } else { CheckedZipArchive::open_pieces(archive) };
+        parse_year_archive(&mut archive?, set, year, today)
+    };
+    let (response, parsed_year) = parse_on_blocking_thread(response, parse).await?;
     let ParsedFilingYear { filings, securities } = validate_or_quarantine(
         context,
         state,
@@ -76,7 +91,6 @@ pub async fn load_filing_year(
     )
     .await?;
 
-    let mut report = PartReport { bytes: response.body.len() as u64, ..PartReport::default() };
     let fetch = build_fetch_record(context, &response, &filings);
     let mut load = context.begin_load(Dataset::Filings, &fetch).await?;
     report.vanished = load.append_full_filings(&filings.parsed.rows, set, year).await?;
@@ -89,11 +103,79 @@ pub async fn load_filing_year(
         load.append_securities(&securities.parsed.rows).await?;
         load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&securities.parsed.bad_rows)).await?;
         report.appended += load.commit().await?;
-        report.quarantined += securities.parsed.bad_rows.len() as u64;
+        report.quarantined += securities.parsed.bad_row_count();
         report.add_alerts(&securities.parsed.alerts);
     }
 
-    finish_part(context, state, &response, &filings.parsed, report)
+    state.sha256 = is_whole.then(|| response.body_sha256().to_vec());
+    state.member_fingerprint = fingerprint;
+    finish_part(context, state, response.validators, &filings.parsed, report)
+}
+
+/// A changed archive.
+struct FilingArchive {
+    response: UpstreamResponse,
+    /// Of its members, if they alone were fetched.
+    fingerprint: Option<String>,
+}
+
+/// `None` if we have what it holds.
+async fn fetch_year_archive(
+    context: &LoadContext<'_>,
+    set: CvmDataset,
+    year: i32,
+    state: &mut SourcePartState,
+) -> Result<Option<FilingArchive>, PartError> {
+    let path = format!("/dados/CIA_ABERTA/DOC/{}/DADOS/{}_cia_aberta_{year}.zip", set.id().to_uppercase(), set.id());
+    let known = known_version(state);
+    let request = ArchiveRequest {
+        path: &path,
+        known: &known.validators,
+        known_fingerprint: state.member_fingerprint.as_deref(),
+        members: &needed_members(set, year),
+    };
+    let fetched = match fetch_archive(context, &request, judge_file).await {
+        Err(FetchError::Failed { last_response: Some(last_response), .. })
+            if last_response.status == 404 && may_be_unpublished(set, year, context.today) =>
+        {
+            return Err(PartError::NotPublishedYet);
+        }
+        fetched => fetched?,
+    };
+
+    Ok(match fetched {
+        ArchiveFetch::NotModified => match known.problem {
+            Some(problem) => return Err(PartError::StillRejected { problem }),
+            None => None,
+        },
+        ArchiveFetch::SameMembers { validators } => {
+            state.validators = validators;
+            None
+        }
+        ArchiveFetch::Whole(response) if has_same_content(state, &response) => {
+            state.validators = response.validators;
+            None
+        }
+        ArchiveFetch::Whole(response) => Some(FilingArchive { response, fingerprint: None }),
+        ArchiveFetch::Pieces { response, fingerprint } => {
+            Some(FilingArchive { response, fingerprint: Some(fingerprint) })
+        }
+    })
+}
+
+fn needed_members(set: CvmDataset, year: i32) -> Vec<String> {
+    let mut members = vec![index_member_name(set, year)];
+    if set == CvmDataset::Fca {
+        members.push(fca_securities::archive_member_name(year));
+    }
+    members
+}
+
+fn index_member_name(set: CvmDataset, year: i32) -> String {
+    match set {
+        CvmDataset::Ipe => ipe::archive_member_name(year),
+        _ => structured_filings::archive_member_name(set, year),
+    }
 }
 
 /// The part of a rejected archive that may be kept. Archives of structured filings also contain tables with personal
@@ -102,7 +184,7 @@ fn redact_rejected_archive(archive: &[u8], set: CvmDataset, year: i32) -> Vec<u8
     if set == CvmDataset::Ipe {
         return archive.to_vec();
     }
-    let index = CheckedZipArchive::open(archive)
+    let index = CheckedZipArchive::open_pieces(archive)
         .and_then(|mut archive| archive.read_member(&structured_filings::archive_member_name(set, year)));
     index.unwrap_or_default()
 }
@@ -115,19 +197,22 @@ pub fn parse_registry_file(bytes: &[u8]) -> Result<ParsedFile<Company>, Rejectio
     Ok(ParsedFile { member_name: None, sha256: Sha256::digest(bytes).into(), archived_body, parsed })
 }
 
-pub fn parse_year_archive(
+pub fn parse_whole_archive(
     bytes: &[u8],
     set: CvmDataset,
     year: i32,
     today: NaiveDate,
 ) -> Result<ParsedFilingYear, RejectionError> {
-    let mut archive = CheckedZipArchive::open(bytes)?;
+    parse_year_archive(&mut CheckedZipArchive::open(bytes)?, set, year, today)
+}
 
-    let name = if set == CvmDataset::Ipe {
-        ipe::archive_member_name(year)
-    } else {
-        structured_filings::archive_member_name(set, year)
-    };
+fn parse_year_archive(
+    archive: &mut CheckedZipArchive<'_>,
+    set: CvmDataset,
+    year: i32,
+    today: NaiveDate,
+) -> Result<ParsedFilingYear, RejectionError> {
+    let name = index_member_name(set, year);
     let table = archive.read_member(&name)?;
     let filings = parse_filings_file(&table, Some(name), set, today)?;
 
@@ -175,38 +260,35 @@ fn may_be_unpublished(set: CvmDataset, year: i32, today: NaiveDate) -> bool {
     }
 }
 
-/// Fetches a file; `None` if we already have this version.
-async fn fetch_if_changed(
-    context: &LoadContext<'_>,
-    path: &str,
-    state: &mut SourcePartState,
-    may_be_unpublished: &(dyn Fn(NaiveDate) -> bool + Sync),
-) -> Result<Option<UpstreamResponse>, PartError> {
-    let validators = CacheValidators { etag: state.etag.clone(), last_modified: state.last_modified.clone() };
-    let judge_response = |response: &UpstreamResponse| match response.status {
+/// A version of a file that the upstream need not send again.
+struct KnownVersion {
+    validators: FileValidators,
+    /// Why it was rejected, if it was.
+    problem: Option<String>,
+}
+
+/// The last good version, or a later one that was rejected. A later version of the service may read that one, though.
+fn known_version(state: &SourcePartState) -> KnownVersion {
+    if let Some(failure) = &state.failure
+        && let Some(file) = failure.rejected_file.as_ref().filter(|file| file.rejected_by == VERSION)
+    {
+        return KnownVersion { validators: file.validators.clone(), problem: Some(failure.problem.clone()) };
+    }
+    KnownVersion { validators: state.validators.clone(), problem: None }
+}
+
+fn judge_file(response: &UpstreamResponse) -> ResponseVerdict {
+    match response.status {
         200 => ResponseVerdict::Accept,
         404 => ResponseVerdict::GiveUp("is missing, which for this file means an outage (404)".to_owned()),
         429 | 500.. => ResponseVerdict::Retry(format!("answered with status {}", response.status)),
         status => ResponseVerdict::GiveUp(format!("answered with status {status}")),
-    };
-
-    let response = match context.client.get_with_retries(path, &validators, judge_response).await {
-        Ok(response) => response,
-        Err(FetchError::Failed { last_response: Some(last_response), .. })
-            if last_response.status == 404 && may_be_unpublished(context.today) =>
-        {
-            return Err(PartError::NotPublishedYet);
-        }
-        Err(error) => return Err(error.into()),
-    };
-
-    let is_unchanged = response.status == 304 || state.sha256.as_deref() == Some(response.body_sha256().as_slice());
-    if is_unchanged && response.status != 304 {
-        state.etag = response.validators.etag;
-        state.last_modified = response.validators.last_modified;
-        return Ok(None);
     }
-    Ok((!is_unchanged).then_some(response))
+}
+
+/// Whether a file is the last good one, although the upstream does not say so.
+fn has_same_content(state: &SourcePartState, response: &UpstreamResponse) -> bool {
+    state.sha256.as_deref() == Some(response.body_sha256().as_slice())
 }
 
 /// Decompressing and parsing a year takes a good part of a second, which would block an async worker thread.
@@ -231,7 +313,7 @@ async fn validate_or_quarantine<T, Row>(
     body_to_keep: impl Fn() -> Vec<u8>,
 ) -> Result<T, PartError> {
     let validated = parsed.and_then(|parsed| {
-        validate_row_count(rows(&parsed).rows.len() as u64, state.rows)?;
+        validate_row_count(rows(&parsed).comparable_row_count(), state.rows)?;
         Ok(parsed)
     });
 
@@ -240,7 +322,7 @@ async fn validate_or_quarantine<T, Row>(
         Err(error) => {
             let reason = error.to_string();
             context.quarantine_response(&state.part, response, &body_to_keep(), &reason).await?;
-            Err(PartError::Rejected(reason))
+            Err(PartError::Rejected { reason, validators: response.validators.clone() })
         }
     }
 }
@@ -253,33 +335,38 @@ fn build_fetch_record<T>(context: &LoadContext<'_>, response: &UpstreamResponse,
     response.to_fetch_record(address, context.now, file.sha256, file.archived_body.clone())
 }
 
-fn report_unchanged(context: &LoadContext<'_>, state: &mut SourcePartState) -> PartReport {
+/// `validators` if they changed.
+fn report_unchanged(
+    context: &LoadContext<'_>,
+    state: &mut SourcePartState,
+    validators: Option<FileValidators>,
+) -> PartReport {
+    if let Some(validators) = validators {
+        state.validators = validators;
+    }
     let report = PartReport { unchanged: true, ..PartReport::default() };
-    record_success(state, context.now, &report);
+    record_success(context, state, &report);
     report
 }
 
 fn finish_part<T>(
     context: &LoadContext<'_>,
     state: &mut SourcePartState,
-    response: &UpstreamResponse,
+    validators: FileValidators,
     parsed: &ParsedRows<T>,
     mut report: PartReport,
 ) -> Result<PartReport, PartError> {
     report.rows = parsed.rows.len() as u64;
-    report.quarantined += parsed.bad_rows.len() as u64;
+    report.quarantined += parsed.bad_row_count();
     report.add_alerts(&parsed.alerts);
     if report.vanished.rejected > 0 {
         let rejected = report.vanished.rejected;
         report.alerts.push(format!("{rejected} rows disappeared again; too many at once to accept"));
     }
 
-    state.etag = response.validators.etag.clone();
-    state.last_modified = response.validators.last_modified.clone();
-    state.sha256 = Some(response.body_sha256().to_vec());
+    state.validators = validators;
     state.rows = report.rows;
-    state.backfilled_at = state.backfilled_at.or(Some(context.now));
-    record_success(state, context.now, &report);
+    record_success(context, state, &report);
     Ok(report)
 }
 

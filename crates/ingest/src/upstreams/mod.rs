@@ -1,18 +1,22 @@
 //! One module per upstream: how its parts are fetched, parsed, validated and loaded.
 
+mod archive;
 pub mod cvm;
 pub mod ptax;
 pub mod sgs;
+
+use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use vintem_domain::event::EVENT_RETENTION_DAYS;
 use vintem_domain::{DataOrigin, Dataset};
 use vintem_store::load::{LoadTransaction, MissingRowCounts, NewFetch, QuarantinedRow};
-use vintem_store::sources::SourcePartState;
+use vintem_store::sources::{FileValidators, SourcePartState};
 use vintem_store::{Store, StoreError};
 
-use crate::fetch::{CacheValidators, FetchError, ResponseVerdict, UpstreamResponse, compress_for_archive};
+use crate::fetch::{FetchError, FetchRequest, ResponseVerdict, UpstreamResponse, compress_for_archive};
 use crate::parsers::{FormatAlert, FormatError};
+use crate::source::SourcePart;
 use crate::validation::ValidationError;
 
 /// The first and the last date, inclusive.
@@ -28,11 +32,36 @@ pub struct LoadContext<'a> {
     pub today: NaiveDate,
     /// Load only data of this date or later.
     pub since: Option<NaiveDate>,
-    /// Whether new rows emit events. They don't during a backfill.
+    /// Whether new rows emit events. They don't when a part is loaded for the first time.
     pub announce: bool,
+    /// Whether to fetch all days of a part, because some lack a value.
+    pub all_days: bool,
+    /// Whether to try only once, to see whether a host answers again.
+    pub single_attempt: bool,
 }
 
 impl LoadContext<'_> {
+    /// The days to fetch of a part made of days: all of them the first time, later those that may have changed. Both
+    /// begin some days earlier, which costs little and finds rows that a response left out.
+    fn window_to_fetch(&self, part: SourcePart, state: &SourcePartState) -> DateWindow {
+        let overlap = Days::new(part.overlap_days());
+        let all_days = self.all_days || self.since.is_some() || !part.is_open(self.today);
+        let newest = state.newest_date.filter(|_| !all_days && state.backfilled_at.is_some());
+        let first = newest.unwrap_or_else(|| part.first_day()) - overlap;
+        let first = self.since.map_or(first, |since| first.max(since));
+        (first, part.last_day().min(self.today))
+    }
+
+    /// Fetches a response that `judge_response` accepts.
+    pub async fn get(
+        &self,
+        request: FetchRequest<'_>,
+        judge_response: impl Fn(&UpstreamResponse) -> ResponseVerdict,
+    ) -> Result<UpstreamResponse, FetchError> {
+        let request = FetchRequest { single_attempt: self.single_attempt, ..request };
+        self.client.get_with_retries(&request, judge_response).await
+    }
+
     /// Fetches a response that `judge_response` accepts. If the last one claimed success but was not data, it is
     /// quarantined, so that an operator can inspect it.
     pub async fn fetch_or_quarantine(
@@ -41,7 +70,7 @@ impl LoadContext<'_> {
         path: &str,
         judge_response: impl Fn(&UpstreamResponse) -> ResponseVerdict,
     ) -> Result<UpstreamResponse, PartError> {
-        let fetched = self.client.get_with_retries(path, &CacheValidators::default(), judge_response).await;
+        let fetched = self.get(FetchRequest { path, ..FetchRequest::default() }, judge_response).await;
         if let Err(FetchError::Failed { problem, last_response: Some(response), .. }) = &fetched
             && response.status == 200
         {
@@ -99,9 +128,9 @@ pub struct PartReport {
 
 impl PartReport {
     /// Adds a committed load of some of the part's rows.
-    pub fn add_load(&mut self, appended: u64, bad_rows: usize) {
+    pub fn add_load(&mut self, appended: u64, bad_rows: u64) {
         self.appended += appended;
-        self.quarantined += bad_rows as u64;
+        self.quarantined += bad_rows;
         self.unchanged &= appended == 0;
     }
 
@@ -119,8 +148,11 @@ pub enum PartError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// The whole response is quarantined; Vintém keeps serving the last good data.
-    #[error("the response was rejected: {0}")]
-    Rejected(String),
+    #[error("the response was rejected: {reason}")]
+    Rejected { reason: String, validators: FileValidators },
+    /// The upstream still has the file that was rejected before.
+    #[error("{problem}")]
+    StillRejected { problem: String },
     /// The upstream does not have the file, and may not have published it yet.
     #[error("not published yet")]
     NotPublishedYet,
@@ -139,12 +171,32 @@ pub enum RejectionError {
     Content(#[from] ValidationError),
 }
 
-/// Updates the state of a part that was fetched without an error.
-pub fn record_success(state: &mut SourcePartState, now: DateTime<Utc>, report: &PartReport) {
-    state.checked_at = Some(now);
-    if report.appended > 0 {
-        state.loaded_at = Some(now);
+impl PartError {
+    /// Whether the host did not answer, or said that it cannot. The part is not to blame then.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Fetch(error) if error.is_outage())
     }
-    state.failed_at = None;
+
+    /// How long the host asks to be left alone.
+    pub const fn requested_wait(&self) -> Option<Duration> {
+        match self {
+            Self::Fetch(FetchError::RetryLater { wait, .. }) => Some(*wait),
+            _ => None,
+        }
+    }
+}
+
+/// Updates the state of a part that was fetched without an error.
+pub fn record_success(context: &LoadContext<'_>, state: &mut SourcePartState, report: &PartReport) {
+    // A part of which only some days were fetched is still to be fetched.
+    if context.since.is_none() || state.backfilled_at.is_some() {
+        state.checked_at = Some(context.now);
+    }
+    if report.appended > 0 {
+        state.loaded_at = Some(context.now);
+    }
+    if context.since.is_none() {
+        state.backfilled_at = state.backfilled_at.or(Some(context.now));
+    }
     state.failure = None;
 }

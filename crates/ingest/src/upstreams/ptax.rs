@@ -1,55 +1,31 @@
 //! The central bank's exchange-rate bulletins (PTAX), fetched one calendar year of a currency at a time.
 
-use chrono::{Datelike, Days, NaiveDate};
+use chrono::NaiveDate;
 use vintem_domain::{Currency, Dataset};
-use vintem_store::load::{IncompleteFetch, NewBulletin};
-use vintem_store::sources::SourcePartState;
+use vintem_store::load::{BulletinKind, IncompleteFetch, NewBulletin};
+use vintem_store::sources::{FileValidators, SourcePartState};
 use vintem_store::{Store, StoreError};
 
 use super::{DateWindow, LoadContext, PartError, PartReport, RejectionError, record_success};
 use crate::fetch::{ResponseVerdict, UpstreamResponse, decompress_from_archive};
 use crate::parsers::{ParsedRows, ptax};
+use crate::source::{FIRST_BULLETIN_DATE, SourcePart};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_bulletins, validate_row_count};
 
-/// The first dollar bulletin. Other currencies begin later, and a year without bulletins is not an error.
-const FIRST_BULLETIN_DATE: NaiveDate = NaiveDate::from_ymd_opt(1984, 11, 28).expect("a day of the calendar");
-/// Days that are fetched again: today's bulletins appear one by one, and a close has been published twice.
-const OVERLAP_DAYS: u64 = 10;
-
-pub async fn load_currency(
+/// Fetches a year of a currency, or the days that may be new in it.
+pub async fn load_year(
     context: &LoadContext<'_>,
     currency: Currency,
+    part: SourcePart,
     state: &mut SourcePartState,
 ) -> Result<PartReport, PartError> {
     let mut report = PartReport { unchanged: true, ..PartReport::default() };
-    let from = match (context.since, state.covered_until) {
-        (Some(since), _) => since.max(FIRST_BULLETIN_DATE),
-        (None, Some(until)) if state.backfilled_at.is_some() => until - Days::new(OVERLAP_DAYS),
-        _ => FIRST_BULLETIN_DATE,
-    };
+    let (from, to) = context.window_to_fetch(part, state);
+    let newest = load_window(context, currency, (from.max(FIRST_BULLETIN_DATE), to), &mut report).await?;
 
-    let is_backfill = state.backfilled_at.is_none() && context.since.is_none();
-    for year in from.year()..=context.today.year() {
-        let first = NaiveDate::from_ymd_opt(year, 1, 1).unwrap_or(from);
-        let last = NaiveDate::from_ymd_opt(year, 12, 31).unwrap_or(context.today);
-        let window = (first.max(from), last.min(context.today));
-        // An interrupted backfill resumes with the same years.
-        if is_backfill && state.covered_until.is_some_and(|until| window.1 <= until) {
-            continue;
-        }
-
-        load_window(context, currency, window, &mut report).await?;
-        if context.since.is_none() {
-            state.covered_until = state.covered_until.max(Some(window.1));
-            context.store.save_part_state(state).await?;
-        }
-    }
-
-    if context.since.is_none() {
-        state.backfilled_at = state.backfilled_at.or(Some(context.now));
-    }
-    state.rows = context.store.count_bulletins(currency, (FIRST_BULLETIN_DATE, context.today)).await?;
-    record_success(state, context.now, &report);
+    state.newest_date = state.newest_date.max(newest);
+    state.rows = state.rows.max(report.rows);
+    record_success(context, state, &report);
     Ok(report)
 }
 
@@ -89,12 +65,13 @@ fn parse_archived_bulletins(fetch: &IncompleteFetch, today: NaiveDate) -> Vec<Ne
     }
 }
 
+/// Returns the newest day with a closing rate.
 async fn load_window(
     context: &LoadContext<'_>,
     currency: Currency,
     window: DateWindow,
     report: &mut PartReport,
-) -> Result<(), PartError> {
+) -> Result<Option<NaiveDate>, PartError> {
     let code = currency.code();
     let date_format = "%m-%d-%Y";
     // Built by hand: the API does not decode `+` as a space, and it returns no rows for other date formats.
@@ -117,32 +94,34 @@ async fn load_window(
 
     let response = context.fetch_or_quarantine(code, &path, judge_response).await?;
     report.bytes += response.body.len() as u64;
-    let Ok(parsed) = ptax::parse_bulletins(currency, &response.body, context.today) else { return Ok(()) };
+    let Ok(parsed) = ptax::parse_bulletins(currency, &response.body, context.today) else { return Ok(None) };
 
     let rows_before = context.store.count_bulletins(currency, window).await?;
     if let Err(error) = validate_rows(&parsed, rows_before) {
         let reason = error.to_string();
         context.quarantine_response(code, &response, &response.body, &reason).await?;
-        return Err(PartError::Rejected(reason));
+        return Err(PartError::Rejected { reason, validators: FileValidators::default() });
     }
+    let closings = parsed.rows.iter().filter(|row| row.kind == BulletinKind::Closing);
+    let newest = closings.map(|row| row.date).max();
 
     report.add_alerts(&parsed.alerts);
     report.rows += parsed.rows.len() as u64;
     if parsed.rows.is_empty() && parsed.bad_rows.is_empty() {
-        return Ok(());
+        return Ok(newest);
     }
 
     let mut load = context.begin_load(Dataset::Fx, &context.fetch_record(&response)).await?;
     load.append_bulletins(&parsed.rows).await?;
     load.quarantine_rows(context.source_id, code, &to_quarantined_rows(&parsed.bad_rows)).await?;
 
-    report.add_load(load.commit().await?, parsed.bad_rows.len());
-    Ok(())
+    report.add_load(load.commit().await?, parsed.bad_row_count());
+    Ok(newest)
 }
 
 fn validate_rows(parsed: &ParsedRows<NewBulletin>, rows_before: u64) -> Result<(), RejectionError> {
     validate_bad_row_count(parsed)?;
-    validate_row_count(parsed.rows.len() as u64, rows_before)?;
+    validate_row_count(parsed.comparable_row_count(), rows_before)?;
     validate_bulletins(&parsed.rows)?;
     Ok(())
 }

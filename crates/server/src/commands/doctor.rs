@@ -190,8 +190,10 @@ fn check_freshness(
 ) -> anyhow::Result<String> {
     let id = source.id();
     let Some(state) = state else { bail!("never fetched. Fetch it with: vintem ingest {id}") };
-    if let Some(failure) = &state.failure {
-        bail!("the last fetch failed: {failure}. The stored data is still served. Retry with: vintem ingest {id}");
+    if let [newest, others @ ..] = &state.failing_parts[..] {
+        let (part, problem) = (&newest.part, &newest.failure.problem);
+        let more = if others.is_empty() { String::new() } else { format!(" So do {} other parts.", others.len()) };
+        bail!("{part} fails: {problem}.{more} The stored data is still served. Retry with: vintem ingest {id}");
     }
     let Some(checked_at) = state.checked_at else {
         bail!("the first fetch did not finish. Continue it with: vintem ingest {id}")

@@ -11,7 +11,7 @@ use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 use vintem_domain::{Clock, SystemClock};
-use vintem_ingest::ingestor::{Ingestor, NoopReporter, PartOutcome, ProgressReporter, parse_source_names};
+use vintem_ingest::ingestor::{Ingestor, PartOutcome, ProgressReporter, RunReport, parse_source_names};
 use vintem_ingest::scheduler::run_on_schedule;
 use vintem_ingest::source::{DataSource, Upstream};
 use vintem_store::Store;
@@ -81,7 +81,7 @@ impl IngestCommand {
                 signals.wait().await;
                 stop_sender.send_replace(true);
             });
-            run_on_schedule(&ingestor, &clock, &NoopReporter, stop).await;
+            run_on_schedule(&ingestor, &clock, stop).await;
             return Ok(());
         }
 
@@ -119,9 +119,6 @@ async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Optio
     for check in &report.cross_checks {
         println!("CHECK {}", format_cross_check(check));
     }
-    for (source, part, problem) in &report.failures {
-        println!("FAIL  {} {part}: {problem}", source.id());
-    }
     println!(
         "Fetched {} parts ({:.1} MB) in {seconds:.1} s: {} rows read, {} new or changed, {} quarantined ({:.0} rows/s).",
         report.parts,
@@ -131,15 +128,25 @@ async fn run_ingestion(ingestor: &Ingestor, sources: &[DataSource], since: Optio
         report.quarantined,
         report.rows as f64 / seconds
     );
+    fail_if_incomplete(&report)
+}
 
-    if !report.failures.is_empty() {
-        bail!(
-            "{} of {} parts failed. Their stored data is unchanged; run the command again to retry.",
-            report.failures.len(),
+/// Says what is left, and who fetches it when.
+fn fail_if_incomplete(report: &RunReport) -> anyhow::Result<()> {
+    let failed = report.failures.len();
+    match (failed, report.skipped_parts) {
+        (0, 0) => Ok(()),
+        (failed, 0) => bail!(
+            "{failed} of {} parts failed. What is stored of them is unchanged. `vintem up` and `vintem ingest --watch` \
+             retry each of them later and later, up to once a day; or run this command again.",
             report.parts
-        );
+        ),
+        (failed, skipped) => bail!(
+            "{failed} parts failed, and {skipped} were not tried because their host does not answer. What is stored of \
+             them is unchanged. `vintem up` and `vintem ingest --watch` go on as soon as it answers; or run this command \
+             again."
+        ),
     }
-    Ok(())
 }
 
 async fn load_file(
@@ -199,47 +206,73 @@ impl BarReporter {
 }
 
 impl ProgressReporter for BarReporter {
-    fn on_source_started(&self, source: DataSource, parts: usize) {
-        let bar = self.bar_for(source.upstream());
-        bar.inc_length(parts as u64);
-        bar.set_message(source.id());
+    fn on_upstream_started(&self, upstream: Upstream, parts: usize) {
+        self.bar_for(upstream).set_length(parts as u64);
     }
 
     fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome) {
         let bar = self.bar_for(source.upstream());
-        if let PartOutcome::Succeeded(report) = outcome {
-            let mut totals = self.rows_and_bytes.lock().expect("never held across a panic");
-            *totals = (totals.0 + report.rows, totals.1 + report.bytes);
-            let (rows, bytes) = *totals;
-            bar.set_message(format!("{} {part}, {rows} rows, {:.1} MB in total", source.id(), bytes as f64 / 1e6));
+        match outcome {
+            PartOutcome::Succeeded(report) => {
+                let mut totals = self.rows_and_bytes.lock().expect("never held across a panic");
+                *totals = (totals.0 + report.rows, totals.1 + report.bytes);
+                let (rows, bytes) = *totals;
+                bar.set_message(format!("{} {part}, {rows} rows, {:.1} MB in total", source.id(), bytes as f64 / 1e6));
+            }
+            PartOutcome::Failed { .. } => self.print(&describe_outcome(source, part, outcome)),
+            PartOutcome::NotPublishedYet | PartOutcome::FetchedElsewhere => {}
         }
         bar.inc(1);
     }
 
-    fn on_source_finished(&self, _: DataSource) {}
+    fn on_upstream_down(&self, upstream: Upstream, skipped_parts: usize) {
+        self.bar_for(upstream).abandon();
+        self.print(&describe_outage(upstream, skipped_parts));
+    }
+}
+
+impl BarReporter {
+    /// Above the bars.
+    fn print(&self, line: &str) {
+        // A terminal that is gone shows no progress either.
+        let _ = self.multi_progress.println(line);
+    }
 }
 
 /// Reports progress without a terminal, with a line for each part.
 struct LineReporter;
 
 impl ProgressReporter for LineReporter {
-    fn on_source_started(&self, _: DataSource, _: usize) {}
-
-    fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome) {
-        let source = source.id();
-        match outcome {
-            PartOutcome::Succeeded(report) if report.unchanged => println!("{source} {part}: nothing new"),
-            PartOutcome::Succeeded(report) => println!(
-                "{source} {part}: {} rows read, {} new or changed, {} quarantined, {:.1} MB",
-                report.rows,
-                report.appended,
-                report.quarantined,
-                report.bytes as f64 / 1e6
-            ),
-            PartOutcome::NotPublishedYet => println!("{source} {part}: not published yet"),
-            PartOutcome::Failed(error) => println!("{source} {part}: failed: {error}"),
-        }
+    fn on_upstream_started(&self, upstream: Upstream, parts: usize) {
+        println!("{}: {parts} parts to fetch", upstream.name());
     }
 
-    fn on_source_finished(&self, _: DataSource) {}
+    fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome) {
+        println!("{}", describe_outcome(source, part, outcome));
+    }
+
+    fn on_upstream_down(&self, upstream: Upstream, skipped_parts: usize) {
+        println!("{}", describe_outage(upstream, skipped_parts));
+    }
+}
+
+fn describe_outcome(source: DataSource, part: &str, outcome: &PartOutcome) -> String {
+    let source = source.id();
+    match outcome {
+        PartOutcome::Succeeded(report) if report.unchanged => format!("{source} {part}: nothing new"),
+        PartOutcome::Succeeded(report) => format!(
+            "{source} {part}: {} rows read, {} new or changed, {} quarantined, {:.1} MB",
+            report.rows,
+            report.appended,
+            report.quarantined,
+            report.bytes as f64 / 1e6
+        ),
+        PartOutcome::NotPublishedYet => format!("{source} {part}: not published yet"),
+        PartOutcome::FetchedElsewhere => format!("{source} {part}: fetched by another process"),
+        PartOutcome::Failed { error, .. } => format!("FAIL  {source} {part}: {error}"),
+    }
+}
+
+fn describe_outage(upstream: Upstream, skipped_parts: usize) -> String {
+    format!("{} does not answer; {skipped_parts} parts were not tried", upstream.name())
 }

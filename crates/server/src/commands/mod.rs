@@ -7,4 +7,5 @@ pub mod init;
 pub mod keys;
 pub mod migrate;
 pub mod serve;
+pub mod status;
 pub mod work;

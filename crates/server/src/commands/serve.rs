@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use vintem_domain::{Clock, SystemClock, VERSION};
-use vintem_ingest::ingestor::{Ingestor, NoopReporter};
+use vintem_ingest::ingestor::Ingestor;
 use vintem_ingest::scheduler::run_on_schedule;
 
 use super::demo;
@@ -64,9 +64,7 @@ impl UpCommand {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
             let addresses = self.upstreams.upstream_addresses();
             let ingestor = Ingestor::new(store, clock.clone(), &addresses, &self.serve.settings.contact.contact);
-            ingestor.map(|ingestor| {
-                tokio::spawn(async move { run_on_schedule(&ingestor, &clock, &NoopReporter, stopping).await })
-            })
+            ingestor.map(|ingestor| tokio::spawn(async move { run_on_schedule(&ingestor, &clock, stopping).await }))
         });
         let ingestion = ingestion.transpose()?;
 

@@ -150,9 +150,9 @@ fn ptax_cases() -> Vec<FaultCase> {
         ("a page of HTML with 500", Fault::ServerErrorPage, ExpectedOutcome::Failed),
         ("a body that is cut", Fault::CutBody, ExpectedOutcome::Failed),
         (
-            "a label that nobody knows",
-            text(|body| body.replacen("\"Abertura\"", "\"Fechamento Novo\"", 1)),
-            ExpectedOutcome::RowsQuarantined(1),
+            "a label that nobody knows, every day",
+            text(|body| body.replace("\"Abertura\"", "\"Fechamento Novo\"")),
+            ExpectedOutcome::LoadedWithAlert,
         ),
         (
             "rates of zero",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use serde_json::{Value, json};
-use vintem_domain::{ManualClock, Plan};
+use vintem_domain::{Clock, ManualClock, Plan};
 use vintem_ingest::fetch::{RetryPolicy, UpstreamAddresses};
 use vintem_ingest::ingestor::{Ingestor, NoopReporter, RunReport, parse_source_names};
 use vintem_ingest::source::DataSource;
@@ -30,13 +30,13 @@ const BASIC_SOURCES: [&str; 6] = ["selic", "cdi", "selic-daily", "ipca", "compan
 /// Fake upstreams, a database, and an ingestor between them.
 pub struct IngestHarness {
     pub upstreams: FakeUpstreams,
-    clock: Arc<ManualClock>,
+    pub clock: Arc<ManualClock>,
     pub ingestor: Ingestor,
     pub database: TestDatabase,
 }
 
 impl IngestHarness {
-    async fn new() -> anyhow::Result<Self> {
+    pub async fn new() -> anyhow::Result<Self> {
         Self::with_options(FakeUpstreamOptions { ipe_rows_per_year: 60, ..FakeUpstreamOptions::default() }, FAST_RETRY)
             .await
     }
@@ -69,12 +69,12 @@ impl IngestHarness {
 
     /// Advances the clock, and the date of the upstreams with it. One minute is added, so that 0 days still moves time.
     pub fn advance_days(&self, days: u64) {
-        let now = vintem_domain::Clock::now(&*self.clock) + Days::new(days) + chrono::Duration::minutes(1);
+        let now = self.clock.now() + Days::new(days) + chrono::Duration::minutes(1);
         self.clock.set(now);
         self.upstreams.set_today(vintem_domain::dates::sao_paulo_date(now));
     }
 
-    async fn stored_events(&self) -> anyhow::Result<Vec<(String, Value)>> {
+    pub async fn stored_events(&self) -> anyhow::Result<Vec<(String, Value)>> {
         let mut connection = self.database.connect().await?;
         let rows: Vec<(String, String)> = sqlx::query_as("select type, subject::text from event order by sequence")
             .fetch_all(&mut connection)
@@ -90,22 +90,21 @@ impl IngestHarness {
     }
 
     pub async fn start_replica(&self) -> anyhow::Result<(TestReplica, String)> {
-        let replica =
-            TestReplica::start_with_high_limits(&self.database, vintem_domain::Clock::now(&*self.clock)).await?;
+        let replica = TestReplica::start_with_high_limits(&self.database, self.clock.now()).await?;
         let (_, key) = replica.create_key(Plan::Platinum).await?;
         Ok((replica, key))
     }
 }
 
-fn build_ingestor(
+pub fn build_ingestor<C: Clock>(
     upstreams: &FakeUpstreams,
     database: &TestDatabase,
-    clock: &Arc<ManualClock>,
+    clock: &Arc<C>,
     retry_policy: RetryPolicy,
 ) -> anyhow::Result<Ingestor> {
     let addresses =
         UpstreamAddresses { sgs: upstreams.sgs_url(), ptax: upstreams.ptax_url(), cvm: upstreams.cvm_url() };
-    let clock: Arc<dyn vintem_domain::Clock> = clock.clone();
+    let clock: Arc<dyn Clock> = clock.clone();
     Ok(Ingestor::with_retry_policies(
         database.open_store()?,
         clock,
@@ -116,7 +115,7 @@ fn build_ingestor(
     )?)
 }
 
-fn parse_date(text: &str) -> NaiveDate {
+pub fn parse_date(text: &str) -> NaiveDate {
     text.parse().expect("a day")
 }
 
@@ -264,7 +263,7 @@ async fn an_upstream_outage_marks_data_stale_until_it_ends() -> TestResult {
     // holiday.
     for _ in 0..10 {
         harness.advance_days(1);
-        replica.clock.set(vintem_domain::Clock::now(&*harness.clock));
+        replica.clock.set(harness.clock.now());
         let report = harness.ingest(&["cdi", "companies"]).await?;
         assert_eq!((report.appended, report.failures.len()), (0, 2), "{:#?}", report.failures);
         for path in paths {
@@ -442,6 +441,75 @@ async fn file_order_and_repetition_do_not_change_what_is_stored() -> TestResult 
     println!("sources: {}", sources.len());
     println!("checksum: {expected}");
 
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_that_share_a_number_have_ids_of_their_own() -> TestResult {
+    let harness = IngestHarness::new().await?;
+    let company = harness.upstreams.companies()[0].clone();
+    let ballot = |number: u64, doc_type: &str, subject: &str| {
+        let day = parse_date("2026-10-01");
+        let row = IpeRow::material_fact(&company.cnpj, &company.name, company.code, day, number, subject);
+        IpeRow { category: "Assembleia".to_owned(), doc_type: doc_type.to_owned(), ..row }
+    };
+    let stored_ids = || async {
+        let mut connection = harness.database.connect().await?;
+        let rows: Vec<(String, String)> = sqlx::query_as(
+            "select id, doc_type from filing_version where id ~ '^99000[0-9]{3}(-|$)' and not absent order by id",
+        )
+        .fetch_all(&mut connection)
+        .await?;
+        anyhow::Ok(rows)
+    };
+
+    // Sixty documents under two meetings each, the second one first, and one document alone.
+    for number in 0..60 {
+        harness.upstreams.add_filing(ballot(99_000_000 + number, "AGE", ""))?;
+        harness.upstreams.add_filing(ballot(99_000_000 + number, "AGO", ""))?;
+    }
+    harness.upstreams.add_filing(ballot(99_000_090, "AGO", ""))?;
+    let report = harness.ingest(&["ipe"]).await?;
+    assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    let first_ids = stored_ids().await?;
+    assert_eq!(first_ids.len(), 121, "{first_ids:?}");
+    let numbers = first_ids.iter().filter(|(id, _)| id.len() == 8).count();
+    assert_eq!((numbers, first_ids[1].0.len()), (61, 8 + 1 + 8), "one of each pair has the number alone");
+
+    // Later files change no id: another document now has the number of a stored one.
+    harness.upstreams.add_filing(ballot(99_000_090, "AGE", ""))?;
+    harness.advance_days(1);
+    let report = harness.ingest(&["ipe"]).await?;
+    assert_eq!((report.failures.len(), report.appended), (0, 1), "{report:#?}");
+    let ids = stored_ids().await?;
+    assert!(first_ids.iter().all(|id| ids.contains(id)), "{ids:?}");
+    let late = ids.iter().find(|id| id.0.starts_with("99000090-")).expect("an id with a hash");
+    assert_eq!(late.1, "AGE", "the one stored first keeps its number");
+
+    // Each of them can be read.
+    let (replica, key) = harness.start_replica().await?;
+    for id in ["99000090", &late.0, &ids[0].0, &ids[1].0] {
+        let body: Value = replica.get_with_key(&format!("/api/v1/filings/{id}"), &key).await?.json().await?;
+        assert_eq!(body["id"], json!(id), "{body}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn years_without_versions_are_loaded() -> TestResult {
+    let harness = IngestHarness::new().await?;
+    let report = harness.ingest(&["ipe"]).await?;
+    assert!(report.failures.is_empty(), "{:#?}", report.failures);
+
+    let mut connection = harness.database.connect().await?;
+    let (filings, without_version): (i64, i64) = sqlx::query_as(
+        "select count(*), count(*) filter (where version = 0)
+         from filing_version
+         where delivered_on between '2010-01-01' and '2014-12-31'",
+    )
+    .fetch_one(&mut connection)
+    .await?;
+    assert!(filings > 5 * 50 && without_version == filings, "{without_version} of {filings}");
     Ok(())
 }
 

@@ -49,12 +49,12 @@ impl LoadTransaction {
         Ok(())
     }
 
-    /// Appends filings, each id once per call.
+    /// Appends filings, each document once per call.
     pub async fn append_filings(&mut self, rows: &[Filing]) -> Result<MissingRowCounts> {
         self.append_rows(&FILING_TABLE, rows, None).await
     }
 
-    /// Appends the full file of a dataset and year. Stored filings that it lacks count as missing.
+    /// Appends the full file of a dataset and year, each document once. Stored filings that it lacks count as missing.
     pub async fn append_full_filings(
         &mut self,
         rows: &[Filing],
@@ -71,6 +71,9 @@ impl LoadTransaction {
         full_file: Option<FullFileScope>,
     ) -> Result<MissingRowCounts> {
         self.stage_rows(table, rows).await?;
+        if table.name == FILING_TABLE.name {
+            self.separate_shared_filing_ids().await?;
+        }
         let appended = self.append_changed_rows(table).await?;
         let completed = self.fill_missing_values(table, None).await?;
         let missing = match full_file {

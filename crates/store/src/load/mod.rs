@@ -9,6 +9,7 @@
 mod append;
 mod completion;
 mod fetch;
+mod filing_ids;
 mod missing_rows;
 mod quarantine;
 

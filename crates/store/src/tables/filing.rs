@@ -29,9 +29,21 @@ pub struct Filing {
     pub delivered_on: NaiveDate,
     /// May be absurd (year 3026), so we never sort or filter by it.
     pub reference_date: Option<NaiveDate>,
+    /// 0 if CVM gives none, as for the filings before 2015.
     pub version: u16,
     pub protocol: String,
     pub url: String,
+}
+
+impl Filing {
+    /// Whether two filings with the same id are the same document. Only numbers of the IPE index have been used twice.
+    pub fn is_same_document(&self, other: &Self) -> bool {
+        self.cvm_dataset != CvmDataset::Ipe || self.identity() == other.identity()
+    }
+
+    fn identity(&self) -> (CompanyId, &str, &str, &str, NaiveDate) {
+        (self.company_id, &self.category, &self.doc_type, &self.kind, self.delivered_on)
+    }
 }
 
 /// A stored filing, borrowed from the database row, so that millions of them need no allocation.

@@ -37,6 +37,8 @@ pub struct FakeUpstreamState {
     pub faults: BTreeMap<String, Fault>,
     pub sgs_overrides: BTreeMap<u32, SeriesRows>,
     pub cvm_edits: CvmEdits,
+    /// Whether parts of files are sent. Apache does; whether CVM's servers do is unknown.
+    pub sends_ranges: bool,
 }
 
 impl FakeBackend {
@@ -51,6 +53,7 @@ impl FakeBackend {
             faults: BTreeMap::new(),
             sgs_overrides: BTreeMap::new(),
             cvm_edits: CvmEdits::default(),
+            sends_ranges: true,
         };
         Ok(Self {
             address,

@@ -42,11 +42,48 @@ impl FakeResponse {
 
         let response = self.with_header(header::ETAG, etag).with_header(header::LAST_MODIFIED, http_date(modified_at));
         if !is_not_modified || response.status != StatusCode::OK {
-            return response.with_header(header::ACCEPT_RANGES, "bytes");
+            return response.with_header(header::ACCEPT_RANGES, "bytes").into_range_response(request);
         }
         let headers = response.headers.into_iter().filter(|(name, _)| *name != header::CONTENT_TYPE).collect();
         Self { status: StatusCode::NOT_MODIFIED, headers, body: Bytes::new(), modified_at: None }
     }
+
+    /// The part that the client asks for, as Apache sends it.
+    fn into_range_response(self, request: &HeaderMap) -> Self {
+        let text = |name| request.get(name).and_then(|value| value.to_str().ok());
+        let own_header = |name| self.headers.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str());
+        // A range of another version is of no use: the client gets the whole file.
+        let is_same_version = text(header::IF_RANGE)
+            .is_none_or(|version| [header::ETAG, header::LAST_MODIFIED].map(own_header).contains(&Some(version)));
+        let Some(range) = text(header::RANGE).filter(|_| is_same_version && self.status == StatusCode::OK) else {
+            return self;
+        };
+
+        let length = self.body.len();
+        match parse_range(range, length) {
+            Some((first, end)) => {
+                let content_range = format!("bytes {first}-{}/{length}", end - 1);
+                let body = self.body.slice(first..end);
+                let response = self.with_header(header::CONTENT_RANGE, content_range);
+                Self { status: StatusCode::PARTIAL_CONTENT, body, ..response }
+            }
+            None => {
+                let response = self.with_header(header::CONTENT_RANGE, format!("bytes */{length}"));
+                Self { status: StatusCode::RANGE_NOT_SATISFIABLE, body: Bytes::new(), ..response }
+            }
+        }
+    }
+}
+
+/// `bytes=0-99`, `bytes=100-` or `bytes=-100`: the first byte, and the one after the last.
+fn parse_range(range: &str, length: usize) -> Option<(usize, usize)> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let (first, end) = match (first, last) {
+        ("", last) => (length.saturating_sub(last.parse().ok()?), length),
+        (first, "") => (first.parse().ok()?, length),
+        (first, last) => (first.parse().ok()?, last.parse::<usize>().ok()?.checked_add(1)?.min(length)),
+    };
+    (first < end).then_some((first, end))
 }
 
 /// Like Apache's, from length and time; the content is hashed too, so that no two contents share a tag.

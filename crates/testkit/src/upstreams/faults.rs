@@ -43,6 +43,8 @@ pub enum Fault {
     Stall(StallAt),
     /// The connection closes halfway through the body.
     CutBody,
+    /// The body comes at this speed. CVM has taken half a minute for a megabyte.
+    SlowBody { bytes_per_second: usize },
     /// `Content-Encoding: gzip` with a body that is not gzip.
     GzipGarbage,
     /// 302 to the same path at `localhost`, a different host name. The normal response is served there, and
@@ -107,6 +109,7 @@ impl Fault {
             ("stall-head", Self::Stall(StallAt::Head)),
             ("stall-body", Self::Stall(StallAt::HalfBody)),
             ("cut-body", Self::CutBody),
+            ("slow-body", Self::SlowBody { bytes_per_second: 35_000 }),
             ("gzip-garbage", Self::GzipGarbage),
             ("redirect", Self::RedirectToOtherHost),
             ("wrong-length", Self::WrongContentLength),
@@ -163,6 +166,9 @@ pub enum BodyDelivery {
     HalfThenStall,
     /// Half of the body, then the connection closes.
     HalfThenClose,
+    Slow {
+        bytes_per_second: usize,
+    },
     /// Half of the body, with a `Content-Length` that says it is complete.
     HalfAsComplete,
 }
@@ -184,13 +190,14 @@ pub fn apply_fault(
         Fault::Stall(StallAt::Head) => return Ok((empty_response(StatusCode::OK), BodyDelivery::NoResponse)),
         Fault::Stall(StallAt::HalfBody) => BodyDelivery::HalfThenStall,
         Fault::CutBody => BodyDelivery::HalfThenClose,
+        Fault::SlowBody { bytes_per_second } => BodyDelivery::Slow { bytes_per_second },
         Fault::WrongContentLength => BodyDelivery::HalfAsComplete,
         _ => BodyDelivery::Complete,
     };
 
     let response = match fault {
         Fault::ForNextRequests(_, fault) => return apply_fault(Some(*fault), target, own_port, normal_response),
-        Fault::Stall(_) | Fault::CutBody | Fault::WrongContentLength => normal_response()?,
+        Fault::Stall(_) | Fault::CutBody | Fault::SlowBody { .. } | Fault::WrongContentLength => normal_response()?,
         Fault::HtmlWith200 => FakeResponse::new(StatusCode::OK, HTML_CONTENT_TYPE, sgs::INVALID_REQUEST_PAGE),
         Fault::Empty200 => FakeResponse::new(StatusCode::OK, JSON_CONTENT_TYPE, ""),
         Fault::EmptyArray => FakeResponse::new(StatusCode::OK, JSON_CONTENT_TYPE, "[]"),

@@ -68,6 +68,12 @@ impl IpeRow {
         filing.to_row(number, true)
     }
 
+    /// The same document, listed under an extraordinary instead of an ordinary meeting or the other way round.
+    fn under_another_meeting(self) -> Self {
+        let doc_type = if self.doc_type == "AGO" { "AGE" } else { "AGO" };
+        Self { doc_type: doc_type.to_owned(), kind: "Boletim de voto a distância".to_owned(), ..self }
+    }
+
     pub fn to_csv_line(&self) -> Vec<u8> {
         let fields = [
             &self.cnpj,
@@ -105,6 +111,14 @@ pub fn generate_rows(year: i32, rows: usize, companies: &[RegistryCompany], unti
         let row = match last {
             // The same line again, as in CVM's files.
             Some(row) if row_index == oddity_row::DUPLICATE || generator.random.below(5_000) == 0 => row,
+            // One document listed under two meetings. A public loader dropped its unique key over such rows: cvm.tucano,
+            // migration 4c5d6e7f8a9b.
+            Some(row)
+                if row_index == oddity_row::SHARED_NUMBER
+                    || (row_index > 12 && generator.random.chance_per_thousand(5)) =>
+            {
+                row.under_another_meeting()
+            }
             _ => generator.generate_row(row_index, delivered_on),
         };
         file.extend(row.to_csv_line());
@@ -126,6 +140,8 @@ mod oddity_row {
     pub const PROCEEDS_REPORT: usize = 8;
     pub const SECOND_VERSION: usize = 9;
     pub const REFERENCE_YEAR_2121: usize = 10;
+    /// The number of the row before it, with another type of meeting.
+    pub const SHARED_NUMBER: usize = 11;
 }
 
 #[derive(Debug, Clone)]
@@ -359,12 +375,16 @@ impl IpeFiling {
             number % 97
         );
 
-        // Within a year the two numbers differ by a nearly constant offset.
-        let sequence =
-            number.saturating_sub(15_294 + 20_000 * u64::try_from(delivered_on.year() - FIRST_YEAR).unwrap_or(0));
+        // Within a year the two numbers differ by a nearly constant offset. Every link from 2010 to 2014 that public
+        // projects quote has 0 for both the sequence and the version; whether the column then holds 0 or nothing is
+        // unknown, so there are both.
+        let has_version = !(2010..=2014).contains(&delivered_on.year());
+        let year_offset = 20_000 * u64::try_from(delivered_on.year() - FIRST_YEAR).unwrap_or(0);
+        let sequence = if has_version { number.saturating_sub(15_294 + year_offset) } else { 0 };
+        let linked_version = if has_version { *version } else { 0 };
         let link = format!(
             "https://www.rad.cvm.gov.br/ENET/frmDownloadDocumento.aspx?Tela=ext&descTipo=IPE&CodigoInstituicao=1\
-             &numProtocolo={number}&numSequencia={sequence}&numVersao={version}"
+             &numProtocolo={number}&numSequencia={sequence}&numVersao={linked_version}"
         );
 
         IpeRow {
@@ -379,7 +399,7 @@ impl IpeFiling {
             delivered_on: delivered_on.format("%Y-%m-%d").to_string(),
             presentation: presentation.to_owned(),
             protocol: if has_protocol { protocol } else { String::new() },
-            version: version.to_string(),
+            version: if has_version || !number.is_multiple_of(3) { linked_version.to_string() } else { String::new() },
             link,
         }
     }

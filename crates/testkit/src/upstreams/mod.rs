@@ -124,6 +124,11 @@ impl FakeUpstreams {
         self.backend.lock_controls().faults.clear();
     }
 
+    /// Whether parts of files are sent, as they are unless this says otherwise.
+    pub fn set_sends_ranges(&self, sends_ranges: bool) {
+        self.backend.lock_controls().sends_ranges = sends_ranges;
+    }
+
     /// All requests so far, in order of arrival.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.backend.request_log.requests()

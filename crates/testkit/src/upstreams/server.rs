@@ -76,6 +76,7 @@ async fn handle_request(State(backend): State<Arc<FakeBackend>>, request: Reques
     let is_redirected = parts.headers.get(header::HOST).is_some_and(|host| host.as_bytes().starts_with(b"localhost"));
     let fault = if is_redirected { None } else { backend.take_fault(&target) };
     let own_port = backend.address.port();
+    let sends_ranges = backend.lock_controls().sends_ranges;
     // On a blocking thread, because generating a year of filings takes a while.
     let generated = tokio::task::spawn_blocking(move || {
         faults::apply_fault(fault, &target, own_port, || backend.normal_response(&path, &query))
@@ -94,7 +95,13 @@ async fn handle_request(State(backend): State<Arc<FakeBackend>>, request: Reques
         std::future::pending::<()>().await;
     }
     // A body that has to fail in transit must be sent, even to a client that already has it.
-    let conditions = if delivery == BodyDelivery::Complete { parts.headers } else { HeaderMap::new() };
+    let mut conditions = match delivery {
+        BodyDelivery::Complete | BodyDelivery::Slow { .. } => parts.headers,
+        _ => HeaderMap::new(),
+    };
+    if !sends_ranges {
+        conditions.remove(header::RANGE);
+    }
     let response = response.into_conditional_response(&conditions);
     in_flight.record_status(response.status);
     Ok(build_response(response, delivery, parts.method == Method::HEAD, in_flight))
@@ -116,7 +123,7 @@ fn build_response(fake: FakeResponse, delivery: BodyDelivery, is_head: bool, in_
     let length = fake.body.len();
     let half = fake.body.slice(..length / 2);
     let (stated_length, sent) = match delivery {
-        BodyDelivery::Complete | BodyDelivery::NoResponse => (length, fake.body),
+        BodyDelivery::Complete | BodyDelivery::Slow { .. } | BodyDelivery::NoResponse => (length, fake.body),
         BodyDelivery::HalfThenStall | BodyDelivery::HalfThenClose => (length, half),
         BodyDelivery::HalfAsComplete => (half.len(), half),
     };
@@ -128,6 +135,7 @@ fn build_response(fake: FakeResponse, delivery: BodyDelivery, is_head: bool, in_
     let body = match delivery {
         _ if is_empty => Body::empty(),
         BodyDelivery::HalfThenStall => Body::from_stream(stream_in_chunks(sent, None).chain(stalled_stream(in_flight))),
+        BodyDelivery::Slow { bytes_per_second } => Body::from_stream(stream_slowly(sent, bytes_per_second, in_flight)),
         BodyDelivery::HalfThenClose => {
             Body::from_stream(stream_in_chunks(sent, Some(in_flight)).chain(delayed_end_stream()))
         }
@@ -147,6 +155,23 @@ fn stream_in_chunks(
             return None;
         }
         let chunk = body.split_to(body.len().min(CHUNK_BYTES));
+        let in_flight = in_flight.filter(|_| !body.is_empty());
+        Some((Ok(chunk), (body, in_flight)))
+    })
+}
+
+/// Ten chunks a second.
+fn stream_slowly(
+    body: Bytes,
+    bytes_per_second: usize,
+    in_flight: InFlightRequest,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+    stream::unfold((body, Some(in_flight)), move |(mut body, in_flight)| async move {
+        if body.is_empty() {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let chunk = body.split_to(body.len().min(bytes_per_second / 10));
         let in_flight = in_flight.filter(|_| !body.is_empty());
         Some((Ok(chunk), (body, in_flight)))
     })
