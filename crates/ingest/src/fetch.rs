@@ -254,10 +254,16 @@ impl UpstreamClient {
         fetch: &FetchRequest<'_>,
         partial_body: &mut Option<PartialBody>,
     ) -> Result<(UpstreamResponse, Option<Duration>), String> {
-        let resumed = partial_body.take().filter(|partial| partial.address == address && fetch.range.is_none());
+        let resumed = partial_body.take_if(|partial| partial.address == address && fetch.range.is_none());
         let request = self.client.get(address).timeout(self.retry_policy.attempt_timeout);
         let request = request.headers(conditional_headers(fetch, resumed.as_ref()));
-        let mut response = request.send().await.map_err(|error| describe_error(&error))?;
+        let mut response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => {
+                *partial_body = resumed;
+                return Err(describe_error(&error));
+            }
+        };
 
         let headers = response.headers().clone();
         let validators =
@@ -265,13 +271,16 @@ impl UpstreamClient {
         let mut status = response.status().as_u16();
         let mut content_range = header_text(&headers, CONTENT_RANGE).and_then(|text| parse_content_range(&text));
         let mut body = Vec::new();
-        if let Some(partial) = resumed
-            && status == 206
-        {
-            if content_range.is_none_or(|(first, _)| first != partial.bytes.len() as u64) {
-                return Err("sent another part of a file than it was asked for".to_owned());
+        match resumed {
+            Some(partial) if status == 206 => {
+                if content_range.is_none_or(|(first, _)| first != partial.bytes.len() as u64) {
+                    return Err("sent another part of a file than it was asked for".to_owned());
+                }
+                (status, content_range, body) = (200, None, partial.bytes);
             }
-            (status, content_range, body) = (200, None, partial.bytes);
+            // The file itself may be as it was.
+            Some(partial) if status >= 500 => *partial_body = Some(partial),
+            _ => {}
         }
 
         if response.content_length().is_some_and(|length| length > (MAX_BODY_BYTES - body.len()) as u64) {

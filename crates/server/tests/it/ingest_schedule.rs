@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use vintem_domain::calendar::Calendar;
 use vintem_domain::{Clock, ManualClock};
 use vintem_ingest::fetch::RetryPolicy;
-use vintem_ingest::ingestor::RunReport;
+use vintem_ingest::ingestor::{NoopReporter, RunReport};
 use vintem_ingest::scheduler::{HostLoop, run_on_schedule};
 use vintem_ingest::source::{DataSource, Upstream};
 use vintem_testkit::upstreams::{FakeUpstreamOptions, Fault, IpeRow, StallAt};
@@ -187,6 +187,23 @@ async fn an_interrupted_download_is_resumed() -> TestResult {
     let report = harness.ingest(&["companies"]).await?;
     assert!(report.failures.is_empty() && report.appended > 100, "{report:#?}");
     assert_eq!(harness.ingestor.received_bytes(Upstream::Cvm), registry_bytes, "nothing comes twice");
+
+    // The next attempt fails as well, and another file comes in between.
+    let harness = IngestHarness::new().await?;
+    harness.upstreams.set_fault("cad_cia_aberta.csv", Some(Fault::CutBody.for_next_requests(1)));
+    let single_attempt = RetryPolicy { max_attempts: 1, ..FAST_RETRY };
+    let ingestor = build_ingestor(&harness.upstreams, &harness.database, &harness.clock, single_attempt)?;
+    let run = async |source: &str| {
+        let sources: Vec<DataSource> = DataSource::from_id(source).into_iter().collect();
+        ingestor.run(&sources, None, &NoopReporter).await
+    };
+    assert_eq!(run("companies").await?.failures.len(), 1);
+    harness.upstreams.set_fault("cad_cia_aberta.csv", Some(Fault::Status(500).for_next_requests(1)));
+    assert_eq!(run("companies").await?.failures.len(), 1);
+    assert!(run("fca").await?.failures.is_empty());
+    let before = ingestor.received_bytes(Upstream::Cvm);
+    assert!(run("companies").await?.appended > 100);
+    assert!(ingestor.received_bytes(Upstream::Cvm) - before < registry_bytes, "the first half is there already");
 
     // So slowly that no attempt lasts until the end.
     let slow = IngestHarness::new().await?;

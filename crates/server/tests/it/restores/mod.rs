@@ -249,7 +249,8 @@ impl RestoreTrials {
             let stored = self.store.find_key_by_hmac(&key.hmac).await?;
             let is_valid = stored.is_some_and(|row| !row.is_revoked && row.valid_until.is_none_or(|until| until > now));
             for replica in &self.replicas {
-                let url = format!("http://{}/health", replica.address);
+                // Not a page: those have a limit per address that cannot be raised.
+                let url = format!("http://{}/api/v1/market/selic/current", replica.address);
                 let status = self.http.get(url).header("X-API-Key", &key.text).send().await?.status().as_u16();
                 if status != if is_valid { 200 } else { 401 } {
                     return Ok(Some(format!("status {status} for key {number}, which is valid: {is_valid}")));
