@@ -1,5 +1,10 @@
 # The recipes of the project. `just` installs from PyPI as rust-just.
 
+# The selection of packages and the profile are those of CI, so that one build serves all.
+tests := "checks/lib/with-engines cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci"
+# One test at length, with its output.
+long-test := tests + " --profile long --no-capture"
+
 # List the recipes
 default:
     @just --list
@@ -10,7 +15,7 @@ ci:
 
 # Run the tests with their own PostgreSQL and Redis
 test *ARGS:
-    checks/lib/with-engines cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci {{ARGS}}
+    {{tests}} {{ARGS}}
 
 # Run the tests in a network namespace with only loopback, as CI does (as root)
 test-offline *ARGS: _build-tests
@@ -50,27 +55,27 @@ million-keys KEYS="1000000":
 
 # Stop, kill and cut off PostgreSQL, each for SECONDS, at 300 requests per second
 postgres-away SECONDS="60":
-    VINTEM_WALL_CLOCK=1 VINTEM_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture without_postgres
+    VINTEM_WALL_CLOCK=1 VINTEM_AWAY_SECONDS={{SECONDS}} {{long-test}} without_postgres
 
 # Put databases back to an earlier state, TRIALS times in each of three ways, beside running and stopped replicas
 restores TRIALS="100":
-    VINTEM_RESTORE_TRIALS={{TRIALS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture restores::replicas
-    VINTEM_RESTORE_TRIALS=2 VINTEM_RESTORE_FILINGS=1500000 checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture restores::replicas_notice_a_restore
+    VINTEM_RESTORE_TRIALS={{TRIALS}} {{long-test}} restores::replicas
+    VINTEM_RESTORE_TRIALS=2 VINTEM_RESTORE_FILINGS=1500000 {{long-test}} restores::replicas_notice_a_restore
 
 # Check that three processes admit exactly the limit in every window, also with wrong clocks
 exactness SECONDS="130":
-    VINTEM_WALL_CLOCK=1 VINTEM_EXACTNESS_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limit_exactness::
+    VINTEM_WALL_CLOCK=1 VINTEM_EXACTNESS_SECONDS={{SECONDS}} {{long-test}} limit_exactness::
 
 # Check limit headers and client addresses at length: 1,000 refusals, 10,000 responses, forged addresses, pairs of keys
 limits:
     VINTEM_WALL_CLOCK=1 VINTEM_REFUSALS=1000 VINTEM_HEADERS_WINDOW=60 VINTEM_HEADERS_ANSWERS=10000 VINTEM_FORGED=10000 VINTEM_PAIRS=1000 \
-        checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture \
+        {{long-test}} \
         retry_after:: limit_headers:: caller_identity:: a_key_sees_its_own_usage_alone
 
 # Check that malformed keys run no SQL, and that all refusals take the same time
 bad-keys KEYS="100000" SAMPLES="20000":
     VINTEM_WALL_CLOCK=1 VINTEM_BAD_KEYS={{KEYS}} VINTEM_TIMED_KEYS={{SAMPLES}} \
-        checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture bad_keys::
+        {{long-test}} bad_keys::
 
 # Measure time and size of every compression level on real responses
 compression-levels *ARGUMENTS:
@@ -89,28 +94,28 @@ slow-clients *ARGUMENTS:
 
 # Register keys on one replica and use them at once on another, from an address without quota
 fresh-keys ROUNDS="200":
-    VINTEM_FRESH_KEY_ROUNDS={{ROUNDS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture fairness::a_new_key
+    VINTEM_FRESH_KEY_ROUNDS={{ROUNDS}} {{long-test}} fairness::a_new_key
 
 # Hang, kill, cut off and empty Redis, each for SECONDS, at 500 requests per second; kill one of two servers
 redis-away SECONDS="30":
-    VINTEM_WALL_CLOCK=1 VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture limiter_faults::
+    VINTEM_WALL_CLOCK=1 VINTEM_REDIS_AWAY_SECONDS={{SECONDS}} {{long-test}} limiter_faults::
 
 # Store a backlog of usage, with and without kills of those who store it; no call may keep Redis busy for 10 ms
 backlog FIELDS="5000000" KILLS="50":
-    VINTEM_BACKLOG_FIELDS={{FIELDS}} VINTEM_BACKLOG_KILLS=0 checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture usage_storage::backlog
-    VINTEM_BACKLOG_FIELDS={{FIELDS}} VINTEM_BACKLOG_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture usage_storage::backlog
+    VINTEM_BACKLOG_FIELDS={{FIELDS}} VINTEM_BACKLOG_KILLS=0 {{long-test}} usage_storage::backlog
+    VINTEM_BACKLOG_FIELDS={{FIELDS}} VINTEM_BACKLOG_KILLS={{KILLS}} {{long-test}} usage_storage::backlog
 
 # Let Redis lose its last writes: nothing else may be missing from the usage, and it must say so
 lost-writes TRIALS="50":
-    VINTEM_LOST_WRITE_TRIALS={{TRIALS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture usage_storage::lost_writes
+    VINTEM_LOST_WRITE_TRIALS={{TRIALS}} {{long-test}} usage_storage::lost_writes
 
 # Drop expired months of usage of very many keys
 retention KEYS="1000000":
-    VINTEM_RETENTION_KEYS={{KEYS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture usage_storage::retention
+    VINTEM_RETENTION_KEYS={{KEYS}} {{long-test}} usage_storage::retention
 
 # Kill replicas, Redis and PostgreSQL at 1,500 requests per second: no usage lost, none counted twice
 chaos MINUTES="10":
-    VINTEM_WALL_CLOCK=1 VINTEM_CHAOS_MINUTES={{MINUTES}} checks/lib/with-engines cargo nextest run --profile long --release -p vintem-server --no-capture chaos::
+    VINTEM_WALL_CLOCK=1 VINTEM_CHAOS_MINUTES={{MINUTES}} {{long-test}} chaos::
 
 # Compare accumulated rates with a second implementation in Python, and measure forty years of them
 accumulated REQUESTS="2000":
@@ -137,7 +142,7 @@ schemathesis CASES="20000": _build-tests
 
 # Write openapi.yaml, openapi.pt-BR.yaml and the lists that documents repeat from the code; tests fail when they are out of date
 documents:
-    VINTEM_WRITE_DOCUMENTS=1 cargo nextest run -p vintem-server --cargo-profile ci documents_
+    VINTEM_WRITE_DOCUMENTS=1 {{tests}} documents_
 
 # Fill an empty database at full size from the fake publishers, then check the contract
 full-fill DIR="":
@@ -146,7 +151,7 @@ full-fill DIR="":
 
 # Publish a rate at a random minute of DAYS days, with CVM down all the while: each must be served within five minutes
 arrivals DAYS="200":
-    VINTEM_ARRIVAL_DAYS={{DAYS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture ingest_schedule::a_rate_is_served
+    VINTEM_ARRIVAL_DAYS={{DAYS}} {{long-test}} ingest_schedule::a_rate_is_served
 
 # Measure how fast filings are stored, compared with a bare COPY of the same rows
 bench-ingest:
@@ -180,7 +185,7 @@ outbox TRIALS="1000":
 
 # Deliver 5,000 events to 20 webhooks while workers are killed 50 times and PostgreSQL four times: none lost
 deliveries KILLS="50":
-    VINTEM_WALL_CLOCK=1 VINTEM_DELIVERY_KILLS={{KILLS}} checks/lib/with-engines cargo nextest run --profile long --cargo-profile ci -p vintem-server --no-capture delivery_faults::
+    VINTEM_WALL_CLOCK=1 VINTEM_DELIVERY_KILLS={{KILLS}} {{long-test}} delivery_faults::
 
 # Check that webhooks cannot reach private addresses, in a network where every address is a canary (as root)
 address-guard: _build-tests
@@ -245,7 +250,7 @@ fuzz MINUTES *TARGETS:
 
 # Compare what is served with the publishers' real files in DIR
 real-data DIR:
-    VINTEM_REAL_DATA={{absolute_path(DIR)}} checks/lib/with-engines cargo nextest run --workspace --exclude vintem-fuzz --cargo-profile ci --test real_data --no-capture
+    VINTEM_REAL_DATA={{absolute_path(DIR)}} {{tests}} --test real_data --no-capture
 
 # Follow the recipes of CONTRIBUTING in a copy of the project
 recipes:
