@@ -14,6 +14,11 @@ const MAX_WAIT: TimeDelta = TimeDelta::minutes(5);
 /// Longer waits are not believed.
 const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(24 * 3600);
 
+/// The wait that a host asks for, within bounds.
+pub fn believable_wait(requested: Duration) -> TimeDelta {
+    TimeDelta::from_std(requested.min(MAX_REQUESTED_WAIT)).unwrap_or(MAX_WAIT)
+}
+
 /// The outages of one host.
 #[derive(Debug, Default)]
 pub struct HostBreaker {
@@ -46,9 +51,7 @@ impl HostBreaker {
         }
         let doublings = self.failures.saturating_sub(FAILURES_UNTIL_DOWN).min(8);
         let wait = (FIRST_WAIT * (1 << doublings)).min(MAX_WAIT);
-        let requested_wait =
-            requested_wait.map_or(wait, |wait| TimeDelta::from_std(wait.min(MAX_REQUESTED_WAIT)).unwrap_or(MAX_WAIT));
-        self.retry_at = Some(now + wait.max(requested_wait));
+        self.retry_at = Some(now + wait.max(requested_wait.map_or(wait, believable_wait)));
         let is_new = self.down_since.is_none();
         self.down_since = self.down_since.or(Some(now));
         is_new

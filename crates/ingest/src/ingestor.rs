@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use futures_util::future::join_all;
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::{Clock, CvmDataset, DataOrigin, VERSION};
@@ -15,7 +15,7 @@ use vintem_store::sources::{CrossCheck, PartFailure, RejectedFile, SourcePartSta
 use crate::IngestError;
 use crate::cross_checks::run_cross_checks;
 use crate::fetch::{RetryPolicy, UpstreamAddresses, UpstreamClient, build_http_client, compress_for_archive};
-use crate::host_breaker::HostBreaker;
+use crate::host_breaker::{HostBreaker, believable_wait};
 use crate::parsers::sgs::{SgsResponse, parse_response};
 use crate::plan::{GappyParts, PlannedPart, find_gaps, next_attempt_at, plan_parts};
 use crate::source::{DataSource, SourcePart, Upstream};
@@ -27,8 +27,8 @@ pub trait ProgressReporter: Send + Sync {
     /// With the number of parts that the run is going to fetch.
     fn on_upstream_started(&self, upstream: Upstream, parts: usize);
     fn on_part_finished(&self, source: DataSource, part: &str, outcome: &PartOutcome);
-    /// The rest of its parts are not fetched.
-    fn on_upstream_down(&self, upstream: Upstream, skipped_parts: usize);
+    /// Instead of a report for each part that got no answer. The rest of its parts are not fetched.
+    fn on_upstream_down(&self, upstream: Upstream, error: &PartError, skipped_parts: usize);
 }
 
 /// A reporter that ignores all events.
@@ -38,7 +38,7 @@ pub struct NoopReporter;
 impl ProgressReporter for NoopReporter {
     fn on_upstream_started(&self, _: Upstream, _: usize) {}
     fn on_part_finished(&self, _: DataSource, _: &str, _: &PartOutcome) {}
-    fn on_upstream_down(&self, _: Upstream, _: usize) {}
+    fn on_upstream_down(&self, _: Upstream, _: &PartError, _: usize) {}
 }
 
 #[derive(Debug)]
@@ -159,23 +159,29 @@ impl Ingestor {
         reporter.on_upstream_started(upstream, parts.len());
 
         let mut breaker = HostBreaker::default();
-        let mut remaining = parts.len();
-        for planned in parts {
-            let outcome = self.run_part(&planned, since, breaker.is_down()).await?;
-            reporter.on_part_finished(planned.source, &planned.part.id(), &outcome);
-            remaining -= 1;
-            let is_outage = outcome.is_outage();
-            let requested_wait = outcome.requested_wait();
-            report.record_outcome(planned.source, &planned.part.id(), outcome);
+        // Parts without an answer wait here: if the next ones get none either, one report says it for all.
+        let mut unreported: Vec<(&PlannedPart, PartOutcome)> = Vec::new();
+        for (index, planned) in parts.iter().enumerate() {
+            let outcome = self.run_part(planned, since, !unreported.is_empty()).await?;
+            report.record_outcome(planned.source, &planned.part.id(), &outcome);
 
-            if !is_outage {
-                breaker.record_answer();
-            } else if breaker.record_outage(self.clock.now(), requested_wait) {
-                reporter.on_upstream_down(upstream, remaining);
-                report.skipped_parts += remaining;
-                break;
+            if let PartOutcome::Failed { error, .. } = &outcome
+                && error.is_outage()
+            {
+                if breaker.record_outage(self.clock.now(), error.requested_wait()) {
+                    report.skipped_parts = parts.len() - index - 1;
+                    reporter.on_upstream_down(upstream, error, report.skipped_parts);
+                    return Ok(report);
+                }
+                unreported.push((planned, outcome));
+                continue;
             }
+
+            breaker.record_answer();
+            unreported.push((planned, outcome));
+            report_outcomes(reporter, &mut unreported);
         }
+        report_outcomes(reporter, &mut unreported);
         Ok(report)
     }
 
@@ -355,6 +361,12 @@ async fn load_part(
     }
 }
 
+fn report_outcomes(reporter: &dyn ProgressReporter, outcomes: &mut Vec<(&PlannedPart, PartOutcome)>) {
+    for (planned, outcome) in outcomes.drain(..) {
+        reporter.on_part_finished(planned.source, &planned.part.id(), &outcome);
+    }
+}
+
 fn describe_failure(
     part: SourcePart,
     before: Option<&PartFailure>,
@@ -374,7 +386,8 @@ fn describe_failure(
         attempts: before.map_or(0, |failure| failure.attempts) + u32::from(!is_outage),
         since: before.map_or(now, |failure| failure.since),
         last_failed_at: now,
-        next_attempt_at: next_attempt_at(part, before, is_outage, now),
+        next_attempt_at: next_attempt_at(part, before, is_outage, now)
+            .max(now + error.requested_wait().map_or(TimeDelta::zero(), believable_wait)),
         problem: error.to_string(),
         rejected_file,
     }
@@ -406,7 +419,7 @@ impl RunReport {
         self.skipped_parts += other.skipped_parts;
     }
 
-    fn record_outcome(&mut self, source: DataSource, part: &str, outcome: PartOutcome) {
+    fn record_outcome(&mut self, source: DataSource, part: &str, outcome: &PartOutcome) {
         self.parts += 1;
         match outcome {
             PartOutcome::Succeeded(report) => {

@@ -93,6 +93,14 @@ impl<'i> HostLoop<'i> {
         }
         let today = sao_paulo_date(now);
         if !self.budget.has_bytes_left(self.ingestor.received_bytes(self.upstream), today) {
+            if self.budget.is_newly_exhausted() {
+                let max_bytes = self.budget.max_bytes;
+                tracing::warn!(
+                    upstream = self.upstream.name(),
+                    max_bytes,
+                    "no more is fetched today: the limit is reached"
+                );
+            }
             return Ok(sao_paulo_time_to_utc(today + Days::new(1), 0, 0));
         }
 
@@ -176,19 +184,27 @@ struct ByteBudget {
     day: NaiveDate,
     /// All bytes received before this day.
     received_before: u64,
+    /// Whether it was noticed that nothing is left of this day's.
+    is_exhausted: bool,
 }
 
 impl ByteBudget {
     const fn new(max_bytes: u64) -> Self {
-        Self { max_bytes, day: NaiveDate::MIN, received_before: 0 }
+        Self { max_bytes, day: NaiveDate::MIN, received_before: 0, is_exhausted: false }
     }
 
     fn has_bytes_left(&mut self, received: u64, today: NaiveDate) -> bool {
         if self.day != today {
             self.day = today;
             self.received_before = received;
+            self.is_exhausted = false;
         }
         received - self.received_before < self.max_bytes
+    }
+
+    /// True once a day.
+    const fn is_newly_exhausted(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_exhausted, true)
     }
 }
 
@@ -202,7 +218,9 @@ mod tests {
         let mut budget = ByteBudget::new(100);
         assert!(budget.has_bytes_left(0, days[1]) && budget.has_bytes_left(99, days[1]));
         assert!(!budget.has_bytes_left(100, days[1]) && !budget.has_bytes_left(150, days[1]));
+        assert!(budget.is_newly_exhausted() && !budget.is_newly_exhausted());
         let next_day = days[1] + Days::new(1);
         assert!(budget.has_bytes_left(150, next_day) && !budget.has_bytes_left(250, next_day));
+        assert!(budget.is_newly_exhausted());
     }
 }

@@ -102,7 +102,7 @@ fn corrupt_archive(error: impl std::fmt::Display) -> FormatError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::Write as _;
 
     use proptest::prelude::*;
@@ -113,7 +113,7 @@ mod tests {
 
     const MEMBER_NAME: &str = "ipe_cia_aberta_2026.csv";
 
-    fn build_archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+    pub fn build_archive(members: &[(&str, &[u8])]) -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, content) in members {
             writer.start_file(*name, SimpleFileOptions::default()).unwrap();

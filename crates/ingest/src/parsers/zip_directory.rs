@@ -101,23 +101,11 @@ fn read_u32(bytes: &[u8], at: usize) -> Result<u32, DirectoryError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Cursor, Write as _};
-
     use proptest::prelude::*;
-    use zip::ZipWriter;
-    use zip::write::SimpleFileOptions;
 
     use super::*;
     use crate::parsers::zip::CheckedZipArchive;
-
-    fn build_archive(members: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-        for (name, content) in members {
-            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
-            writer.write_all(content).unwrap();
-        }
-        writer.finish().unwrap().into_inner()
-    }
+    use crate::parsers::zip::tests::build_archive;
 
     #[test]
     fn a_member_can_be_read_from_its_own_bytes_and_the_directory() {

@@ -14,6 +14,7 @@ use vintem_domain::{Clock, SystemClock};
 use vintem_ingest::ingestor::{Ingestor, PartOutcome, ProgressReporter, RunReport, parse_source_names};
 use vintem_ingest::scheduler::run_on_schedule;
 use vintem_ingest::source::{DataSource, Upstream};
+use vintem_ingest::upstreams::PartError;
 use vintem_store::Store;
 use vintem_store::sources::CrossCheck;
 
@@ -225,9 +226,9 @@ impl ProgressReporter for BarReporter {
         bar.inc(1);
     }
 
-    fn on_upstream_down(&self, upstream: Upstream, skipped_parts: usize) {
+    fn on_upstream_down(&self, upstream: Upstream, error: &PartError, skipped_parts: usize) {
         self.bar_for(upstream).abandon();
-        self.print(&describe_outage(upstream, skipped_parts));
+        self.print(&describe_outage(upstream, error, skipped_parts));
     }
 }
 
@@ -251,8 +252,8 @@ impl ProgressReporter for LineReporter {
         println!("{}", describe_outcome(source, part, outcome));
     }
 
-    fn on_upstream_down(&self, upstream: Upstream, skipped_parts: usize) {
-        println!("{}", describe_outage(upstream, skipped_parts));
+    fn on_upstream_down(&self, upstream: Upstream, error: &PartError, skipped_parts: usize) {
+        println!("{}", describe_outage(upstream, error, skipped_parts));
     }
 }
 
@@ -273,6 +274,6 @@ fn describe_outcome(source: DataSource, part: &str, outcome: &PartOutcome) -> St
     }
 }
 
-fn describe_outage(upstream: Upstream, skipped_parts: usize) -> String {
-    format!("{} does not answer; {skipped_parts} parts were not tried", upstream.name())
+fn describe_outage(upstream: Upstream, error: &PartError, skipped_parts: usize) -> String {
+    format!("FAIL  {} does not answer; {skipped_parts} parts were not tried: {error}", upstream.name())
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams, Fault};
 use vintem_testkit::{TempDirectory, TestDatabase, find_free_port, redis_url};
 
 use crate::{TestResult, friday, vintem_binary};
@@ -197,6 +198,51 @@ async fn ingestion_refuses_a_demo_database_before_it_fetches_anything() -> TestR
                     or remove the demo data with: vintem demo --remove";
     assert_eq!(error_of(&output), expected);
     assert_eq!(stdout_of(&output), "");
+
+    Ok(())
+}
+
+/// CVM refuses connections, and a window of a series is refused.
+#[tokio::test]
+async fn ingestion_says_what_is_to_come_what_fails_and_what_is_left() -> TestResult {
+    let directory = TempDirectory::create()?;
+    let database = TestDatabase::create_empty().await?;
+    let today = vintem_domain::dates::sao_paulo_date(chrono::Utc::now());
+    let upstreams = FakeUpstreams::start(FakeUpstreamOptions { today, ..FakeUpstreamOptions::default() })?;
+    upstreams.set_fault("bcdata.sgs.4389/dados?formato=json&dataInicial=22/11/2009", Some(Fault::Status(400)));
+    let cvm_url = format!("http://127.0.0.1:{}", find_free_port()?);
+    let mut command = configured(directory.path(), &database.url(), &["ingest", "cdi", "ipca", "companies", "ipe"]);
+    command.env("VINTEM_SGS_URL", upstreams.sgs_url()).env("VINTEM_PTAX_URL", upstreams.ptax_url());
+    command.env("VINTEM_CVM_URL", &cvm_url);
+
+    let output = command.output()?;
+    let stdout = stdout_of(&output);
+    let lines: Vec<&str> = stdout.lines().collect();
+    let position = |prefix: &str| {
+        lines.iter().position(|line| line.starts_with(prefix)).unwrap_or_else(|| panic!("{prefix:?} in\n{stdout}"))
+    };
+
+    // The total comes first, and as many parts are reported.
+    let announced =
+        lines[position("BCB SGS: ")].strip_prefix("BCB SGS: ").and_then(|rest| rest.strip_suffix(" parts to fetch"));
+    let reported = |line: &&&str| line.contains("cdi ") || line.contains("ipca ");
+    assert_eq!(announced, Some(lines.iter().filter(reported).count().to_string().as_str()), "{stdout}");
+    assert!(position("BCB SGS: ") < position("cdi 20"), "{stdout}");
+
+    // A failure stands where it happened, among the parts that succeeded.
+    assert!((position("cdi 2013: ")..position("cdi 2007: ")).contains(&position("FAIL  cdi 2010: ")), "{stdout}");
+    assert!(lines[position("cdi 2013: ")].contains(" new or changed"), "{stdout}");
+
+    // One line for the host that is down, whatever it has.
+    let about_cvm: Vec<&&str> = lines.iter().filter(|line| line.contains(&cvm_url)).collect();
+    assert_eq!(about_cvm.len(), 1, "{stdout}");
+    assert!(about_cvm[0].starts_with("FAIL  CVM does not answer; "), "{stdout}");
+
+    let error = error_of(&output);
+    assert!(error.starts_with("error: 3 parts failed, and "), "{error}");
+    assert!(error.contains(" were not tried because their host does not answer. What is stored of them is unchanged."));
+    assert!(error.ends_with("go on as soon as it answers; or run this command again."), "{error}");
+    assert!(!output.status.success());
 
     Ok(())
 }

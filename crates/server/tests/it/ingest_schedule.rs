@@ -13,7 +13,7 @@ use vintem_ingest::fetch::RetryPolicy;
 use vintem_ingest::ingestor::{NoopReporter, RunReport};
 use vintem_ingest::scheduler::{HostLoop, run_on_schedule};
 use vintem_ingest::source::{DataSource, Upstream};
-use vintem_testkit::upstreams::{FakeUpstreamOptions, Fault, IpeRow, StallAt};
+use vintem_testkit::upstreams::{FakeUpstreamOptions, Fault, IpeRow, StallAt, UpstreamService};
 use vintem_testkit::{parse_env_var, wait_until};
 
 use crate::ingest::{FAST_RETRY, IngestHarness, build_ingestor, parse_date};
@@ -295,6 +295,37 @@ async fn missing_rows_are_asked_for_again() -> TestResult {
     run_due_parts(&mut sgs, &harness.clock).await?;
     let missing = missing().await?;
     assert!(!missing.iter().any(|day| ["2013-03-05", "2025-03-06"].map(parse_date).contains(day)), "{missing:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_down_for_26_hours_is_asked_gently_and_caught_up_with() -> TestResult {
+    let harness = IngestHarness::new().await?;
+    let mut cvm = host_loop(&harness, Upstream::Cvm, &["companies", "ipe"]);
+    run_due_parts(&mut cvm, &harness.clock).await?;
+
+    harness.upstreams.set_fault("/dados/CIA_ABERTA/", Some(Fault::Unavailable { retry_after: None }));
+    let company = harness.upstreams.companies()[0].clone();
+    let saturday = parse_date("2026-11-14");
+    let number = 99_000_001;
+    let filing = IpeRow::material_fact(&company.cnpj, &company.name, company.code, saturday, number, "Fato");
+    harness.upstreams.add_filing(filing)?;
+    harness.upstreams.set_today(saturday);
+    harness.upstreams.clear_requests();
+    let outage_ends_at = harness.clock.now() + TimeDelta::hours(26);
+    while harness.clock.now() < outage_ends_at {
+        let next = cvm.step().await?;
+        harness.clock.set(next.max(harness.clock.now()));
+    }
+    let requests = harness.upstreams.requests_to(UpstreamService::Cvm).len();
+    println!("requests_in_26_hours: {requests}");
+    assert!((12..26 * 13).contains(&requests), "about one in five minutes, not {requests}");
+
+    harness.upstreams.clear_faults();
+    harness.clock.set(harness.clock.now() + TimeDelta::minutes(5));
+    run_due_parts(&mut cvm, &harness.clock).await?;
+    let events = harness.stored_events().await?;
+    assert!(events.contains(&("filing.published".to_owned(), json!({"filing": number.to_string()}))), "{events:#?}");
     Ok(())
 }
 
