@@ -59,7 +59,7 @@ postgres-away SECONDS="60":
 
 # Put databases back to an earlier state, TRIALS times in each of three ways, beside running and stopped replicas
 restores TRIALS="100":
-    VINTEM_RESTORE_TRIALS={{TRIALS}} {{long-test}} restores::replicas
+    VINTEM_RESTORE_TRIALS={{TRIALS}} {{tests}} --profile long --success-output immediate restores::replicas
     VINTEM_RESTORE_TRIALS=2 VINTEM_RESTORE_FILINGS=1500000 {{long-test}} restores::replicas_notice_a_restore
 
 # Check that three processes admit exactly the limit in every window, also with wrong clocks
@@ -108,6 +108,14 @@ backlog FIELDS="5000000" KILLS="50":
 # Let Redis lose its last writes: nothing else may be missing from the usage, and it must say so
 lost-writes TRIALS="50":
     VINTEM_LOST_WRITE_TRIALS={{TRIALS}} {{long-test}} usage_storage::lost_writes
+
+# Restart two replicas behind haproxy again and again at 500 requests per second: none of 100,000 may fail
+rolling-restarts RESTARTS="20" REQUESTS="100000":
+    VINTEM_RESTARTS={{RESTARTS}} VINTEM_RESTART_RATE=500 VINTEM_RESTART_REQUESTS={{REQUESTS}} {{long-test}} rolling_restarts::
+
+# Kill the primary and promote its standby: reads and writes must go on within seconds
+failover:
+    VINTEM_WALL_CLOCK=1 {{long-test}} failover::
 
 # Drop expired months of usage of very many keys
 retention KEYS="1000000":

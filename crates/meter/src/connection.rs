@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::{AsyncConnectionConfig, Client, RedisResult, TlsCertificates};
 use tokio::time::timeout;
 
 use crate::error::{MeterError, Result};
@@ -64,8 +64,19 @@ pub async fn fetch_run_id(connection: &mut MultiplexedConnection) -> RedisResult
     Ok(run_id.chars().filter(char::is_ascii_alphanumeric).take(MAX_RUN_ID_LENGTH).collect())
 }
 
+/// `certificates` (PEM) are the only ones that a `rediss://` server is trusted by; without them, the system's are.
+pub fn open_client(url: &str, certificates: Option<&[u8]>) -> Result<Client> {
+    match certificates {
+        Some(certificates) if url.starts_with("rediss://") => {
+            let certificates = TlsCertificates { client_tls: None, root_cert: Some(certificates.to_vec()) };
+            Ok(Client::build_with_tls(url, certificates)?)
+        }
+        _ => Ok(Client::open(url)?),
+    }
+}
+
 /// Checks that a server answers.
-pub async fn ping_redis(url: &str) -> Result<()> {
-    let connection = LazyConnection::new(Client::open(url)?);
+pub async fn ping_redis(url: &str, certificates: Option<&[u8]>) -> Result<()> {
+    let connection = LazyConnection::new(open_client(url, certificates)?);
     connection.run(async |redis| redis::cmd("PING").exec_async(redis).await).await
 }

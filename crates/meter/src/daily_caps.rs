@@ -122,6 +122,7 @@ mod tests {
     fn test_settings(url: &str) -> MeterSettings<'_> {
         MeterSettings {
             redis_urls: vec![url],
+            redis_certificates: None,
             prefix: "test:caps:",
             window: Duration::from_secs(60),
             redis_timeout: Duration::from_secs(5),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use vintem_domain::KeyId;
 
 use crate::circuit::ReplicaCount;
+use crate::connection::open_client;
 use crate::daily_caps::{DailyCap, DailyCaps};
 use crate::error::Result;
 use crate::local_usage::LocalUsage;
@@ -16,6 +17,8 @@ use crate::shard::{ProcessState, RedisShard};
 pub struct MeterSettings<'a> {
     /// One server, or several that share the callers. All replicas must list the same servers in the same order.
     pub redis_urls: Vec<&'a str>,
+    /// In PEM; `rediss://` servers are trusted by these alone. Without them, by those of the system.
+    pub redis_certificates: Option<&'a [u8]>,
     /// Prefix of every key in Redis.
     pub prefix: &'a str,
     /// Window of the rate limit.
@@ -52,7 +55,7 @@ impl Meter {
         });
 
         let start_shard = |url: &&str| {
-            let client = redis::Client::open(*url)?;
+            let client = open_client(url, settings.redis_certificates)?;
             Ok(RedisShard::start(client, hash_server_name(url), RedisKeys::new(settings.prefix), process.clone()))
         };
         let shards: Arc<[RedisShard]> = settings.redis_urls.iter().map(start_shard).collect::<Result<_>>()?;
@@ -129,6 +132,7 @@ mod tests {
         let urls: Vec<String> = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
         let settings = MeterSettings {
             redis_urls: urls.iter().map(String::as_str).collect(),
+            redis_certificates: None,
             prefix: "test:",
             window: Duration::from_secs(60),
             redis_timeout: Duration::from_millis(25),

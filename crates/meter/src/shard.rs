@@ -167,6 +167,7 @@ mod tests {
         let redis_timeout = Duration::from_secs(5);
         let settings = MeterSettings {
             redis_urls: vec![&url],
+            redis_certificates: None,
             prefix: &prefix,
             window: Duration::from_secs(60),
             redis_timeout,

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::{demo, doctor, ingest, init, keys, migrate, serve, status, work};
+use crate::commands::{demo, doctor, health, ingest, init, keys, migrate, serve, status, work};
+use crate::describe_error;
 use crate::env_file::load_env_file;
+use crate::secret_files::options_from_files;
 use crate::usage_error::{BadSetting, SettingProblem, bad_settings, describe_bad_settings};
 
 /// Brazilian financial data as an API
@@ -38,6 +40,8 @@ enum Command {
     Keys(keys::KeysCommand),
     /// Check the settings, the services they point to and the freshness of the data
     Doctor(doctor::DoctorCommand),
+    /// Check whether the replica on this machine is ready; the exit code says it
+    Health(health::HealthCommand),
     /// Show how fresh the data is, what could not be fetched, and when it is tried again
     Status(status::StatusCommand),
     /// Print a shell completion script
@@ -52,13 +56,15 @@ impl Cli {
     /// exit code.
     pub fn from_command_line() -> Result<Self, ExitCode> {
         let env_file = load_env_file();
-        let arguments: Vec<OsString> = std::env::args_os().collect();
+        let mut arguments: Vec<OsString> = std::env::args_os().collect();
+        let secret_options = options_from_files(&Self::command(), &arguments, |name| std::env::var_os(name));
+        let files = env_file.and(secret_options).map(|options| arguments.extend(options));
         let parsed = Self::parse_arguments(arguments);
 
-        // Help must work whatever the file contains.
+        // Help must work whatever the files contain.
         let is_help = parsed.as_ref().is_err_and(|error| !error.use_stderr());
-        if let (Err(error), false) = (env_file, is_help) {
-            eprintln!("error: {error}");
+        if let (Err(error), false) = (files, is_help) {
+            eprintln!("error: {}", describe_error(&error));
             return Err(ExitCode::FAILURE);
         }
         parsed.map_err(|error| {
@@ -110,6 +116,7 @@ impl Cli {
             Command::Demo(command) => command.run().await,
             Command::Keys(command) => command.run().await,
             Command::Doctor(command) => command.run().await,
+            Command::Health(command) => command.run().await,
             Command::Status(command) => command.run().await,
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "vintem", &mut std::io::stdout());

@@ -55,6 +55,17 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// When the process is out of file descriptors, accepting again at once would only burn CPU.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// How far the shutdown of a server has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerPhase {
+    Serving,
+    /// Answers everyone, but asks each client to close its connection: others still send requests here until they notice
+    /// that the replica is no longer ready.
+    Leaving,
+    /// Accepts no more connections, and waits for the requests in flight.
+    Stopping,
+}
+
 /// Responds to requests.
 pub trait RequestHandler: Clone + Send + Sync + 'static {
     fn handle(self, request: Request, peer: IpAddr) -> impl Future<Output = Response> + Send;
@@ -75,21 +86,21 @@ impl RequestHandler for Router {
     }
 }
 
-/// Serves until `stop` turns true, then waits for the requests in flight.
+/// Serves until the phase is `Stopping`, then waits for the requests in flight.
 pub async fn serve<S: RequestHandler>(
     listener: TcpListener,
     open_connections: Arc<Connections>,
     handler: S,
-    mut stop: watch::Receiver<bool>,
+    mut phase: watch::Receiver<ServerPhase>,
 ) {
     let mut connections = JoinSet::new();
-    let stopping = stop.clone();
+    let connection_phase = phase.clone();
 
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
-            Ok(_) = stop.wait_for(|stop| *stop) => break,
+            Ok(_) = phase.wait_for(is_stopping) => break,
         };
         match accepted {
             Ok((stream, peer)) => {
@@ -100,7 +111,7 @@ pub async fn serve<S: RequestHandler>(
                     tokio::task::yield_now().await;
                 }
                 let connection = guard.connection.clone();
-                let task = serve_connection(stream, peer.ip(), guard, handler.clone(), stopping.clone());
+                let task = serve_connection(stream, peer.ip(), guard, handler.clone(), connection_phase.clone());
                 connection.set_task(connections.spawn(task));
             }
             Err(error) => {
@@ -118,6 +129,10 @@ pub async fn serve<S: RequestHandler>(
     }
 }
 
+fn is_stopping(phase: &ServerPhase) -> bool {
+    *phase == ServerPhase::Stopping
+}
+
 fn prepare_stream(stream: &TcpStream) -> std::io::Result<()> {
     // Responses are small and complete: waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;
@@ -130,7 +145,7 @@ async fn serve_connection<S: RequestHandler>(
     peer: IpAddr,
     guard: ConnectionGuard,
     handler: S,
-    mut stopping: watch::Receiver<bool>,
+    mut phase: watch::Receiver<ServerPhase>,
 ) {
     if let Err(error) = prepare_stream(&stream) {
         tracing::debug!(%error, "connection closed before it was served");
@@ -139,11 +154,11 @@ async fn serve_connection<S: RequestHandler>(
 
     let has_bytes = tokio::select! {
         has_bytes = tokio::time::timeout(FIRST_BYTE_TIMEOUT, has_first_byte(&stream)) => has_bytes == Ok(true),
-        Ok(_) = stopping.wait_for(|stop| *stop) => false,
+        Ok(_) = phase.wait_for(is_stopping) => false,
     };
     if has_bytes {
         // Boxed: with the buffers of a request it takes some 17 kB, which a silent connection should not have.
-        Box::pin(serve_requests(stream, peer, guard, handler, stopping)).await;
+        Box::pin(serve_requests(stream, peer, guard, handler, phase)).await;
     }
 }
 
@@ -158,22 +173,25 @@ async fn serve_requests<S: RequestHandler>(
     peer: IpAddr,
     guard: ConnectionGuard,
     handler: S,
-    mut stopping: watch::Receiver<bool>,
+    mut phase: watch::Receiver<ServerPhase>,
 ) {
     let pace = if guard.connection.is_trusted { PROXY_PACE } else { CLIENT_PACE };
+    let current_phase = phase.clone();
     let service = service_fn(|request: Request<Incoming>| {
         // Avoids a boxed body for requests without one.
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
         let response = handler.clone().handle(request, peer);
         let connection = guard.connection.clone();
+        let current_phase = current_phase.clone();
         async move {
             connection.set_has_request(true);
             let mut response = response.await;
             // A response that is written while it is sent goes on after this.
             connection.set_has_request(response.body().size_hint().exact().is_none());
+            let is_leaving = *current_phase.borrow() != ServerPhase::Serving;
             // Only hyper's parser knows where a chunked body ends, so `SmugglingGuard` could not find the next head.
-            if is_chunked {
+            if is_chunked || is_leaving {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(response)
@@ -195,14 +213,14 @@ async fn serve_requests<S: RequestHandler>(
         .max_buf_size(MAX_BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
 
-    let stop_changes = stopping.clone();
+    let phase_changes = phase.clone();
     let mut connection = pin!(connection);
-    let mut stop = pin!(stopping.wait_for(|stop| *stop));
+    let mut stop = pin!(phase.wait_for(is_stopping));
     let mut is_waiting = false;
     let mut may_stop = true;
     let serving = poll_fn(|context| {
         // The first poll registers this task to be woken by `stop`. After that, `stop` is polled only when it changed.
-        if may_stop && (!is_waiting || stop_changes.has_changed().unwrap_or(true)) {
+        if may_stop && (!is_waiting || phase_changes.has_changed().unwrap_or(true)) {
             is_waiting = true;
             if let Poll::Ready(stopped) = stop.as_mut().poll(context) {
                 may_stop = false;

@@ -12,6 +12,7 @@ mod head_timer;
 mod http_server;
 mod operator;
 pub mod replica;
+mod secret_files;
 pub mod settings;
 mod slow_reader_guard;
 mod smuggling_guard;

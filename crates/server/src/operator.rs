@@ -14,22 +14,24 @@ use vintem_api::App;
 use vintem_domain::Dataset;
 use vintem_meter::UsageSource;
 
+use crate::http_server::ServerPhase;
+
 /// Up to a few hundred thousand histogram values accumulate in between and take a millisecond to process.
 const METRICS_UPKEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 struct OperatorState {
     app: Arc<App>,
-    stopping: watch::Receiver<bool>,
+    phase: watch::Receiver<ServerPhase>,
     metrics: PrometheusHandle,
 }
 
-pub fn operator_router(app: Arc<App>, stopping: watch::Receiver<bool>, metrics: PrometheusHandle) -> Router {
+pub fn operator_router(app: Arc<App>, phase: watch::Receiver<ServerPhase>, metrics: PrometheusHandle) -> Router {
     Router::new()
         .route("/livez", get(|| async { "alive\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(render_metrics))
-        .with_state(OperatorState { app, stopping, metrics })
+        .with_state(OperatorState { app, phase, metrics })
 }
 
 /// The metrics of the whole process. A second replica in the same process, as in tests, shares them.
@@ -76,8 +78,8 @@ pub async fn run_metrics_upkeep(metrics: PrometheusHandle) {
 
 /// Ready from the first snapshot until SIGTERM, even while Redis or Postgres is unavailable.
 async fn readyz(State(operator): State<OperatorState>) -> (StatusCode, &'static str) {
-    let is_stopping = *operator.stopping.borrow();
-    if is_stopping {
+    let phase = *operator.phase.borrow();
+    if phase != ServerPhase::Serving {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
     } else if operator.app.live_snapshot.get().is_none() {
         (StatusCode::SERVICE_UNAVAILABLE, "no snapshot yet\n")

@@ -20,6 +20,7 @@ use vintem_store::reader::DatasetState;
 use vintem_store::{Store, StoreError};
 
 use crate::connections::{ConnectionLimits, Connections, raise_descriptor_limit};
+use crate::http_server::ServerPhase;
 use crate::settings::ServeSettings;
 use crate::supervision::spawn_supervised;
 use crate::{background, http_server, operator};
@@ -45,7 +46,8 @@ pub struct Replica {
     pub admin_address: SocketAddr,
     app: Arc<App>,
     notifications: Arc<background::Notifications>,
-    stop_sender: watch::Sender<bool>,
+    phase: watch::Sender<ServerPhase>,
+    drain_period: Duration,
     server_task: JoinHandle<()>,
     operator_task: JoinHandle<()>,
     background_tasks: Vec<JoinHandle<()>>,
@@ -92,17 +94,17 @@ pub async fn start_replica(
     }
 
     let pages = page_context(settings, &app, public_url);
-    let (stop_sender, stopping) = watch::channel(false);
+    let (phase, phase_changes) = watch::channel(ServerPhase::Serving);
     let service = vintem_api::build_service(
         app.clone(),
         vintem_pages::handlers(pages.clone()),
         vintem_pages::problem_renderer(pages),
     );
-    let operator = operator::operator_router(app.clone(), stopping.clone(), operator::metrics_handle());
+    let operator = operator::operator_router(app.clone(), phase_changes.clone(), operator::metrics_handle());
     let clients = Connections::new(connection_limits(), settings.trusted_proxies.0.clone());
-    let server_task = tokio::spawn(http_server::serve(listener, clients, service, stopping));
+    let server_task = tokio::spawn(http_server::serve(listener, clients, service, phase_changes));
     // The admin port stays open until the end, so that probes can see that the replica is no longer ready.
-    let (_, never) = watch::channel(false);
+    let (_, never) = watch::channel(ServerPhase::Serving);
     let operators = Connections::new(ConnectionLimits::OPERATOR, Vec::new());
     let operator_task = tokio::spawn(http_server::serve(admin_listener, operators, operator, never));
 
@@ -113,7 +115,8 @@ pub async fn start_replica(
         admin_address,
         app,
         notifications,
-        stop_sender,
+        phase,
+        drain_period: Duration::from_secs(u64::from(settings.drain_seconds)),
         server_task,
         operator_task,
         background_tasks,
@@ -225,9 +228,15 @@ impl Replica {
         self.app.live_snapshot.get().is_some()
     }
 
-    /// Graceful shutdown: no longer ready → no new connections → requests in flight finish → outcomes are counted.
+    /// Says that the replica is no longer ready, and serves on until load balancers have noticed.
+    pub async fn leave(&self) {
+        self.phase.send_replace(ServerPhase::Leaving);
+        tokio::time::sleep(self.drain_period).await;
+    }
+
+    /// No new connections → requests in flight finish → outcomes are counted.
     pub async fn stop(&mut self) {
-        self.stop_sender.send_replace(true);
+        self.phase.send_replace(ServerPhase::Stopping);
         self.app.event_feed.shut_down();
         if let Err(error) = (&mut self.server_task).await {
             tracing::error!(%error, "http server failed");

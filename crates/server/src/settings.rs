@@ -61,6 +61,10 @@ pub struct DatabaseSettings {
     /// PostgreSQL database, e.g. postgres://vintem:secret@127.0.0.1:5432/vintem
     #[arg(long, env = "VINTEM_DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
+
+    /// The same database without a pooler. Set this if VINTEM_DATABASE_URL leads to PgBouncer in transaction mode
+    #[arg(long, env = "VINTEM_DATABASE_DIRECT_URL", hide_env_values = true)]
+    pub database_direct_url: Option<Secret>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -183,10 +187,14 @@ pub struct ServeSettings {
     #[arg(long, env = "VINTEM_POSTGRES_BUDGET_MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub postgres_budget_ms: u32,
 
-    /// Redis or Valkey, e.g. redis://127.0.0.1:6379. Separate several servers with commas; callers are divided among
-    /// them. Every replica needs the same list in the same order
+    /// Redis or Valkey, e.g. redis://127.0.0.1:6379, or with TLS rediss://user:password@host:6379. Separate several
+    /// servers with commas; callers are divided among them. Every replica needs the same list in the same order
     #[arg(long, env = "VINTEM_REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1:6379")]
     pub redis_url: Secret,
+
+    /// PEM file with the certificates that sign those of `rediss://` servers [default: the system's]
+    #[arg(long, env = "VINTEM_REDIS_CA")]
+    pub redis_ca: Option<PathBuf>,
 
     /// Timeout for Redis during a request, in milliseconds; after that, the replica enforces the limit by itself
     #[arg(long, env = "VINTEM_REDIS_BUDGET_MS", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -258,6 +266,11 @@ pub struct ServeSettings {
     #[arg(long, env = "VINTEM_MAX_IN_FLIGHT", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_in_flight: u32,
 
+    /// How long requests are still answered after SIGTERM, in seconds, while load balancers notice that the replica is no
+    /// longer ready
+    #[arg(long, env = "VINTEM_DRAIN_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=600))]
+    pub drain_seconds: u32,
+
     /// Memory for cached responses, in MiB; 0 disables the cache
     #[arg(long, env = "VINTEM_RESPONSE_CACHE_MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pub response_cache_mib: u32,
@@ -280,11 +293,17 @@ impl DatabaseSettings {
     }
 
     fn open_store_with(&self, timeouts: Timeouts) -> anyhow::Result<Store> {
+        let url = self.database_url.reveal();
+        let (setting, store) = match &self.database_direct_url {
+            Some(direct) => (
+                "VINTEM_DATABASE_URL or VINTEM_DATABASE_DIRECT_URL",
+                Store::open_behind_pooler(url, direct.reveal(), MAX_DATABASE_CONNECTIONS, timeouts),
+            ),
+            None => ("VINTEM_DATABASE_URL", Store::open(url, MAX_DATABASE_CONNECTIONS, timeouts)),
+        };
         // The original error would contain the URL, password included.
-        Store::open(self.database_url.reveal(), MAX_DATABASE_CONNECTIONS, timeouts).map_err(|_| {
-            anyhow::anyhow!(
-                "VINTEM_DATABASE_URL is not valid. It must look like postgres://user:password@host:5432/database"
-            )
+        store.map_err(|_| {
+            anyhow::anyhow!("{setting} is not valid. It must look like postgres://user:password@host:5432/database")
         })
     }
 }
@@ -319,9 +338,18 @@ impl ServeSettings {
         self.redis_url.reveal().split(',').map(str::trim).collect()
     }
 
+    pub fn redis_certificates(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let read = |file: &PathBuf| {
+            std::fs::read(file).with_context(|| format!("VINTEM_REDIS_CA: {} cannot be read", file.display()))
+        };
+        self.redis_ca.as_ref().map(read).transpose()
+    }
+
     pub fn open_meter(&self, prefix: &str) -> anyhow::Result<Meter> {
+        let certificates = self.redis_certificates()?;
         let settings = MeterSettings {
             redis_urls: self.redis_urls(),
+            redis_certificates: certificates.as_deref(),
             prefix,
             window: Duration::from_secs(u64::from(self.limit_window_seconds)),
             redis_timeout: Duration::from_millis(u64::from(self.redis_budget_ms)),

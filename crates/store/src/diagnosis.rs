@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Error as SqlxError};
 
 use crate::Store;
+use crate::hosts::address_of;
 use crate::migrations::{SCHEMA_VERSION, schema_version};
 
 /// Why a database cannot be used. Each message ends with the next step.
@@ -57,7 +58,10 @@ impl Store {
     }
 
     async fn connect_once(&self) -> Result<PgConnection, DatabaseProblem> {
-        let options = self.pool.connect_options();
+        for primary in &self.primaries {
+            primary.find_primary().await;
+        }
+        let options = self.sessions.connect_options();
         let limit = self.timeouts.connection;
         match tokio::time::timeout(limit, PgConnection::connect_with(&options)).await {
             Ok(result) => result.map_err(|error| self.diagnose(&error)),
@@ -66,7 +70,7 @@ impl Store {
     }
 
     fn diagnose(&self, error: &SqlxError) -> DatabaseProblem {
-        let options = self.pool.connect_options();
+        let options = self.sessions.connect_options();
         let address = address_of(&options);
         let code = error_code(error);
         match (error, code.as_deref()) {
@@ -108,13 +112,6 @@ fn cause_of(error: &SqlxError) -> String {
         cause = source;
     }
     cause.to_string()
-}
-
-fn address_of(options: &PgConnectOptions) -> String {
-    match options.get_socket() {
-        Some(socket) => socket.display().to_string(),
-        None => format!("{}:{}", options.get_host(), options.get_port()),
-    }
 }
 
 /// PostgreSQL takes the user's name where the URL names no database.

@@ -8,6 +8,7 @@ use vintem_domain::Dataset;
 use vintem_domain::text::normalize_text;
 use vintem_domain::webhook::EventAttributes;
 
+use crate::pool::{query, query_scalar};
 use crate::reader::DatasetState;
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
@@ -62,7 +63,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<UnpublishedEvent>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let rows = sqlx::query(
+            let rows = query(
                 "with served as (
                      select dataset_load.dataset, dataset_load.generation
                      from unnest($1::text[], $2::bigint[], $3::text[]) as given (dataset, generation, load_id)
@@ -110,9 +111,8 @@ impl Store {
 
     pub async fn count_active_webhooks(&self) -> Result<usize> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let count: i64 = sqlx::query_scalar("select count(*) from webhook where status = 'active'")
-                .fetch_one(&self.pool)
-                .await?;
+            let count: i64 =
+                query_scalar("select count(*) from webhook where status = 'active'").fetch_one(&self.pool).await?;
             Ok(usize::try_from(count).unwrap_or(usize::MAX))
         })
         .await
@@ -125,12 +125,12 @@ impl Store {
     pub async fn publish_events(&self, events: &[EventPublication], now: DateTime<Utc>) -> Result<u64> {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.pool.begin().await?;
-            sqlx::query("select pg_advisory_xact_lock($1)").bind(PUBLISH_LOCK_ID).execute(&mut *transaction).await?;
+            query("select pg_advisory_xact_lock($1)").bind(PUBLISH_LOCK_ID).execute(&mut *transaction).await?;
             let column = |attribute: fn(&EventAttributes) -> Option<String>| -> Vec<Option<String>> {
                 events.iter().map(|event| attribute(&event.attributes)).collect()
             };
 
-            let published: i64 = sqlx::query_scalar(
+            let published: i64 = query_scalar(
                 "with given as (
                      select given.*, row_number() over (order by event.sequence) as place
                      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
@@ -175,8 +175,8 @@ impl Store {
             .fetch_one(&mut *transaction)
             .await?;
 
-            sqlx::query("notify vintem_events").execute(&mut *transaction).await?;
-            sqlx::query("notify vintem_deliveries").execute(&mut *transaction).await?;
+            query("notify vintem_events").execute(&mut *transaction).await?;
+            query("notify vintem_deliveries").execute(&mut *transaction).await?;
             transaction.commit().await?;
             Ok(published.unsigned_abs())
         })
@@ -186,7 +186,7 @@ impl Store {
     /// The bounds for a reader that has read up to `last_read`.
     pub async fn feed_bounds(&self, last_read: Option<i64>) -> Result<FeedBounds> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let row = sqlx::query(
+            let row = query(
                 "select last_position, forgotten_position,
                         $1 <= forgotten_position or exists (select 1 from event where position = $1) as is_continued
                  from event_feed",
@@ -206,7 +206,7 @@ impl Store {
     /// The position after which the newest `count` events follow, or all that are left.
     pub async fn start_of_newest_events(&self, count: i64) -> Result<i64> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            Ok(sqlx::query_scalar(
+            Ok(query_scalar(
                 "select coalesce(
                      (select position from event where position is not null order by position desc offset $1 limit 1),
                      forgotten_position
@@ -228,7 +228,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<PublishedEvent>> {
         with_timeout(self.timeouts.bulk_query, async {
-            let rows = sqlx::query(
+            let rows = query(
                 "select position, type, body
                  from event
                  where position > $1 and ($2::text[] is null or type = any($2))

@@ -6,6 +6,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 use vintem_domain::{Company, Currency, DateRange, Decimal, PublishedRates, Series};
 
+use crate::pool::{query, query_scalar};
 use crate::tables::bulletin::{BULLETIN_TABLE, BulletinRow};
 use crate::tables::company::load_companies;
 use crate::tables::filing::{FILING_TABLE, FilingRow};
@@ -57,7 +58,7 @@ impl Store {
                  order by ref_date, known_at",
                 columns = OBSERVATION_TABLE.select_list("observation")
             );
-            let rows = sqlx::query(AssertSqlSafe(statement)).bind(series.id).fetch_all(&self.pool).await?;
+            let rows = query(AssertSqlSafe(statement)).bind(series.id).fetch_all(&self.pool).await?;
 
             let to_version = |row: &PgRow| {
                 let (Observation { date, value }, provenance) = Observation::read(row)?;
@@ -83,7 +84,7 @@ impl Store {
                  order by ref_date, published_at, known_at",
                 columns = BULLETIN_TABLE.select_list("fx_bulletin")
             );
-            let rows = sqlx::query(AssertSqlSafe(statement)).bind(currency.code()).fetch_all(&self.pool).await?;
+            let rows = query(AssertSqlSafe(statement)).bind(currency.code()).fetch_all(&self.pool).await?;
 
             let to_version = |row: &PgRow| {
                 let BulletinRow { date, published_at, quote, parity, provenance, .. } = BulletinRow::read(row)?;
@@ -142,7 +143,7 @@ impl Store {
                  where old_value is distinct from value and old_value is not null
                  order by known_at desc, ref_date desc"
             );
-            let rows = sqlx::query(AssertSqlSafe(statement))
+            let rows = query(AssertSqlSafe(statement))
                 .bind(subject)
                 .bind(range.from)
                 .bind(range.to)
@@ -168,7 +169,7 @@ impl Store {
     /// the flag of a company says whether we learned of it only later.
     pub async fn companies_known_before(&self, instant: DateTime<Utc>) -> Result<Vec<(Company, RowProvenance, bool)>> {
         with_timeout(self.timeouts.bulk_query, async {
-            load_companies(&mut *self.pool.acquire().await?, Some(instant)).await
+            load_companies(&mut *self.pool.begin().await?, Some(instant)).await
         })
         .await
     }
@@ -189,7 +190,8 @@ impl Store {
                  order by id, known_at desc",
                 columns = FILING_TABLE.select_list("filing")
             );
-            let mut rows = sqlx::query(AssertSqlSafe(statement)).bind(instant).fetch(&self.pool);
+            let mut transaction = self.pool.begin().await?;
+            let mut rows = query(AssertSqlSafe(statement)).bind(instant).fetch(&mut *transaction);
 
             while let Some(row) = rows.try_next().await? {
                 on_row(FilingRow::read(&row)?, row.try_get("absent")?);
@@ -200,7 +202,7 @@ impl Store {
     }
 
     async fn load_backfilled_at(&self, source: &str) -> Result<Option<DateTime<Utc>>> {
-        Ok(sqlx::query_scalar("select max(filled_at) from source_part where source = $1")
+        Ok(query_scalar("select max(filled_at) from source_part where source = $1")
             .bind(source)
             .fetch_one(&self.pool)
             .await?)

@@ -14,6 +14,7 @@ pub use change::{KeyOptions, MAX_DAILY_KEY_CHANGES, NewKey, NewSecret, OwnerChan
 pub use pepper::PepperMark;
 
 use crate::change_id::ChangeId;
+use crate::pool::{query, query_scalar};
 use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, with_timeout};
 
 /// One secret of a key, with the facts that authorizing a request needs. After a rotation a key has two secrets for a
@@ -93,7 +94,7 @@ impl Store {
     /// Finds a key by its current secret or a former one.
     pub async fn find_key_by_hmac(&self, hmac: &[u8; 32]) -> Result<Option<KeySecretRow>> {
         with_timeout(self.timeouts.query, async {
-            let row = sqlx::query(
+            let row = query(
                 "select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
                  from api_key
                  where hmac = $1
@@ -114,7 +115,8 @@ impl Store {
     /// All secrets of the next `limit` keys that changed after this position, in order of revision.
     pub async fn key_changes(&self, after: &KeyHistoryPosition, limit: i64) -> Result<KeyChanges> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let mut rows = sqlx::query(
+            let mut transaction = self.pool.begin().await?;
+            let mut rows = query(
                 "with head as (
                      select current_epoch() as epoch,
                             $1 = '' or $1 = current_epoch()
@@ -145,7 +147,7 @@ impl Store {
             .bind(after.revision)
             .bind(after.change_id.map(ChangeId::to_uuid))
             .bind(limit)
-            .fetch(&self.pool);
+            .fetch(&mut *transaction);
 
             // Parsed one by one, because the driver's rows take many times the memory.
             let mut position = after.clone();
@@ -167,7 +169,7 @@ impl Store {
 
     /// Lists keys for the operator, newest first: those with an id below `before_id`.
     pub async fn list_keys(&self, before_id: KeyId, limit: i64) -> Result<Vec<KeyDetails>> {
-        let rows = sqlx::query(
+        let rows = query(
             "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
              from (select * from api_key where id < $1 order by id desc limit $2) key
              left join lateral (
@@ -188,7 +190,7 @@ impl Store {
 
     pub async fn key_details(&self, id: KeyId) -> Result<Option<KeyDetails>> {
         with_timeout(self.timeouts.query, async {
-            let row = sqlx::query(
+            let row = query(
                 "select key.*, former.shown as former_shown, former.ends_at as former_ends_at
                  from api_key key
                  left join key_former_secret former on former.key_id = key.id
@@ -206,7 +208,7 @@ impl Store {
 
     /// The history of a key, oldest first.
     pub async fn key_history(&self, id: KeyId) -> Result<Vec<KeyChangeRow>> {
-        let rows = sqlx::query(
+        let rows = query(
             "select at, what, by_whom, was, became
              from key_change
              where key_id = $1
@@ -221,10 +223,8 @@ impl Store {
     /// The first 12 characters of a key, which identify it to its owner.
     pub async fn key_display_prefix(&self, id: KeyId) -> Result<Option<String>> {
         with_timeout(self.timeouts.query, async {
-            let display_prefix = sqlx::query_scalar("select shown from api_key where id = $1")
-                .bind(id)
-                .fetch_optional(&self.pool)
-                .await?;
+            let display_prefix =
+                query_scalar("select shown from api_key where id = $1").bind(id).fetch_optional(&self.pool).await?;
             Ok(display_prefix)
         })
         .await

@@ -9,21 +9,28 @@ pub mod copy_buffer;
 pub mod diagnosis;
 pub mod events;
 pub mod history;
+mod hosts;
 pub mod keys;
 pub mod listener;
 pub mod load;
 pub mod migrations;
 pub mod partitions;
+mod pool;
 pub mod reader;
 pub mod sources;
 pub mod tables;
 pub mod usage;
 pub mod webhooks;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+
+use crate::hosts::{MoveTime, PrimaryFollower, split_hosts};
+use crate::pool::StatementPool;
+use crate::pool::{query, query_scalar};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -107,40 +114,47 @@ async fn with_timeout<T>(limit: Duration, operation: impl Future<Output = Result
 /// The handle to the database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
-    pool: PgPool,
+    pool: StatementPool,
+    /// Direct connections, for what belongs to a session.
+    sessions: PgPool,
     timeouts: Timeouts,
+    /// Where a URL names several hosts.
+    primaries: Vec<Arc<PrimaryFollower>>,
 }
 
 impl Store {
     /// Connects lazily, so that a replica can start and serve the snapshot while Postgres is unavailable.
     pub fn open(url: &str, max_connections: u32, timeouts: Timeouts) -> Result<Self> {
-        // sqlx would take a URL of any other database for one of Postgres.
-        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err(sqlx::Error::Configuration("not a PostgreSQL URL".into()).into());
-        }
-        let options: PgConnectOptions = url.parse()?;
+        let (sessions, primary) =
+            open_pool(url, max_connections, timeouts, |options| with_session_timeouts(options, timeouts))?;
+        let pool = StatementPool::direct(sessions.clone());
+        Ok(Self { pool, sessions, timeouts, primaries: primary.into_iter().collect() })
+    }
 
-        // No statement logging: the URL contains a password, and statements contain email addresses.
-        // The server-side timeouts end statements that wait for a lock. Loads and snapshot builds disable them.
-        let options = options.disable_statement_logging().application_name("vintem").options([
-            ("statement_timeout", format!("{}ms", timeouts.statement.as_millis())),
-            ("lock_timeout", format!("{}ms", timeouts.lock.as_millis())),
-        ]);
-
-        let pool = PgPoolOptions::new()
-            .max_connections(max_connections)
-            .acquire_timeout(timeouts.connection)
-            .connect_lazy_with(options);
-
-        Ok(Self { pool, timeouts })
+    /// Like [`Self::open`], with statements and transactions through a pooler such as PgBouncer in transaction mode.
+    pub fn open_behind_pooler(
+        pooler_url: &str,
+        direct_url: &str,
+        max_connections: u32,
+        timeouts: Timeouts,
+    ) -> Result<Self> {
+        let direct = Self::open(direct_url, max_connections, timeouts)?;
+        // A pooler refuses parameters that it does not know.
+        let (pool, primary) =
+            open_pool(pooler_url, max_connections, timeouts, |options| options.extra_float_digits(None))?;
+        let primaries = direct.primaries.into_iter().chain(primary).collect();
+        Ok(Self {
+            pool: StatementPool::behind_pooler(pool, timeouts.statement, timeouts.lock),
+            sessions: direct.sessions,
+            timeouts,
+            primaries,
+        })
     }
 
     /// Whether PostgreSQL refuses to write: a standby, or a server that was set to read only.
     pub async fn is_read_only(&self) -> Result<bool> {
         with_timeout(self.timeouts.query, async {
-            Ok(sqlx::query_scalar("select current_setting('transaction_read_only') = 'on'")
-                .fetch_one(&self.pool)
-                .await?)
+            Ok(query_scalar("select current_setting('transaction_read_only') = 'on'").fetch_one(&self.pool).await?)
         })
         .await
     }
@@ -153,7 +167,7 @@ impl Store {
     /// Checks that Postgres answers.
     pub async fn ping(&self) -> Result<()> {
         with_timeout(self.timeouts.query, async {
-            sqlx::query("select 1").execute(&self.pool).await?;
+            query("select 1").execute(&self.pool).await?;
             Ok(())
         })
         .await
@@ -161,7 +175,44 @@ impl Store {
 
     pub async fn close(&self) {
         self.pool.close().await;
+        self.sessions.close().await;
     }
+}
+
+fn open_pool(
+    url: &str,
+    max_connections: u32,
+    timeouts: Timeouts,
+    configure: impl Fn(PgConnectOptions) -> PgConnectOptions,
+) -> Result<(PgPool, Option<Arc<PrimaryFollower>>)> {
+    // sqlx would take a URL of any other database for one of Postgres.
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(sqlx::Error::Configuration("not a PostgreSQL URL".into()).into());
+    }
+    let urls = split_hosts(url).map_err(|problem| sqlx::Error::Configuration(problem.into()))?;
+    let mut hosts = Vec::new();
+    for url in urls {
+        let options: PgConnectOptions = url.parse()?;
+        // No statement logging: the URL contains a password, and statements contain email addresses.
+        hosts.push(configure(options.disable_statement_logging().application_name("vintem")));
+    }
+
+    let moved_at = MoveTime::default();
+    let pool = moved_at
+        .guard_pool(PgPoolOptions::new())
+        .max_connections(max_connections)
+        .acquire_timeout(timeouts.connection)
+        .connect_lazy_with(hosts[0].clone());
+    let primary = (hosts.len() > 1).then(|| Arc::new(PrimaryFollower::start(pool.clone(), hosts, moved_at)));
+    Ok((pool, primary))
+}
+
+/// The server-side timeouts end statements that wait for a lock. Loads and snapshot builds disable them.
+fn with_session_timeouts(options: PgConnectOptions, timeouts: Timeouts) -> PgConnectOptions {
+    options.options([
+        ("statement_timeout", format!("{}ms", timeouts.statement.as_millis())),
+        ("lock_timeout", format!("{}ms", timeouts.lock.as_millis())),
+    ])
 }
 
 /// For work without a waiting caller. Lasts as long as the connection is open.

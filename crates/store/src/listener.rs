@@ -19,7 +19,7 @@ pub struct NotificationListener(PgListener);
 
 impl Store {
     pub async fn listen(&self) -> Result<NotificationListener> {
-        let mut listener = PgListener::connect_with(&self.pool).await?;
+        let mut listener = PgListener::connect_with(&self.sessions).await?;
         listener.listen_all(["vintem_generation", "vintem_keys", "vintem_events", "vintem_deliveries"]).await?;
         Ok(NotificationListener(listener))
     }

@@ -7,6 +7,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{PgConnection, SqlStr};
 
 use crate::partitions::add_next_partitions;
+use crate::pool::query_scalar;
 use crate::{Result, Store, disable_timeouts};
 
 /// The migrations: number, name and SQL of each file in `migrations`, in order. An applied file never changes.
@@ -25,7 +26,7 @@ pub struct SchemaChange {
 impl Store {
     /// Applies the missing migrations.
     pub async fn migrate(&self) -> Result<SchemaChange> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.sessions.acquire().await?;
         disable_timeouts(&mut connection).await?;
         let before = schema_version(&mut connection).await?;
         build_migrator().run(&mut *connection).await?;
@@ -39,13 +40,11 @@ impl Store {
 
 pub async fn schema_version(connection: &mut PgConnection) -> std::result::Result<i64, sqlx::Error> {
     let has_migrations: bool =
-        sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null").fetch_one(&mut *connection).await?;
+        query_scalar("select to_regclass('_sqlx_migrations') is not null").fetch_one(&mut *connection).await?;
     if !has_migrations {
         return Ok(0);
     }
-    sqlx::query_scalar("select coalesce(max(version), 0) from _sqlx_migrations where success")
-        .fetch_one(connection)
-        .await
+    query_scalar("select coalesce(max(version), 0) from _sqlx_migrations where success").fetch_one(connection).await
 }
 
 fn build_migrator() -> Migrator {

@@ -7,6 +7,7 @@ use chrono::{Datelike, Days, Months, NaiveDate};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use vintem_domain::event::EVENT_RETENTION_DAYS;
 
+use crate::pool::query;
 use crate::{Result, Store};
 
 /// What one partition holds.
@@ -144,7 +145,7 @@ impl PartitionedTable {
     }
 
     async fn list_partitions(&self, connection: &mut PgConnection) -> Result<Vec<Partition>> {
-        let rows = sqlx::query(
+        let rows = query(
             "select inhrelid::regclass::text as name, inhdetachpending as is_detaching
              from pg_inherits
              where inhparent = $1::regclass",
@@ -177,7 +178,7 @@ impl PartitionedTable {
 
         let first_days: BTreeSet<NaiveDate> = days.into_iter().map(|day| self.period.first_day(day)).collect();
         for first_day in first_days.into_iter().filter(|day| !exists(*day)) {
-            sqlx::query("select add_partition($1, $2, $3, $4)")
+            query("select add_partition($1, $2, $3, $4)")
                 .bind(self.name)
                 .bind(format!("{}_{}", self.name, self.period.suffix(first_day)))
                 .bind(self.key.lower_bound(first_day))
@@ -227,14 +228,14 @@ async fn forget_events(connection: &mut PgConnection, partition: &str) -> Result
         "update event_feed
          set forgotten_position = greatest(forgotten_position, (select max(position) from {partition}))"
     );
-    sqlx::query(AssertSqlSafe(update)).execute(connection).await?;
+    query(AssertSqlSafe(update)).execute(connection).await?;
     Ok(())
 }
 
 impl Store {
     /// Adds the partitions of the next days and drops those that have expired. Returns the names of the dropped ones.
     pub async fn maintain_partitions(&self, today: NaiveDate) -> Result<Vec<String>> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.sessions.acquire().await?;
         add_next_partitions(&mut connection, today).await?;
         let mut dropped = Vec::new();
         for table in &PARTITIONED_TABLES {
@@ -249,7 +250,7 @@ impl Store {
         table: &PartitionedTable,
         days: impl IntoIterator<Item = NaiveDate>,
     ) -> Result<()> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.sessions.acquire().await?;
         table.add_partitions(&mut connection, days).await
     }
 }

@@ -13,6 +13,7 @@ pub use crate::tables::filing::FilingRow;
 pub use crate::tables::stored_values::RowProvenance;
 
 use crate::change_id::ChangeId;
+use crate::pool::{query, query_scalar};
 use crate::tables::bulletin::BULLETIN_TABLE;
 use crate::tables::company::load_companies;
 use crate::tables::data_table_names;
@@ -51,19 +52,19 @@ pub struct SnapshotReader {
 impl Store {
     pub async fn open_reader(&self) -> Result<SnapshotReader> {
         let mut transaction = self.pool.begin().await?;
-        sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *transaction).await?;
+        query("set transaction isolation level repeatable read, read only").execute(&mut *transaction).await?;
         disable_timeouts_in_transaction(&mut transaction).await?;
 
         // Locked before the view is taken: `truncate` is not MVCC-safe, so it must not run in between.
         let lock = format!("lock table {} in access share mode", data_table_names());
-        sqlx::query(AssertSqlSafe(lock)).execute(&mut *transaction).await?;
+        query(AssertSqlSafe(lock)).execute(&mut *transaction).await?;
 
         Ok(SnapshotReader { transaction, fetch_ids: HashSet::new() })
     }
 
     /// The states of all datasets that were ever loaded.
     pub async fn dataset_states(&self) -> Result<HashMap<Dataset, DatasetState>> {
-        with_timeout(BACKGROUND_TIMEOUT, async { load_dataset_states(&mut *self.pool.acquire().await?).await }).await
+        with_timeout(BACKGROUND_TIMEOUT, async { load_dataset_states(&mut *self.pool.begin().await?).await }).await
     }
 
     /// A database contains either demo data or real data, never both.
@@ -81,7 +82,7 @@ impl SnapshotReader {
     /// Which of these states the database has been in: what was read then needs only the changes since.
     pub async fn past_states(&mut self, states: &HashMap<Dataset, DatasetState>) -> Result<HashSet<Dataset>> {
         let column = |value: fn(&DatasetState) -> String| states.values().map(value).collect::<Vec<_>>();
-        let ids: Vec<String> = sqlx::query_scalar(
+        let ids: Vec<String> = query_scalar(
             "select dataset.id
              from unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) as given (id, lineage, generation, load_id)
              join dataset on dataset.id = given.id and dataset.lineage || '/' || current_epoch() = given.lineage
@@ -101,7 +102,7 @@ impl SnapshotReader {
     /// may commit after another one with a higher id, so newer ids alone would miss some.
     pub async fn fetches_except(&mut self, known: &HashMap<u32, FetchRow>) -> Result<HashMap<u32, FetchRow>> {
         let unknown = self.fetch_ids.iter().filter(|id| !known.contains_key(id));
-        let rows = sqlx::query(
+        let rows = query(
             "select id, address, fetched_at, sha256
              from raw_fetch
              where id > $1 or id = any($2)",
@@ -144,7 +145,7 @@ impl SnapshotReader {
              order by ref_date, published_at, bulletin, known_at desc",
             columns = BULLETIN_TABLE.select_list("fx_bulletin")
         );
-        let mut rows = sqlx::query(AssertSqlSafe(statement)).bind(currency.code()).fetch(&mut *self.transaction);
+        let mut rows = query(AssertSqlSafe(statement)).bind(currency.code()).fetch(&mut *self.transaction);
 
         while let Some(row) = rows.try_next().await? {
             let row = BulletinRow::read(&row)?;
@@ -174,7 +175,7 @@ impl SnapshotReader {
                )",
             columns = FILING_TABLE.select_list("filing")
         );
-        let mut rows = sqlx::query(AssertSqlSafe(statement)).fetch(&mut *self.transaction);
+        let mut rows = query(AssertSqlSafe(statement)).fetch(&mut *self.transaction);
 
         while let Some(row) = rows.try_next().await? {
             let filing = FilingRow::read(&row)?;
@@ -192,7 +193,7 @@ impl SnapshotReader {
     ) -> Result<()> {
         // Only a few of millions of rows match. A fresh load has no statistics, so the planner would scan the whole
         // table.
-        sqlx::query("set local enable_seqscan = off").execute(&mut *self.transaction).await?;
+        query("set local enable_seqscan = off").execute(&mut *self.transaction).await?;
         let statement = format!(
             "select distinct on (id) {columns}, absent
              from filing_version filing
@@ -200,7 +201,7 @@ impl SnapshotReader {
              order by id, known_at desc",
             columns = FILING_TABLE.select_list("filing")
         );
-        let mut rows = sqlx::query(AssertSqlSafe(statement)).bind(generation).fetch(&mut *self.transaction);
+        let mut rows = query(AssertSqlSafe(statement)).bind(generation).fetch(&mut *self.transaction);
 
         while let Some(row) = rows.try_next().await? {
             let filing = FilingRow::read(&row)?;
@@ -209,7 +210,7 @@ impl SnapshotReader {
         }
 
         drop(rows);
-        sqlx::query("set local enable_seqscan = on").execute(&mut *self.transaction).await?;
+        query("set local enable_seqscan = on").execute(&mut *self.transaction).await?;
         Ok(())
     }
 }
@@ -226,12 +227,12 @@ pub(crate) async fn load_current_observations(
          order by ref_date, known_at desc",
         columns = OBSERVATION_TABLE.select_list("observation")
     );
-    let rows = sqlx::query(AssertSqlSafe(statement)).bind(series_id).fetch_all(connection).await?;
+    let rows = query(AssertSqlSafe(statement)).bind(series_id).fetch_all(connection).await?;
     rows.iter().map(Observation::read).collect()
 }
 
 async fn load_dataset_states(connection: &mut PgConnection) -> Result<HashMap<Dataset, DatasetState>> {
-    let rows = sqlx::query(
+    let rows = query(
         "select id, lineage || '/' || current_epoch() as lineage, generation, load_id::text as load_id, loaded_at, origin
          from dataset",
     )

@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Postgres, Row};
 use vintem_domain::{Currency, Dataset, Decimal};
 
 use crate::load::{QuarantinedRow, RawBody, insert_quarantined_row, insert_raw_body};
+use crate::pool::{query, query_as, query_scalar};
 use crate::reader::load_current_observations;
 use crate::tables::bulletin::{BULLETIN_TABLE, BulletinRow};
 use crate::tables::observation::Observation;
@@ -118,7 +119,7 @@ impl Drop for SourceLock {
 impl Store {
     /// Locks a source. `None` if another worker holds the lock and `wait` is false.
     pub async fn lock_source(&self, source: &str, wait: bool) -> Result<Option<SourceLock>> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.sessions.acquire().await?;
         disable_timeouts(&mut connection).await?;
         let statement = if wait {
             "select true from (select pg_advisory_lock(hashtext('vintem_ingest'), hashtext($1))) waited"
@@ -126,7 +127,7 @@ impl Store {
             "select pg_try_advisory_lock(hashtext('vintem_ingest'), hashtext($1))"
         };
 
-        let is_locked: bool = sqlx::query_scalar(statement).bind(source).fetch_one(&mut *connection).await?;
+        let is_locked: bool = query_scalar(statement).bind(source).fetch_one(&mut *connection).await?;
         let lock = SourceLock { connection: Some(connection) };
         Ok(is_locked.then_some(lock))
     }
@@ -134,7 +135,7 @@ impl Store {
     /// The states of all parts of these sources that were ever fetched.
     pub async fn part_states(&self, sources: &[&str]) -> Result<Vec<SourcePartState>> {
         let rows =
-            sqlx::query("select * from source_part where source = any($1)").bind(sources).fetch_all(&self.pool).await?;
+            query("select * from source_part where source = any($1)").bind(sources).fetch_all(&self.pool).await?;
         rows.iter().map(parse_part_state).collect()
     }
 
@@ -142,7 +143,7 @@ impl Store {
         let failure = state.failure.as_ref();
         let rejected_file = failure.and_then(|failure| failure.rejected_file.as_ref());
         let mut transaction = self.pool.begin().await?;
-        sqlx::query(
+        query(
             "insert into source_part (source, part, checked_at, loaded_at, etag, last_modified, sha256, rows, newest_date,
                                       is_open, filled_at, failed_attempts, failing_since, failed_at, next_attempt_at,
                                       failure, rejected_etag, rejected_last_modified, rejected_by, member_fingerprint)
@@ -180,7 +181,7 @@ impl Store {
         .execute(&mut *transaction)
         .await?;
 
-        sqlx::query("select pg_notify('vintem_generation', 'sources')").execute(&mut *transaction).await?;
+        query("select pg_notify('vintem_generation', 'sources')").execute(&mut *transaction).await?;
         transaction.commit().await?;
         Ok(())
     }
@@ -206,7 +207,7 @@ impl Store {
     /// All sources that were ever fetched.
     pub async fn source_states(&self) -> Result<Vec<SourceState>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let rows = sqlx::query(
+            let rows = query(
                 "select source,
                         case when bool_and(checked_at is not null) filter (where is_open)
                              then min(checked_at) filter (where is_open) end as checked_at,
@@ -219,10 +220,9 @@ impl Store {
             )
             .fetch_all(&self.pool)
             .await?;
-            let failing =
-                sqlx::query("select * from source_part where failing_since is not null order by source, part desc")
-                    .fetch_all(&self.pool)
-                    .await?;
+            let failing = query("select * from source_part where failing_since is not null order by source, part desc")
+                .fetch_all(&self.pool)
+                .await?;
             let failing: Vec<SourcePartState> = failing.iter().map(parse_part_state).collect::<Result<_>>()?;
 
             rows.iter()
@@ -245,7 +245,7 @@ impl Store {
 
     /// The newest date of each dataset that has dates, up to `today`.
     pub async fn newest_dates(&self, today: NaiveDate) -> Result<HashMap<Dataset, NaiveDate>> {
-        let rows: Vec<(String, Option<NaiveDate>)> = sqlx::query_as(
+        let rows: Vec<(String, Option<NaiveDate>)> = query_as(
             "select series, max(ref_date) from observation where ref_date <= $1 group by series
              union all
              select 'fx', max(ref_date) from fx_bulletin where bulletin = 'closing' and ref_date <= $1
@@ -260,7 +260,7 @@ impl Store {
 
     /// Counts the days of a series that have a value; `from` and `to` are included.
     pub async fn count_observations(&self, series: &str, (from, to): (NaiveDate, NaiveDate)) -> Result<u64> {
-        let count: i64 = sqlx::query_scalar(
+        let count: i64 = query_scalar(
             "select count(distinct ref_date)
              from observation
              where series = $1 and ref_date between $2 and $3",
@@ -275,7 +275,7 @@ impl Store {
 
     /// The days of a series that have a value, in order.
     pub async fn observation_dates(&self, series: &str) -> Result<Vec<NaiveDate>> {
-        Ok(sqlx::query_scalar("select distinct ref_date from observation where series = $1 order by ref_date")
+        Ok(query_scalar("select distinct ref_date from observation where series = $1 order by ref_date")
             .bind(series)
             .fetch_all(&self.pool)
             .await?)
@@ -285,7 +285,7 @@ impl Store {
     pub async fn closing_dates(&self) -> Result<Vec<(Currency, Vec<NaiveDate>)>> {
         let mut dates_by_currency = Vec::new();
         for currency in Currency::ALL {
-            let dates = sqlx::query_scalar(
+            let dates = query_scalar(
                 "select distinct ref_date from fx_bulletin where currency = $1 and bulletin = 'closing' order by ref_date",
             )
             .bind(currency.code())
@@ -298,7 +298,7 @@ impl Store {
 
     /// Counts the bulletins of a currency; `from` and `to` are included.
     pub async fn count_bulletins(&self, currency: Currency, (from, to): (NaiveDate, NaiveDate)) -> Result<u64> {
-        let count: i64 = sqlx::query_scalar(
+        let count: i64 = query_scalar(
             "select count(distinct (ref_date, bulletin, published_at))
              from fx_bulletin
              where currency = $1 and ref_date between $2 and $3",
@@ -313,7 +313,7 @@ impl Store {
 
     /// The current values of a series, oldest first, each date once. `series` is its id in the database.
     pub async fn current_observations(&self, series: &str) -> Result<Vec<Observation>> {
-        let rows = load_current_observations(&mut *self.pool.acquire().await?, series).await?;
+        let rows = load_current_observations(&mut *self.pool.begin().await?, series).await?;
         Ok(rows.into_iter().map(|(observation, _)| observation).collect())
     }
 
@@ -326,7 +326,7 @@ impl Store {
              order by ref_date, published_at desc, known_at desc",
             columns = BULLETIN_TABLE.select_list("fx_bulletin")
         );
-        let rows = sqlx::query(AssertSqlSafe(statement)).bind(currency.code()).fetch_all(&self.pool).await?;
+        let rows = query(AssertSqlSafe(statement)).bind(currency.code()).fetch_all(&self.pool).await?;
 
         let to_rate = |row: &PgRow| {
             let BulletinRow { date, quote, .. } = BulletinRow::read(row)?;
@@ -336,7 +336,7 @@ impl Store {
     }
 
     pub async fn save_cross_check(&self, check: &CrossCheck) -> Result<()> {
-        sqlx::query(
+        query(
             "insert into cross_check (id, checked_at, compared, differing, largest_difference, worst_date)
              values ($1, $2, $3, $4, $5, $6)
              on conflict (id) do update
@@ -357,7 +357,7 @@ impl Store {
 
     pub async fn cross_checks(&self) -> Result<Vec<CrossCheck>> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let rows = sqlx::query(
+            let rows = query(
                 "select id, checked_at, compared, differing, largest_difference::text as largest_difference, worst_date
                  from cross_check
                  order by id",

@@ -11,6 +11,7 @@ use vintem_domain::KeyId;
 use vintem_domain::usage::{RouteGroup, UsageChunkId, UsageCounts, UsageRow, usage_checksum};
 
 use crate::partitions::{USAGE_CHUNKS, USAGE_DAYS};
+use crate::pool::{query, query_scalar};
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
 /// Rows written by one statement. A chunk of an earlier version can have many more.
@@ -90,7 +91,7 @@ impl Store {
         reason: UsageGapReason,
     ) -> Result<()> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            sqlx::query("insert into usage_gap (first_day, last_day, reason) values ($1, $2, $3)")
+            query("insert into usage_gap (first_day, last_day, reason) values ($1, $2, $3)")
                 .bind(first_day)
                 .bind(last_day)
                 .bind(reason.id())
@@ -111,8 +112,8 @@ impl Store {
     ) -> Result<StoredUsage> {
         with_timeout(self.timeouts.query, async {
             let mut reader = self.pool.begin().await?;
-            sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *reader).await?;
-            let rows = sqlx::query(
+            query("set transaction isolation level repeatable read, read only").execute(&mut *reader).await?;
+            let rows = query(
                 "select day, route_group, requests, successful, client_errors, server_errors, rate_limited
                  from usage_day
                  where key_id = $1 and day between $2 and $3",
@@ -123,7 +124,7 @@ impl Store {
             .fetch_all(&mut *reader)
             .await?;
 
-            let stored_chunks: Vec<String> = sqlx::query_scalar(
+            let stored_chunks: Vec<String> = query_scalar(
                 "select usage_chunk.id
                  from unnest($1::date[], $2::text[]) as asked (created_on, id)
                  join usage_chunk on usage_chunk.created_on = asked.created_on and usage_chunk.id = asked.id
@@ -138,7 +139,7 @@ impl Store {
             .await?;
 
             let has_gaps: bool =
-                sqlx::query_scalar("select exists (select from usage_gap where last_day >= $1 and first_day <= $2)")
+                query_scalar("select exists (select from usage_gap where last_day >= $1 and first_day <= $2)")
                     .bind(from)
                     .bind(to)
                     .fetch_one(&mut *reader)
@@ -171,7 +172,7 @@ impl Store {
 async fn record_chunk_id(transaction: &mut PgConnection, id: &UsageChunkId, rows: &[UsageRow]) -> Result<ChunkRecord> {
     let Some(created_on) = id.created_on() else {
         // Versions up to 0.3 keep their ids here. They may be storing the same batch at this moment.
-        let inserted = sqlx::query("insert into usage_ledger (batch_id) values ($1) on conflict do nothing")
+        let inserted = query("insert into usage_ledger (batch_id) values ($1) on conflict do nothing")
             .bind(id.as_str())
             .execute(transaction)
             .await?;
@@ -179,7 +180,7 @@ async fn record_chunk_id(transaction: &mut PgConnection, id: &UsageChunkId, rows
     };
 
     let checksum = i64::from(usage_checksum(rows));
-    let inserted = sqlx::query(
+    let inserted = query(
         "insert into usage_chunk (created_on, id, checksum)
          values ($1, $2, $3)
          on conflict do nothing",
@@ -193,7 +194,7 @@ async fn record_chunk_id(transaction: &mut PgConnection, id: &UsageChunkId, rows
         return Ok(ChunkRecord::Stored);
     }
 
-    let stored_checksum: i64 = sqlx::query_scalar("select checksum from usage_chunk where created_on = $1 and id = $2")
+    let stored_checksum: i64 = query_scalar("select checksum from usage_chunk where created_on = $1 and id = $2")
         .bind(created_on)
         .bind(id.as_str())
         .fetch_one(transaction)
@@ -207,7 +208,7 @@ async fn add_counts(transaction: &mut PgConnection, rows: &[UsageRow]) -> Result
     };
 
     // Keys in order, so that two drainers with the same keys wait for each other instead of deadlocking.
-    sqlx::query(
+    query(
         "insert into usage_day (key_id, day, route_group, requests, successful, client_errors, server_errors, rate_limited)
          select batch.*
          from unnest($1::bigint[], $2::date[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
@@ -232,7 +233,7 @@ async fn add_counts(transaction: &mut PgConnection, rows: &[UsageRow]) -> Result
     .execute(&mut *transaction)
     .await?;
 
-    sqlx::query(
+    query(
         "update api_key
          set last_used_on = batch.day
          from (

@@ -10,6 +10,7 @@ use vintem_domain::event::EventKind;
 use vintem_domain::text::normalize_text;
 use vintem_domain::webhook::{DeliveryState, EventFilter, MAX_WEBHOOKS_PER_KEY, WebhookStatus};
 
+use crate::pool::{query, query_as, query_scalar};
 use crate::{Result, Store, StoreError, with_timeout};
 
 #[derive(Debug, Clone)]
@@ -85,12 +86,12 @@ impl Store {
             let mut transaction = self.pool.begin().await?;
 
             // The lock makes concurrent creations count one after the other.
-            sqlx::query("select from api_key where id = $1 for no key update")
+            query("select from api_key where id = $1 for no key update")
                 .bind(key)
                 .execute(&mut *transaction)
                 .await?;
 
-            let existing: i64 = sqlx::query_scalar("select count(*) from webhook where key_id = $1")
+            let existing: i64 = query_scalar("select count(*) from webhook where key_id = $1")
                 .bind(key)
                 .fetch_one(&mut *transaction)
                 .await?;
@@ -105,7 +106,7 @@ impl Store {
                  returning {WEBHOOK_COLUMNS}"
             );
             let filter = webhook.filter;
-            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+            let row = query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(webhook.id)
                 .bind(webhook.url)
@@ -130,7 +131,7 @@ impl Store {
     pub async fn list_webhooks(&self, key: KeyId) -> Result<Vec<WebhookRow>> {
         with_timeout(self.timeouts.query, async {
             let statement = format!("select {WEBHOOK_COLUMNS} from webhook where key_id = $1 order by number");
-            let rows = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(key).fetch_all(&self.pool).await?;
+            let rows = query(sqlx::AssertSqlSafe(statement)).bind(key).fetch_all(&self.pool).await?;
             rows.iter().map(parse_webhook_row).collect()
         })
         .await
@@ -139,7 +140,7 @@ impl Store {
     pub async fn find_webhook(&self, key: KeyId, id: &str) -> Result<Option<WebhookRow>> {
         with_timeout(self.timeouts.query, async {
             let statement = format!("select {WEBHOOK_COLUMNS} from webhook where key_id = $1 and id = $2");
-            let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(key).bind(id).fetch_optional(&self.pool).await?;
+            let row = query(sqlx::AssertSqlSafe(statement)).bind(key).bind(id).fetch_optional(&self.pool).await?;
             row.as_ref().map(parse_webhook_row).transpose()
         })
         .await
@@ -166,7 +167,7 @@ impl Store {
                  returning {WEBHOOK_COLUMNS}"
             );
             let filter = update.filter;
-            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+            let row = query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(id)
                 .bind(update.url)
@@ -197,11 +198,7 @@ impl Store {
 
         while self.delete_delivery_batch(key, id).await? {}
         with_timeout(self.timeouts.bulk_query, async {
-            sqlx::query("delete from webhook where key_id = $1 and id = $2")
-                .bind(key)
-                .bind(id)
-                .execute(&self.pool)
-                .await?;
+            query("delete from webhook where key_id = $1 and id = $2").bind(key).bind(id).execute(&self.pool).await?;
             Ok(true)
         })
         .await
@@ -210,7 +207,7 @@ impl Store {
     /// Returns whether there may be more.
     async fn delete_delivery_batch(&self, key: KeyId, id: &str) -> Result<bool> {
         with_timeout(self.timeouts.bulk_query, async {
-            let deleted = sqlx::query(
+            let deleted = query(
                 "delete from delivery
                  where id in (
                      select delivery.id
@@ -240,7 +237,7 @@ impl Store {
         old_secret_ends_at: DateTime<Utc>,
     ) -> Result<bool> {
         with_timeout(self.timeouts.query, async {
-            let rotated = sqlx::query(
+            let rotated = query(
                 "update webhook
                  set former_secret = secret, former_secret_ends_at = $4, secret = $3
                  where key_id = $1 and id = $2",
@@ -267,7 +264,7 @@ impl Store {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
             let row: Option<(i64, String)> =
-                sqlx::query_as("select number, status from webhook where key_id = $1 and id = $2 for key share")
+                query_as("select number, status from webhook where key_id = $1 and id = $2 for key share")
                     .bind(key)
                     .bind(id)
                     .fetch_optional(&mut *transaction)
@@ -282,7 +279,7 @@ impl Store {
                  values ($1, $2, $3, $4, $5, $5)
                  returning {DELIVERY_COLUMNS}"
             );
-            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+            let row = query(sqlx::AssertSqlSafe(statement))
                 .bind(number)
                 .bind(event.id)
                 .bind(event.kind)
@@ -309,7 +306,7 @@ impl Store {
         limit: i64,
     ) -> Result<Option<(Vec<DeliveryRow>, u64)>> {
         with_timeout(self.timeouts.bulk_query, async {
-            let number: Option<i64> = sqlx::query_scalar("select number from webhook where key_id = $1 and id = $2")
+            let number: Option<i64> = query_scalar("select number from webhook where key_id = $1 and id = $2")
                 .bind(key)
                 .bind(id)
                 .fetch_optional(&self.pool)
@@ -323,7 +320,7 @@ impl Store {
                  offset $3
                  limit $4"
             );
-            let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            let rows = query(sqlx::AssertSqlSafe(statement))
                 .bind(number)
                 .bind(state.map(DeliveryState::id))
                 .bind(offset)
@@ -332,7 +329,7 @@ impl Store {
                 .await?;
 
             let total: i64 =
-                sqlx::query_scalar("select count(*) from delivery where webhook = $1 and ($2 is null or state = $2)")
+                query_scalar("select count(*) from delivery where webhook = $1 and ($2 is null or state = $2)")
                     .bind(number)
                     .bind(state.map(DeliveryState::id))
                     .fetch_one(&self.pool)
@@ -365,7 +362,7 @@ impl Store {
                    and webhook.id = $2
                  returning {DELIVERY_COLUMNS}"
             );
-            let row = sqlx::query(sqlx::AssertSqlSafe(statement))
+            let row = query(sqlx::AssertSqlSafe(statement))
                 .bind(key)
                 .bind(id)
                 .bind(delivery_id)
@@ -383,7 +380,7 @@ impl Store {
 
 /// Wakes up the delivery worker.
 async fn notify_deliveries(transaction: &mut Transaction<'_, Postgres>) -> Result<()> {
-    sqlx::query("notify vintem_deliveries").execute(&mut **transaction).await?;
+    query("notify vintem_deliveries").execute(&mut **transaction).await?;
     Ok(())
 }
 

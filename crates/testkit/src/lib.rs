@@ -41,7 +41,7 @@ pub fn http_client_builder() -> reqwest::ClientBuilder {
 }
 
 /// Tests speak plain HTTP, but no client can be built without a provider; the product installs the same one.
-fn install_crypto_provider() {
+pub fn install_crypto_provider() {
     // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -113,6 +113,8 @@ impl ServerProcess {
             // As for replicas inside a test process: a stalled machine must not look like an unavailable backend.
             .env("VINTEM_REDIS_BUDGET_MS", TEST_BUDGET_MS)
             .env("VINTEM_POSTGRES_BUDGET_MS", TEST_BUDGET_MS)
+            // No load balancer has to notice.
+            .env("VINTEM_DRAIN_SECONDS", "0")
             .env("VINTEM_LOG", "warn,vintem_server=info")
             .envs(environment.iter().copied())
             .stderr(Stdio::piped())

@@ -119,6 +119,17 @@ impl DedicatedPostgres {
         )
     }
 
+    /// Writes a file into the data directory, readable by the server alone.
+    pub fn write_data_file(&self, name: &str, content: &str) -> anyhow::Result<()> {
+        let path = self.data_dir().join(name);
+        std::fs::write(&path, content)?;
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        if is_root()? {
+            run_command(Command::new("chown").arg("postgres").arg(&path))?;
+        }
+        Ok(())
+    }
+
     /// Everything the server has logged so far.
     pub fn read_log(&self) -> std::io::Result<Vec<u8>> {
         std::fs::read(self.work_dir.join("log"))

@@ -94,6 +94,7 @@ async fn measure_bytes_per_key(arguments: &Arguments) -> anyhow::Result<f64> {
     let url = redis.url();
     let settings = MeterSettings {
         redis_urls: vec![&url],
+        redis_certificates: None,
         prefix: "vintem:",
         // Long enough that nothing expires while all keys are being admitted.
         window: Duration::from_secs(3600),

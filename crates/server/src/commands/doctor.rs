@@ -124,8 +124,11 @@ impl DoctorCommand {
 
     async fn check_redis(&self) -> anyhow::Result<String> {
         let servers = self.settings.redis_urls();
+        let certificates = self.settings.redis_certificates()?;
         for server in &servers {
-            vintem_meter::ping_redis(server).await.context("not connected; check the URL and that Redis is running")?;
+            vintem_meter::ping_redis(server, certificates.as_deref())
+                .await
+                .context("not connected; check the URL and that Redis is running")?;
         }
         Ok(if servers.len() == 1 { "connected".to_owned() } else { format!("connected to {} servers", servers.len()) })
     }

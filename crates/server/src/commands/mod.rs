@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod doctor;
+pub mod health;
 pub mod ingest;
 pub mod init;
 pub mod keys;

@@ -108,9 +108,17 @@ impl ServeCommand {
             admin_address = %replica.admin_address,
             "listening"
         );
-        tokio::select! {
+        let signal = tokio::select! {
             () = announce_readiness(&replica, &self.settings.public_url) => signals.wait().await,
-            () = signals.wait() => {}
+            signal = signals.wait() => signal,
+        };
+        // Nobody balances the load of a process that was started by hand. A second signal ends the wait.
+        if signal == StopSignal::Terminate {
+            tracing::info!(seconds = self.settings.drain_seconds, "no longer ready; requests are still answered");
+            tokio::select! {
+                () = replica.leave() => {}
+                _ = signals.wait() => {}
+            }
         }
         tracing::info!("stopping");
 
@@ -145,6 +153,14 @@ async fn announce_readiness(replica: &Replica, public_url: &str) {
     let _ = writeln!(std::io::stdout(), "Vintém is ready at {url}{data}");
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopSignal {
+    /// From whatever runs the process.
+    Terminate,
+    /// From the keyboard.
+    Interrupt,
+}
+
 /// SIGTERM and SIGINT. Created before the process announces anything, so that no signal hits the default handler, which
 /// kills the process.
 pub struct ShutdownSignals {
@@ -157,10 +173,10 @@ impl ShutdownSignals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    pub async fn wait(&mut self) {
+    pub async fn wait(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
     }
 }

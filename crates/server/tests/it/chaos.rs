@@ -87,8 +87,10 @@ async fn killing_replicas_redis_and_postgres_neither_loses_nor_doubles_usage() -
     }
 
     let load = harness.start_load();
+    let min_kills = minutes.map_or(10, |minutes| 20 * minutes as u32);
     let until = Instant::now() + duration * 3 / 4;
-    while Instant::now() < until {
+    // On a slow machine a kill takes longer, so there it goes on for longer.
+    while Instant::now() < until || harness.kill_count() < min_kills {
         for _ in 0..3 {
             harness.inject_backend_fault().await?;
         }
@@ -124,8 +126,6 @@ async fn killing_replicas_redis_and_postgres_neither_loses_nor_doubles_usage() -
     println!("doubled: {doubled}");
 
     assert_eq!((lost, doubled), (0, 0));
-    let min_kills = minutes.map_or(10, |minutes| 20 * minutes as u32);
-    assert!(harness.kill_count() >= min_kills, "only {} kills", harness.kill_count());
     Ok(())
 }
 

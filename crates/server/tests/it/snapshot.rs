@@ -1,9 +1,9 @@
 //! The in-memory snapshot: it follows changes in the store incrementally and starts from its copy on disk.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use chrono::Duration as Span;
+use chrono::{Duration as Span, NaiveDate};
 use serde_json::Value;
 use vintem_domain::series::find_series;
 use vintem_domain::{CvmDataset, DataOrigin, Dataset, Plan, Series};
@@ -227,5 +227,35 @@ async fn the_origin_of_a_load_that_commits_late_is_known() -> TestResult {
     let snapshot = live.get().expect("a snapshot");
     let origin = |series| snapshot.find_fetch(snapshot.series(series)?.provenance(0)).map(|fetch| &*fetch.source_url);
     assert_eq!((origin(selic), origin(cdi)), (Some("test:selic"), Some("test:cdi")));
+    Ok(())
+}
+
+/// Two documents under one number take a step of their own, after which the rest of the load must be as fast as ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_of_two_documents_does_not_slow_a_load_down() -> TestResult {
+    const ROWS: u32 = 15_000;
+    let database = TestDatabase::create_empty().await?;
+    let store = database.open_store()?;
+    let mut seconds = Vec::new();
+    for (year, shared) in [(2024, 0), (2025, 1), (2026, 1)] {
+        let mut rows: Vec<Filing> =
+            (0..ROWS + shared).map(|row| filing(&(year * 100_000 + row).to_string(), "um")).collect();
+        for row in &mut rows {
+            row.delivered_on = NaiveDate::from_ymd_opt(year.cast_signed(), 6, 1).expect("a day");
+        }
+        if shared > 0 {
+            let number = rows[0].id.clone();
+            rows[1] = Filing { id: number, kind: "outro".to_owned(), ..rows[1].clone() };
+        }
+
+        let started = Instant::now();
+        let fetch = NewFetch::without_response("test:year".into(), friday(), [year as u8; 32]);
+        let mut load = store.begin_load(Dataset::Filings, DataOrigin::Real, &fetch).await?;
+        load.append_full_filings(&rows, CvmDataset::Ipe, year.cast_signed()).await?;
+        load.commit().await?;
+        seconds.push(started.elapsed().as_secs_f64());
+    }
+    println!("seconds: {seconds:.2?}");
+    assert!(seconds[1].min(seconds[2]) < 4.0 * seconds[0], "{seconds:.2?}");
     Ok(())
 }

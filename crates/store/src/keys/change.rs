@@ -10,6 +10,7 @@ use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
 use super::pepper::{self, PepperMark};
 use super::{KeySecretRow, parse_key_secret_row};
+use crate::pool::{query, query_scalar};
 use crate::{Result, Store, with_timeout};
 
 #[derive(Debug, Clone)]
@@ -62,7 +63,7 @@ impl Store {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
             pepper::confirm(&mut transaction, key.secret.pepper).await?;
-            let row = sqlx::query(
+            let row = query(
                 "insert into api_key (hmac, pepper_id, shown, plan, name, email, label, expires_at, revision)
                  values ($1, $2, $3, $4, $5, $6, $7, $8, nextval('api_key_revision'))
                  returning id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision",
@@ -103,7 +104,7 @@ impl Store {
     /// this id.
     pub async fn set_key_plan(&self, id: KeyId, plan: Plan) -> Result<bool> {
         let mut transaction = self.begin_key_change().await?;
-        let row = sqlx::query("select plan from api_key where id = $1 for no key update")
+        let row = query("select plan from api_key where id = $1 for no key update")
             .bind(id)
             .fetch_optional(&mut *transaction)
             .await?;
@@ -114,7 +115,7 @@ impl Store {
         }
 
         // A key that moves to the Free plan starts to count as unused only now.
-        sqlx::query(
+        query(
             "update api_key
              set plan = $2, unused_since = (now() at time zone 'utc')::date, revision = nextval('api_key_revision')
              where id = $1",
@@ -126,7 +127,7 @@ impl Store {
 
         // They stay paused when the key gets its plan back, so that the owner notices the missed events.
         if plan < Feature::Webhooks.required_plan() {
-            sqlx::query("update webhook set status = 'paused' where key_id = $1 and status = 'active'")
+            query("update webhook set status = 'paused' where key_id = $1 and status = 'active'")
                 .bind(id)
                 .execute(&mut *transaction)
                 .await?;
@@ -143,7 +144,7 @@ impl Store {
     /// Changes when a key expires; `None` for never. False if no key has this id.
     pub async fn set_key_expiry(&self, id: KeyId, expires_at: Option<DateTime<Utc>>) -> Result<bool> {
         let mut transaction = self.begin_key_change().await?;
-        let row = sqlx::query("select expires_at from api_key where id = $1 for no key update")
+        let row = query("select expires_at from api_key where id = $1 for no key update")
             .bind(id)
             .fetch_optional(&mut *transaction)
             .await?;
@@ -153,7 +154,7 @@ impl Store {
             return Ok(true);
         }
 
-        sqlx::query("update api_key set expires_at = $2, revision = nextval('api_key_revision') where id = $1")
+        query("update api_key set expires_at = $2, revision = nextval('api_key_revision') where id = $1")
             .bind(id)
             .bind(expires_at)
             .execute(&mut *transaction)
@@ -170,10 +171,8 @@ impl Store {
     /// Revokes a key permanently; does nothing if it is revoked already. False if no key has this id.
     pub async fn revoke_key(&self, id: KeyId) -> Result<bool> {
         let mut transaction = self.begin_key_change().await?;
-        let exists: Option<i64> = sqlx::query_scalar("select id from api_key where id = $1")
-            .bind(id)
-            .fetch_optional(&mut *transaction)
-            .await?;
+        let exists: Option<i64> =
+            query_scalar("select id from api_key where id = $1").bind(id).fetch_optional(&mut *transaction).await?;
 
         if mark_revoked(&mut transaction, id, KeyActor::Operator).await? {
             transaction.commit().await?;
@@ -201,7 +200,7 @@ impl Store {
     pub async fn set_key_label(&self, id: KeyId, label: &str, now: DateTime<Utc>) -> Result<OwnerChangeResult<()>> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.pool.begin().await?;
-            let old_label: Option<String> = sqlx::query_scalar(
+            let old_label: Option<String> = query_scalar(
                 "select label
                  from api_key
                  where id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)
@@ -220,7 +219,7 @@ impl Store {
                 return Ok(OwnerChangeResult::TooManyChanges { retry_after_seconds });
             }
 
-            sqlx::query("update api_key set label = $2 where id = $1")
+            query("update api_key set label = $2 where id = $1")
                 .bind(id)
                 .bind(label)
                 .execute(&mut *transaction)
@@ -244,7 +243,7 @@ impl Store {
     ) -> Result<OwnerChangeResult<Vec<KeySecretRow>>> {
         with_timeout(self.timeouts.query, async {
             let mut transaction = self.begin_key_change().await?;
-            let valid_id: Option<i64> = sqlx::query_scalar(
+            let valid_id: Option<i64> = query_scalar(
                 "select id
                  from api_key
                  where id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)
@@ -264,7 +263,7 @@ impl Store {
 
             pepper::confirm(&mut transaction, secret.pepper).await?;
             keep_former_secret(&mut transaction, id, now, old_secret_ends_at).await?;
-            sqlx::query(
+            query(
                 "update api_key
                  set hmac = $2, pepper_id = $3, shown = $4, revision = nextval('api_key_revision')
                  where id = $1",
@@ -291,7 +290,7 @@ impl Store {
         let mut transaction = self.begin_key_change().await?;
 
         // In order, so that two transactions that lock the same rows wait for each other instead of deadlocking.
-        let ids: Vec<KeyId> = sqlx::query_scalar(
+        let ids: Vec<KeyId> = query_scalar(
             "select id
              from api_key
              where lower(email) = lower($1)
@@ -302,7 +301,7 @@ impl Store {
         .fetch_all(&mut *transaction)
         .await?;
 
-        sqlx::query(
+        query(
             "insert into key_change (key_id, what, by_whom)
              select id, what, $2
              from api_key
@@ -317,7 +316,7 @@ impl Store {
         .execute(&mut *transaction)
         .await?;
 
-        sqlx::query(
+        query(
             "update api_key
              set name = '', email = '', label = '', revoked_at = coalesce(revoked_at, now()),
                  revision = nextval('api_key_revision')
@@ -327,14 +326,14 @@ impl Store {
         .execute(&mut *transaction)
         .await?;
 
-        sqlx::query("delete from webhook where key_id = any($1)").bind(&ids).execute(&mut *transaction).await?;
+        query("delete from webhook where key_id = any($1)").bind(&ids).execute(&mut *transaction).await?;
         transaction.commit().await?;
         Ok(ids)
     }
 
     pub(super) async fn begin_key_change(&self) -> Result<Transaction<'static, Postgres>> {
         let mut transaction = self.pool.begin().await?;
-        sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_keys')), pg_notify('vintem_keys', '')")
+        query("select pg_advisory_xact_lock(hashtext('vintem_keys')), pg_notify('vintem_keys', '')")
             .execute(&mut *transaction)
             .await?;
 
@@ -344,7 +343,7 @@ impl Store {
 
 /// False if no key has this id, or if it is revoked already.
 async fn mark_revoked(transaction: &mut Transaction<'_, Postgres>, id: KeyId, actor: KeyActor) -> Result<bool> {
-    let revoked = sqlx::query(
+    let revoked = query(
         "update api_key
          set revoked_at = now(), revision = nextval('api_key_revision')
          where id = $1 and revoked_at is null",
@@ -368,7 +367,7 @@ async fn insert_key_change(
     old_value: Option<String>,
     new_value: Option<String>,
 ) -> Result<()> {
-    sqlx::query("insert into key_change (key_id, what, by_whom, was, became) values ($1, $2, $3, $4, $5)")
+    query("insert into key_change (key_id, what, by_whom, was, became) values ($1, $2, $3, $4, $5)")
         .bind(id)
         .bind(kind.id())
         .bind(actor.id())
@@ -386,17 +385,17 @@ async fn keep_former_secret(
     now: DateTime<Utc>,
     ends_at: DateTime<Utc>,
 ) -> Result<()> {
-    sqlx::query("delete from key_former_secret where key_id = $1 and ends_at < $2")
+    query("delete from key_former_secret where key_id = $1 and ends_at < $2")
         .bind(id)
         .bind(now - FORMER_SECRET_RETENTION)
         .execute(&mut *connection)
         .await?;
-    sqlx::query("update key_former_secret set ends_at = $2 where key_id = $1 and ends_at > $2")
+    query("update key_former_secret set ends_at = $2 where key_id = $1 and ends_at > $2")
         .bind(id)
         .bind(now)
         .execute(&mut *connection)
         .await?;
-    sqlx::query(
+    query(
         "insert into key_former_secret (hmac, key_id, pepper_id, shown, ends_at)
          select hmac, id, pepper_id, shown, $2
          from api_key
@@ -412,7 +411,7 @@ async fn keep_former_secret(
 /// The seconds until the owner may change the key again, or `None` if it may now. The caller has locked the key's row,
 /// so concurrent changes are counted one after the other.
 async fn owner_change_retry_seconds(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Result<Option<u64>> {
-    let seconds: Option<i64> = sqlx::query_scalar(
+    let seconds: Option<i64> = query_scalar(
         "select greatest(1, ceil(extract(epoch from at + interval '1 day' - clock_timestamp())))::bigint
          from key_change
          where key_id = $1 and by_whom = 'owner' and at > clock_timestamp() - interval '1 day'
@@ -428,7 +427,7 @@ async fn owner_change_retry_seconds(transaction: &mut Transaction<'_, Postgres>,
 }
 
 async fn load_key_secrets(transaction: &mut Transaction<'_, Postgres>, id: KeyId) -> Result<Vec<KeySecretRow>> {
-    let rows = sqlx::query(
+    let rows = query(
         "select id, hmac, plan, expires_at as valid_until, revoked_at, false as is_former, revision
          from api_key
          where id = $1

@@ -2,6 +2,7 @@
 
 use sqlx::PgConnection;
 
+use crate::pool::{query, query_scalar};
 use crate::{Result, Store, StoreError, with_timeout};
 
 /// Identifies a pepper without revealing it.
@@ -16,20 +17,26 @@ impl Store {
     /// Fails if the keys were hashed with another pepper. False if no key has shown yet which pepper it is.
     pub async fn check_pepper(&self, mark: &PepperMark) -> Result<bool> {
         with_timeout(self.timeouts.query, async {
-            let mut connection = self.pool.acquire().await?;
-            Ok(compare_verifier(&mut connection, mark).await?.is_some())
+            let mut transaction = self.pool.begin().await?;
+            Ok(compare_verifier(&mut transaction, mark).await?.is_some())
         })
         .await
     }
 
     /// Remembers the pepper of a key that was recognized, unless one is known. Fails if that is another one.
     pub async fn confirm_pepper(&self, mark: &PepperMark) -> Result<()> {
-        with_timeout(self.timeouts.query, async { confirm(&mut *self.pool.acquire().await?, mark).await }).await
+        with_timeout(self.timeouts.query, async {
+            let mut transaction = self.pool.begin().await?;
+            confirm(&mut transaction, mark).await?;
+            transaction.commit().await?;
+            Ok(())
+        })
+        .await
     }
 }
 
 pub(super) async fn confirm(connection: &mut PgConnection, mark: &PepperMark) -> Result<()> {
-    sqlx::query("insert into pepper_verifier (verifier) values ($1) on conflict do nothing")
+    query("insert into pepper_verifier (verifier) values ($1) on conflict do nothing")
         .bind(mark.verifier.as_slice())
         .execute(&mut *connection)
         .await?;
@@ -38,7 +45,7 @@ pub(super) async fn confirm(connection: &mut PgConnection, mark: &PepperMark) ->
 }
 
 async fn compare_verifier(connection: &mut PgConnection, mark: &PepperMark) -> Result<Option<()>> {
-    let is_same: Option<bool> = sqlx::query_scalar("select verifier = $1 from pepper_verifier")
+    let is_same: Option<bool> = query_scalar("select verifier = $1 from pepper_verifier")
         .bind(mark.verifier.as_slice())
         .fetch_optional(connection)
         .await?;

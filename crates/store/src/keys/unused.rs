@@ -5,6 +5,7 @@ use sqlx::{Postgres, Transaction};
 use vintem_domain::key::UNUSED_KEY_DAYS;
 use vintem_domain::{KeyActor, KeyChange, KeyId, Plan};
 
+use crate::pool::{query, query_scalar};
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
 /// Keys that expire in one transaction.
@@ -23,7 +24,7 @@ impl Store {
 
             let mut transaction = self.begin_key_change().await?;
             let ids = unused_keys(&mut transaction, last_day, now).await?;
-            sqlx::query(
+            query(
                 "insert into key_change (key_id, what, by_whom, was, became)
                  select key.id, change.what, $2, change.was, change.became
                  from api_key key
@@ -43,7 +44,7 @@ impl Store {
             .execute(&mut *transaction)
             .await?;
 
-            sqlx::query(
+            query(
                 "update api_key
                  set expires_at = $2, name = '', email = '', label = '', revision = nextval('api_key_revision')
                  where id = any($1)",
@@ -52,7 +53,7 @@ impl Store {
             .bind(now)
             .execute(&mut *transaction)
             .await?;
-            sqlx::query("delete from webhook where key_id = any($1)").bind(&ids).execute(&mut *transaction).await?;
+            query("delete from webhook where key_id = any($1)").bind(&ids).execute(&mut *transaction).await?;
             transaction.commit().await?;
             Ok(ids)
         })
@@ -66,7 +67,7 @@ async fn unused_keys(
     last_day: NaiveDate,
     now: DateTime<Utc>,
 ) -> Result<Vec<KeyId>> {
-    let ids = sqlx::query_scalar(
+    let ids = query_scalar(
         "select id
          from api_key
          where plan = $1 and revoked_at is null and (expires_at is null or expires_at > $3)

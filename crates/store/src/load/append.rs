@@ -7,6 +7,7 @@ use super::LoadTransaction;
 use super::missing_rows::{FullFileScope, MissingRowCounts};
 use crate::Result;
 use crate::copy_buffer::CopyBuffer;
+use crate::pool::{query, query_scalar};
 use crate::tables::bulletin::{BULLETIN_TABLE, NewBulletin};
 use crate::tables::company::COMPANY_TABLE;
 use crate::tables::filing::{FILING_TABLE, Filing};
@@ -71,6 +72,9 @@ impl LoadTransaction {
         full_file: Option<FullFileScope>,
     ) -> Result<MissingRowCounts> {
         self.stage_rows(table, rows).await?;
+        if full_file.is_some() {
+            self.index_staged_rows(table).await?;
+        }
         if table.name == FILING_TABLE.name {
             self.separate_shared_filing_ids().await?;
         }
@@ -83,14 +87,14 @@ impl LoadTransaction {
 
         self.appended_rows += appended + missing.marked_absent;
         self.completed_rows += completed;
-        sqlx::query("drop table staged").execute(&mut *self.transaction).await?;
+        query("drop table staged").execute(&mut *self.transaction).await?;
         Ok(missing)
     }
 
     /// Copies rows into the temporary table `staged`.
     pub(super) async fn stage_rows<T: 'static>(&mut self, table: &DataTable<T>, rows: &[T]) -> Result<()> {
         let create = format!("create temporary table staged ({}) on commit drop", table.staging_columns());
-        sqlx::query(AssertSqlSafe(create)).execute(&mut *self.transaction).await?;
+        query(AssertSqlSafe(create)).execute(&mut *self.transaction).await?;
 
         let copy = format!("copy staged ({}) from stdin", table.column_names());
         let mut sink = self.transaction.copy_in_raw(&copy).await?;
@@ -105,6 +109,16 @@ impl LoadTransaction {
 
         sink.send(buffer.take_bytes()).await?;
         sink.finish().await?;
+        Ok(())
+    }
+
+    /// The planner has no statistics for the tables of a load yet; with an index on `staged` every plan is acceptable.
+    ///
+    /// Before anything changes keys of `staged`: PostgreSQL does not use an index in the transaction that created it after
+    /// it updated the indexed column.
+    async fn index_staged_rows<T: 'static>(&mut self, table: &DataTable<T>) -> Result<()> {
+        let index = format!("create index on staged ({})", table.key_names());
+        query(AssertSqlSafe(index)).execute(&mut *self.transaction).await?;
         Ok(())
     }
 
@@ -128,7 +142,7 @@ impl LoadTransaction {
             None => format!("{insert} from ({changed}) changed"),
         };
 
-        let mut query = sqlx::query(AssertSqlSafe(statement)).bind(self.known_at).bind(self.fetch_id);
+        let mut query = query(AssertSqlSafe(statement)).bind(self.known_at).bind(self.fetch_id);
         if let Some((_, since)) = events {
             query = query.bind(since).bind(self.dataset.id());
         }
@@ -150,7 +164,7 @@ impl LoadTransaction {
     ) -> Result<u64> {
         let Some(fill) = table.fill_statement() else { return Ok(0) };
         let statement = format!("{fill} and ($1::bigint is null or {}.fetch_id = $1)", table.name);
-        let filled = sqlx::query(AssertSqlSafe(statement)).bind(fetch_id).execute(&mut *self.transaction).await?;
+        let filled = query(AssertSqlSafe(statement)).bind(fetch_id).execute(&mut *self.transaction).await?;
         Ok(filled.rows_affected())
     }
 
@@ -168,13 +182,11 @@ impl LoadTransaction {
     /// Whether this load is more than a day older than the stored data; then rows that were the first version may not be
     /// the first any more. Concurrent loads also overtake each other, but by minutes and never with the same rows.
     async fn is_older_than_stored_data(&mut self) -> Result<bool> {
-        Ok(sqlx::query_scalar(
-            "select exists (select 1 from dataset where id = $1 and loaded_at > $2 + interval '1 day')",
-        )
-        .bind(self.dataset.id())
-        .bind(self.known_at)
-        .fetch_one(&mut *self.transaction)
-        .await?)
+        Ok(query_scalar("select exists (select 1 from dataset where id = $1 and loaded_at > $2 + interval '1 day')")
+            .bind(self.dataset.id())
+            .bind(self.known_at)
+            .fetch_one(&mut *self.transaction)
+            .await?)
     }
 
     /// Marks later versions of the staged rows, which now have an earlier version.
@@ -186,7 +198,7 @@ impl LoadTransaction {
             name = table.name,
             key = table.key_names()
         );
-        sqlx::query(AssertSqlSafe(supersede)).bind(self.known_at).execute(&mut *self.transaction).await?;
+        query(AssertSqlSafe(supersede)).bind(self.known_at).execute(&mut *self.transaction).await?;
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use vintem_domain::{Currency, DataOrigin, Dataset};
 
 use super::LoadTransaction;
 use super::fetch::RawBody;
+use crate::pool::query;
 use crate::tables::bulletin::{BULLETIN_TABLE, NewBulletin};
 use crate::{Result, Store, StoreError};
 
@@ -24,7 +25,7 @@ pub struct IncompleteFetch {
 impl Store {
     /// The next fetch to complete, in order of id. Each is returned until it was completed, and never again.
     pub async fn next_incomplete_fetch(&self) -> Result<Option<IncompleteFetch>> {
-        let row = sqlx::query(
+        let row = query(
             "select next.fetch_id, next.currency, source_fetch.fetched_at, body.sha256, body.size, body.compressed
              from (
                  select bulletin.fetch_id, bulletin.currency
@@ -69,9 +70,9 @@ impl LoadTransaction {
     pub async fn complete_bulletins(&mut self, rows: &[NewBulletin]) -> Result<u64> {
         self.stage_rows(&BULLETIN_TABLE, rows).await?;
         let completed = self.fill_missing_values(&BULLETIN_TABLE, Some(self.fetch_id)).await?;
-        sqlx::query("drop table staged").execute(&mut *self.transaction).await?;
+        query("drop table staged").execute(&mut *self.transaction).await?;
 
-        sqlx::query("update parity_backfill set last_fetch_id = greatest(last_fetch_id, $1)")
+        query("update parity_backfill set last_fetch_id = greatest(last_fetch_id, $1)")
             .bind(self.fetch_id)
             .execute(&mut *self.transaction)
             .await?;

@@ -5,6 +5,7 @@ use sqlx::{PgConnection, Postgres, Transaction};
 use vintem_domain::Dataset;
 
 use crate::Result;
+use crate::pool::{query, query_scalar};
 
 /// The fetch that loaded values come from.
 #[derive(Debug, Clone)]
@@ -51,7 +52,7 @@ pub(super) async fn insert_fetch(
         insert_raw_body(transaction, &response.body).await?;
     }
 
-    let id = sqlx::query_scalar(
+    let id = query_scalar(
         "insert into raw_fetch (dataset, address, fetched_at, sha256, status, content_type, body)
          values ($1, $2, $3, $4, $5, $6, $7)
          on conflict (dataset, address, sha256) do update
@@ -72,7 +73,7 @@ pub(super) async fn insert_fetch(
 }
 
 pub(crate) async fn insert_raw_body(connection: &mut PgConnection, body: &RawBody) -> Result<()> {
-    sqlx::query(
+    query(
         "insert into raw_body (sha256, size, compressed)
          values ($1, $2, $3)
          on conflict do nothing",

@@ -2,13 +2,14 @@
 
 use super::LoadTransaction;
 use crate::Result;
+use crate::pool::query;
 
 impl LoadTransaction {
     /// Gives staged filings of the IPE index different ids where several share a number: `1497743-1a2b3c4d`, with a hash
     /// of what tells documents apart (`Filing::is_same_document`). The filing that was stored first keeps the number;
     /// without one, the smallest hash does. So an id depends neither on the order of the rows nor on later files.
     pub(super) async fn separate_shared_filing_ids(&mut self) -> Result<()> {
-        sqlx::query(
+        query(
             "with hashed as (
                  select ctid as place, id, cvm_code, category, doc_type, kind, delivered_on,
                         left(encode(sha256(convert_to(

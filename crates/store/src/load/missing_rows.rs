@@ -5,6 +5,7 @@ use vintem_domain::CvmDataset;
 
 use super::LoadTransaction;
 use crate::Result;
+use crate::pool::query;
 use crate::tables::table::DataTable;
 
 /// The stored rows that a full file covers. Rows in this scope that the file lacks count as missing.
@@ -59,7 +60,7 @@ impl LoadTransaction {
 
         // Newly missing rows must be committed, although nothing is appended.
         self.other_changes += newly_missing;
-        sqlx::query("drop table gone").execute(&mut *self.transaction).await?;
+        query("drop table gone").execute(&mut *self.transaction).await?;
         Ok(missing)
     }
 
@@ -67,10 +68,6 @@ impl LoadTransaction {
     /// lacked them too (`again`).
     async fn find_gone_rows<T: 'static>(&mut self, table: &DataTable<T>, full_file: FullFileScope) -> Result<()> {
         let key = table.key_names();
-
-        // The planner has no statistics for either side yet; with an index every plan is acceptable.
-        sqlx::query(AssertSqlSafe(format!("create index on staged ({key})"))).execute(&mut *self.transaction).await?;
-
         let gone = format!(
             "create temporary table gone on commit drop as
              select current.{key}::text as key, missing_row.key is not null as again
@@ -89,7 +86,7 @@ impl LoadTransaction {
             name = table.name,
             scope = full_file.sql_condition()
         );
-        sqlx::query(AssertSqlSafe(gone))
+        query(AssertSqlSafe(gone))
             .bind(self.dataset.id())
             .bind(self.sha256.as_slice())
             .execute(&mut *self.transaction)
@@ -105,12 +102,12 @@ impl LoadTransaction {
              where dataset = $1 and key in (select {key}::text from staged)",
             key = table.key_names()
         );
-        sqlx::query(AssertSqlSafe(delete)).bind(self.dataset.id()).execute(&mut *self.transaction).await?;
+        query(AssertSqlSafe(delete)).bind(self.dataset.id()).execute(&mut *self.transaction).await?;
         Ok(())
     }
 
     async fn count_gone_rows(&mut self) -> Result<GoneRowCounts> {
-        let row = sqlx::query(
+        let row = query(
             "select count(*) filter (where again) as missing_again,
                     count(*) filter (where not again) as newly_missing,
                     (select count(*) from staged) as staged
@@ -128,7 +125,7 @@ impl LoadTransaction {
     }
 
     async fn remember_gone_rows(&mut self) -> Result<()> {
-        sqlx::query(
+        query(
             "insert into missing_row (dataset, key, first_missed_in)
              select $1, key, $2
              from gone
@@ -155,13 +152,13 @@ impl LoadTransaction {
             columns = table.column_names(),
             key = table.key_names()
         );
-        let marked = sqlx::query(AssertSqlSafe(insert))
+        let marked = query(AssertSqlSafe(insert))
             .bind(self.known_at)
             .bind(self.fetch_id)
             .execute(&mut *self.transaction)
             .await?;
 
-        sqlx::query("delete from missing_row where dataset = $1 and key in (select key from gone where again)")
+        query("delete from missing_row where dataset = $1 and key in (select key from gone where again)")
             .bind(self.dataset.id())
             .execute(&mut *self.transaction)
             .await?;

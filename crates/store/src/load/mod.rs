@@ -31,6 +31,7 @@ pub(crate) use quarantine::insert_quarantined_row;
 
 use fetch::insert_fetch;
 
+use crate::pool::{query, query_scalar};
 use crate::tables::data_table_names;
 use crate::tables::table::DataTable;
 use crate::{Result, Store, StoreError, disable_timeouts_in_transaction};
@@ -71,20 +72,20 @@ impl Store {
     ) -> Result<LoadTransaction> {
         let mut transaction = self.pool.begin().await?;
         disable_timeouts_in_transaction(&mut transaction).await?;
-        sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_load'), hashtext($1))")
+        query("select pg_advisory_xact_lock(hashtext('vintem_load'), hashtext($1))")
             .bind(dataset.id())
             .execute(&mut *transaction)
             .await?;
 
         // Real loads may run concurrently, but not with a synthetic one: neither would see the other's origin yet.
-        sqlx::query(match origin {
+        query(match origin {
             DataOrigin::Real => "select pg_advisory_xact_lock_shared(hashtext('vintem_origin'))",
             DataOrigin::Synthetic => "select pg_advisory_xact_lock(hashtext('vintem_origin'))",
         })
         .execute(&mut *transaction)
         .await?;
 
-        let other_origin: Option<String> = sqlx::query_scalar(
+        let other_origin: Option<String> = query_scalar(
             "select origin
              from dataset
              where origin <> $1
@@ -100,12 +101,11 @@ impl Store {
         }
 
         // Changed rows are materialized before they are appended, which needs more memory than the default.
-        sqlx::query("set local work_mem = '64MB'").execute(&mut *transaction).await?;
-        let generation: i64 =
-            sqlx::query_scalar("select coalesce((select generation from dataset where id = $1), 0) + 1")
-                .bind(dataset.id())
-                .fetch_one(&mut *transaction)
-                .await?;
+        query("set local work_mem = '64MB'").execute(&mut *transaction).await?;
+        let generation: i64 = query_scalar("select coalesce((select generation from dataset where id = $1), 0) + 1")
+            .bind(dataset.id())
+            .fetch_one(&mut *transaction)
+            .await?;
 
         Ok(LoadTransaction {
             transaction,
@@ -126,19 +126,18 @@ impl Store {
     pub async fn remove_synthetic_data(&self) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
         disable_timeouts_in_transaction(&mut transaction).await?;
-        sqlx::query("select pg_advisory_xact_lock(hashtext('vintem_origin'))").execute(&mut *transaction).await?;
-        let real_datasets: i64 = sqlx::query_scalar("select count(*) from dataset where origin = 'real'")
-            .fetch_one(&mut *transaction)
-            .await?;
+        query("select pg_advisory_xact_lock(hashtext('vintem_origin'))").execute(&mut *transaction).await?;
+        let real_datasets: i64 =
+            query_scalar("select count(*) from dataset where origin = 'real'").fetch_one(&mut *transaction).await?;
         if real_datasets > 0 {
             return Err(StoreError::WrongOrigin { stored: DataOrigin::Real.id(), offered: DataOrigin::Synthetic.id() });
         }
 
         let truncate = format!("truncate {}, raw_fetch", data_table_names());
-        sqlx::query(AssertSqlSafe(truncate)).execute(&mut *transaction).await?;
+        query(AssertSqlSafe(truncate)).execute(&mut *transaction).await?;
 
-        sqlx::query("select pg_notify('vintem_generation', id) from dataset").execute(&mut *transaction).await?;
-        sqlx::query("delete from dataset").execute(&mut *transaction).await?;
+        query("select pg_notify('vintem_generation', id) from dataset").execute(&mut *transaction).await?;
+        query("delete from dataset").execute(&mut *transaction).await?;
         transaction.commit().await?;
         Ok(())
     }
@@ -160,7 +159,7 @@ impl LoadTransaction {
         }
 
         if changed_rows > 0 {
-            sqlx::query(
+            query(
                 "insert into dataset (id, generation, loaded_at, origin)
                  values ($1, $4, $2, $3)
                  on conflict (id) do update
@@ -172,7 +171,7 @@ impl LoadTransaction {
             .bind(self.generation)
             .execute(&mut *self.transaction)
             .await?;
-            sqlx::query("select pg_notify('vintem_generation', $1)")
+            query("select pg_notify('vintem_generation', $1)")
                 .bind(self.dataset.id())
                 .execute(&mut *self.transaction)
                 .await?;

@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 
 use super::LoadTransaction;
 use crate::Result;
+use crate::pool::query;
 
 /// A row that was rejected, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(crate) async fn insert_quarantined_row(
 ) -> Result<u64> {
     // Postgres' text type cannot hold NUL.
     let content = row.content.replace('\0', "");
-    let inserted = sqlx::query(
+    let inserted = query(
         "insert into quarantine (source, part, sha256, line, reason, content, quarantined_at)
          values ($1, $2, $3, $4, $5, $6, $7)
          on conflict do nothing",

@@ -9,6 +9,7 @@ use super::stored_values::{RowProvenance, parse_company_code};
 use super::table::ColumnValue::{Integer, OptionalDate, Text, TextArray};
 use super::table::{DataTable, EventQuery, TableColumn};
 use crate::Result;
+use crate::pool::query;
 
 /// Former names are not stored, because earlier versions have them. Tickers come from the securities.
 const COLUMNS: &[TableColumn<Company>] = &[
@@ -81,7 +82,7 @@ pub(crate) async fn load_companies(
     connection: &mut PgConnection,
     known_before: Option<DateTime<Utc>>,
 ) -> Result<Vec<(Company, RowProvenance, bool)>> {
-    let rows = sqlx::query(AssertSqlSafe(registry_query())).bind(known_before).fetch_all(connection).await?;
+    let rows = query(AssertSqlSafe(registry_query())).bind(known_before).fetch_all(connection).await?;
 
     let mut companies = Vec::with_capacity(rows.len());
     for row in rows {

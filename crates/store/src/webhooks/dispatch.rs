@@ -9,6 +9,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Row};
 use vintem_domain::webhook::DISABLE_AFTER_FAILING;
 
+use crate::pool::{query, query_scalar};
 use crate::{BACKGROUND_TIMEOUT, Result, Store, with_timeout};
 
 /// Arbitrary, but used by no other lock.
@@ -108,7 +109,7 @@ impl Store {
     /// Opens a session that can take the exclusive right to deliver.
     pub async fn open_delivery_session(&self) -> Result<DeliverySession> {
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let mut connection = self.pool.acquire().await?.detach();
+            let mut connection = self.sessions.acquire().await?.detach();
             // With short keepalives, a worker whose machine died does not hold the lock for hours.
             sqlx::raw_sql("set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3")
                 .execute(&mut connection)
@@ -140,12 +141,12 @@ impl DeliverySession {
             return Ok(true);
         }
         with_timeout(BACKGROUND_TIMEOUT, async {
-            let acquired: bool = sqlx::query_scalar("select pg_try_advisory_lock($1)")
+            let acquired: bool = query_scalar("select pg_try_advisory_lock($1)")
                 .bind(DELIVERY_LOCK_ID)
                 .fetch_one(&mut self.connection)
                 .await?;
             if acquired {
-                sqlx::query("update delivery set state = 'waiting' where state = 'sending' and id <> all($1)")
+                query("update delivery set state = 'waiting' where state = 'sending' and id <> all($1)")
                     .bind(in_flight)
                     .execute(&mut self.connection)
                     .await?;
@@ -162,7 +163,7 @@ impl DeliverySession {
         with_timeout(BACKGROUND_TIMEOUT, async {
             let mut transaction = self.connection.begin().await?;
             sqlx::raw_sql(FORCE_INDEX_SCANS).execute(&mut *transaction).await?;
-            let rows = sqlx::query(
+            let rows = query(
                 "with recursive lane as (
                      (select webhook from delivery where state = 'waiting' and webhook > $2 order by webhook limit 1)
                      union all
@@ -234,7 +235,7 @@ async fn update_attempted_deliveries(transaction: &mut PgConnection, attempts: &
         AttemptOutcome::Exhausted | AttemptOutcome::ReceiverGone => ("dead", None),
     };
     let (states, next_attempts): (Vec<&str>, Vec<Option<DateTime<Utc>>>) = attempts.iter().map(next_state).unzip();
-    sqlx::query(
+    query(
         "with attempted as (
              select *
              from unnest($1::bigint[], $2::smallint[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[])
@@ -267,7 +268,7 @@ async fn update_attempted_deliveries(transaction: &mut PgConnection, attempts: &
 
 /// Attempts at a former URL of the webhook say nothing about its current one.
 async fn update_attempted_webhooks(transaction: &mut PgConnection, attempts: &[DeliveryAttempt]) -> Result<()> {
-    sqlx::query(
+    query(
         "with attempted as (
              select *
              from unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::boolean[], $6::timestamptz[])

@@ -43,6 +43,10 @@ async fn a_backlog_is_stored_exactly_once_while_replicas_are_killed() -> TestRes
     let closed: Vec<String> = redis.run_command(&["LRANGE", &format!("{REDIS_PREFIX}usage:closed"), "0", "-1"])?;
     println!("batches: {}", closed.len() + 1);
 
+    if is_measured {
+        // Redis measures from the start of a call to its end, also when another process had the core in between.
+        redis.prioritize()?;
+    }
     let slowest_us = MAX_REDIS_CALL.as_micros().to_string();
     redis.run_command::<String>(&["CONFIG", "SET", "slowlog-log-slower-than", &slowest_us])?;
     redis.run_command::<String>(&["SLOWLOG", "RESET"])?;
@@ -86,6 +90,9 @@ async fn a_backlog_is_stored_exactly_once_while_replicas_are_killed() -> TestRes
     let chunks: i64 = sqlx::query_scalar("select count(*) from usage_chunk").fetch_one(&mut connection).await?;
     let gaps: i64 = sqlx::query_scalar("select count(*) from usage_gap").fetch_one(&mut connection).await?;
     let slow_calls: u64 = redis.run_command(&["SLOWLOG", "LEN"])?;
+    if slow_calls > 0 {
+        println!("{}", redis.describe_slow_calls()?);
+    }
 
     println!("kills: {killed}");
     println!("chunks: {chunks}");
@@ -105,6 +112,7 @@ async fn write_backlog(redis: &DedicatedRedis, key_ids: &[i64]) -> anyhow::Resul
     let url = redis.url();
     let settings = MeterSettings {
         redis_urls: vec![&url],
+        redis_certificates: None,
         prefix: REDIS_PREFIX,
         window: Duration::from_secs(60),
         redis_timeout: Duration::from_secs(5),

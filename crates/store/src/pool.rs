@@ -1,0 +1,120 @@
+//! Connections for statements and transactions, either to PostgreSQL itself or to a pooler that gives each transaction
+//! any connection of its own, such as PgBouncer in transaction mode.
+//!
+//! Behind such a pooler two things don't work: named prepared statements, so [`query`] and its siblings use unnamed ones,
+//! and a statement outside a transaction, because it is prepared and executed in two steps that may meet two servers. So
+//! each one gets a transaction. Whatever belongs to a session, such as `LISTEN` and advisory locks that outlive a
+//! transaction, needs a direct connection: see [`Store::sessions`](crate::Store).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::query::{Query, QueryAs, QueryScalar};
+use sqlx::{AssertSqlSafe, Either, Execute, Executor, FromRow, Postgres, SqlSafeStr, SqlStr, Transaction};
+
+/// A statement that is prepared without a name.
+pub fn query<'q>(sql: impl SqlSafeStr) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(sql).persistent(false)
+}
+
+pub fn query_as<'q, O>(sql: impl SqlSafeStr) -> QueryAs<'q, Postgres, O, PgArguments>
+where
+    O: for<'r> FromRow<'r, PgRow>,
+{
+    sqlx::query_as(sql).persistent(false)
+}
+
+pub fn query_scalar<'q, O>(sql: impl SqlSafeStr) -> QueryScalar<'q, Postgres, O, PgArguments>
+where
+    (O,): for<'r> FromRow<'r, PgRow>,
+{
+    sqlx::query_scalar(sql).persistent(false)
+}
+
+/// Executes single statements, and begins transactions.
+#[derive(Debug, Clone)]
+pub struct StatementPool {
+    pool: PgPool,
+    /// Behind a pooler: begins a transaction with the timeouts that the session cannot have.
+    begin: Option<Arc<str>>,
+}
+
+impl StatementPool {
+    pub const fn direct(pool: PgPool) -> Self {
+        Self { pool, begin: None }
+    }
+
+    pub fn behind_pooler(pool: PgPool, statement_timeout: Duration, lock_timeout: Duration) -> Self {
+        let begin = format!(
+            "begin; set local statement_timeout = {}; set local lock_timeout = {}",
+            statement_timeout.as_millis(),
+            lock_timeout.as_millis()
+        );
+        Self { pool, begin: Some(begin.into()) }
+    }
+
+    pub async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
+        match &self.begin {
+            Some(begin) => self.pool.begin_with(AssertSqlSafe(begin.to_string())).await,
+            None => self.pool.begin().await,
+        }
+    }
+
+    pub fn connect_options(&self) -> Arc<PgConnectOptions> {
+        self.pool.connect_options()
+    }
+
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+impl<'p> Executor<'p> for &'p StatementPool {
+    type Database = Postgres;
+
+    /// Behind a pooler all rows are collected first. Long results should be fetched in a transaction.
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Either<PgQueryResult, PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        if self.begin.is_none() {
+            return self.pool.fetch_many(query);
+        }
+        let steps = async move {
+            let mut transaction = self.begin().await?;
+            let steps: Vec<_> = transaction.fetch_many(query).try_collect().await?;
+            transaction.commit().await?;
+            Ok::<_, sqlx::Error>(stream::iter(steps).map(Ok))
+        };
+        steps.into_stream().try_flatten().boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        if self.begin.is_none() {
+            return self.pool.fetch_optional(query);
+        }
+        async move {
+            let mut transaction = self.begin().await?;
+            let row = transaction.fetch_optional(query).await?;
+            transaction.commit().await?;
+            Ok(row)
+        }
+        .boxed()
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'p: 'e,
+    {
+        self.pool.prepare_with(sql, parameters)
+    }
+}
