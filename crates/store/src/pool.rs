@@ -1,12 +1,13 @@
 //! Connections for statements and transactions, either to PostgreSQL itself or to a pooler that gives each transaction
 //! any connection of its own, such as PgBouncer in transaction mode.
 //!
-//! Behind such a pooler two things don't work: named prepared statements, so [`query`] and its siblings use unnamed ones,
-//! and a statement outside a transaction, because it is prepared and executed in two steps that may meet two servers. So
-//! each one gets a transaction. Whatever belongs to a session, such as `LISTEN` and advisory locks that outlive a
-//! transaction, needs a direct connection: see [`Store::sessions`](crate::Store).
+//! Behind such a pooler two things don't work: named prepared statements, so [`query`] and its siblings use unnamed ones
+//! there, and a statement outside a transaction, because it is prepared and executed in two steps that may meet two
+//! servers. So each one gets a transaction. Whatever belongs to a session, such as `LISTEN` and advisory locks that outlive
+//! a transaction, needs a direct connection: see [`Store::sessions`](crate::Store).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -16,23 +17,31 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgQueryResult, PgRow
 use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{AssertSqlSafe, Either, Execute, Executor, FromRow, Postgres, SqlSafeStr, SqlStr, Transaction};
 
-/// A statement that is prepared without a name.
+/// Whether this process has connections to a pooler. A statement does not know yet which connection it will meet, and
+/// unnamed ones work everywhere; named ones are prepared once and save a round trip.
+static HAS_POOLER: AtomicBool = AtomicBool::new(false);
+
+fn may_have_name() -> bool {
+    !HAS_POOLER.load(Ordering::Relaxed)
+}
+
+/// A statement that any connection of this process can execute.
 pub fn query<'q>(sql: impl SqlSafeStr) -> Query<'q, Postgres, PgArguments> {
-    sqlx::query(sql).persistent(false)
+    sqlx::query(sql).persistent(may_have_name())
 }
 
 pub fn query_as<'q, O>(sql: impl SqlSafeStr) -> QueryAs<'q, Postgres, O, PgArguments>
 where
     O: for<'r> FromRow<'r, PgRow>,
 {
-    sqlx::query_as(sql).persistent(false)
+    sqlx::query_as(sql).persistent(may_have_name())
 }
 
 pub fn query_scalar<'q, O>(sql: impl SqlSafeStr) -> QueryScalar<'q, Postgres, O, PgArguments>
 where
     (O,): for<'r> FromRow<'r, PgRow>,
 {
-    sqlx::query_scalar(sql).persistent(false)
+    sqlx::query_scalar(sql).persistent(may_have_name())
 }
 
 /// Executes single statements, and begins transactions.
@@ -54,6 +63,7 @@ impl StatementPool {
             statement_timeout.as_millis(),
             lock_timeout.as_millis()
         );
+        HAS_POOLER.store(true, Ordering::Relaxed);
         Self { pool, begin: Some(begin.into()) }
     }
 
