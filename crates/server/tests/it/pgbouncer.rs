@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vintem_testkit::{
-    DedicatedPostgres, ServerProcess, create_key_by_cli, find_free_port, http_client_builder, redis_url, run_vintem,
-    wait_until,
+    DedicatedPostgres, HIGH_LIMIT_FLAGS, ServerProcess, create_key_by_cli, find_free_port, http_client_builder,
+    redis_url, run_vintem, wait_until,
 };
 
 use crate::{TestResult, vintem_binary};
@@ -64,7 +64,7 @@ async fn a_replica_works_behind_a_pooler_of_transactions() -> TestResult {
     let (key_id, key) = create_key_by_cli(vintem_binary(), &direct, "platinum").await?;
 
     let pooler = PgBouncer::start(&postgres)?;
-    let flags = ["--register-per-day=100000", "--limit-free=10000000", "--webhook-allow=127.0.0.0/8"];
+    let flags = [&HIGH_LIMIT_FLAGS[..], &["--webhook-allow=127.0.0.0/8"]].concat();
     let replica = ServerProcess::start_with_env(
         vintem_binary(),
         &pooler.url(),
