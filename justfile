@@ -43,6 +43,11 @@ read-model FILINGS="5000000":
     cargo build --release -p vintem-server
     checks/lib/with-engines checks/scale/read-model target/release/vintem {{FILINGS}}
 
+# Measure what the series of the catalog cost a replica in memory and time to start
+series-cost ROUNDS="5":
+    cargo build --release -p vintem-server
+    checks/lib/with-engines checks/scale/series-cost target/release/vintem {{ROUNDS}}
+
 # Load filings 200 times within a minute into 1.5 million, at 500 requests per second
 loads FILINGS="1500000" *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin loads-under-traffic
@@ -113,6 +118,42 @@ lost-writes TRIALS="50":
 rolling-restarts RESTARTS="20" REQUESTS="100000":
     VINTEM_RESTARTS={{RESTARTS}} VINTEM_RESTART_RATE=500 VINTEM_RESTART_REQUESTS={{REQUESTS}} {{long-test}} rolling_restarts::
 
+# Upgrade two replicas of the previous release behind haproxy at 500 requests per second, with a million rows to migrate
+upgrade: _build-tests
+    VINTEM_PREVIOUS_BINARY=$(checks/source/previous-release build) VINTEM_RESTARTS=4 VINTEM_RESTART_RATE=500 {{long-test}} rolling_restarts::
+
+# Run the tests of the previous release on the schema of this one
+previous-release *ARGS:
+    checks/lib/with-engines checks/source/previous-release test {{ARGS}}
+
+# Check the reverse proxy in deploy/nginx with two replicas behind it (as root)
+proxy: _build-tests
+    checks/deploy/proxy target/ci/vintem
+
+# Check the metrics of a replica and a worker with Prometheus' linter
+metrics: _build-tests
+    checks/deploy/metrics --install
+    checks/lib/with-engines checks/deploy/metrics target/ci/vintem
+
+# Build the image and check the contract on a hardened container; no registry needed (as root)
+image FILINGS="5000":
+    cargo build --release -p vintem-server
+    checks/deploy/image target/release/vintem {{FILINGS}}
+
+# Lint the Helm chart and validate its objects; verify the systemd units, the alerts and the dashboard
+deployments:
+    checks/deploy/chart
+    checks/deploy/units
+    checks/deploy/alerts
+
+# Cause every failure that has an alert: Prometheus must fire it within two minutes, and clear it (as root)
+alert-drills *DRILLS: _build-tests
+    checks/deploy/alert-drills target/ci/vintem target/ci/upstreams {{DRILLS}}
+
+# List all packages in the program as a CycloneDX document, and compare their number with cargo's
+sbom:
+    checks/deploy/sbom
+
 # Kill the primary and promote its standby: reads and writes must go on within seconds
 failover:
     VINTEM_WALL_CLOCK=1 {{long-test}} failover::
@@ -123,7 +164,11 @@ retention KEYS="1000000":
 
 # Kill replicas, Redis and PostgreSQL at 1,500 requests per second: no usage lost, none counted twice
 chaos MINUTES="10":
-    VINTEM_WALL_CLOCK=1 VINTEM_CHAOS_MINUTES={{MINUTES}} {{long-test}} chaos::
+    VINTEM_CHAOS_MINUTES={{MINUTES}} {{long-test}} chaos::usage
+
+# Run three replicas for MINUTES at half of the peak rate, with a fault every minute: memory and descriptors must not grow
+soak MINUTES="60":
+    VINTEM_SOAK_MINUTES={{MINUTES}} {{long-test}} chaos::soak
 
 # Compare accumulated rates with a second implementation in Python, and measure forty years of them
 accumulated REQUESTS="2000":
@@ -156,6 +201,11 @@ documents:
 full-fill DIR="":
     cargo build --release -p vintem-server -p vintem-testkit --bin vintem --bin upstreams
     checks/lib/with-engines checks/scale/full-fill target/release/vintem target/release/upstreams {{DIR}}
+
+# Archive a year of statements at full size, and each of its weekly republications, in which 2% of the documents change
+statement-archive WEEKS="52":
+    VINTEM_STATEMENT_COMPANIES=1250 VINTEM_STATEMENT_ROWS=840 VINTEM_STATEMENT_RESTATED=20 VINTEM_STATEMENT_WEEKS={{WEEKS}} \
+        {{long-test}} statement_archive::every_form
 
 # Publish a rate at a random minute of DAYS days, with CVM down all the while: each must be served within five minutes
 arrivals DAYS="200":

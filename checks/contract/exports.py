@@ -48,6 +48,10 @@ def all_pages(path):
     return rows
 
 
+# As the catalog states them.
+catalog = {series["id"]: series for series in api("/api/v1/market/series")["data"]}
+
+
 def download(file):
     with get("/api/v1/export/" + file["name"]) as answer:
         body = answer.read()
@@ -118,10 +122,16 @@ def check_dataset(entry, workdir):
         matches_kind = field.type == arrow_type(kind) or (pyarrow.types.is_list(field.type) and kind == "list of text")
         if field.name != column or not matches_kind:
             fault(f"{name}: column {field} is not {column} {kind}")
-    for metadata_key, value in (("licence", "ODbL-1.0"), ("dataset", name)):
+    # Files of other data than series are under the open license.
+    licence = catalog[name]["licence"] if name in catalog else "ODbL-1.0"
+    for metadata_key, value in (("licence", licence), ("dataset", name)):
         if table.schema.metadata.get(metadata_key.encode()) != value.encode():
             fault(f"{name}: the file does not tell its {metadata_key}")
-    if sidecar["licence"] != "ODbL-1.0" or not sidecar["sources"] or not sidecar["synthetic"]:
+    if name in catalog and sidecar["title"] != catalog[name]["name"]:
+        fault(f"{name}: the sidecar has the title {sidecar['title']}")
+    if ("Open Database License" in sidecar["attribution"]) != (licence == "ODbL-1.0"):
+        fault(f"{name}: the attribution names another license: {sidecar['attribution']}")
+    if sidecar["licence"] != licence or not sidecar["sources"] or not sidecar["synthetic"]:
         fault(f"{name}: the sidecar tells no licence or no sources")
 
     frame = pandas.read_parquet(paths["parquet"])

@@ -821,6 +821,15 @@ def quick_left(reader, block):
 # series.md
 
 
+def series_find(reader, block):
+    by_word = [row for row in api("/api/v1/market/series?q=aluguel")["data"]]
+    by_group = [row for row in api("/api/v1/market/series")["data"] if row["group"] == "fiscal"]
+    output = reader.run(block)
+    lines = [f"{row['id']}: {row['name']}, {row['publisher']}" for row in by_word]
+    assert_equal(output.splitlines(), lines + [row["id"] for row in by_group])
+    assert_equal(output, next_illustration(block))
+
+
 def series_cdb(reader, block):
     output = json.loads(reader.run(block))
     query = "from=2024-01-02&to=2025-01-02&percent=110&amount=10000&detail=true&numbers=string"
@@ -859,6 +868,79 @@ def series_catalogue(reader, block):
     table = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+|–) \| ([^|]+) \|", guide_text("series"), re.MULTILINE)
     codes = [row["code"] if row["source"] == "BCB SGS" else "–" for row in catalogue]
     assert_equal(sorted(table), sorted((row["id"], code, row["unit"]) for row, code in zip(catalogue, codes)))
+
+
+# contracts.md
+
+
+def next_illustration(block):
+    """What the guide shows below a block. Demo values of past days never change."""
+    following = itertools.dropwhile(lambda other: other.place != block.place, code_blocks(block.guide))
+    return next(other.text for other in following if other.language in ILLUSTRATIONS)
+
+
+def shown_and_served(reader, block):
+    """The output of a block, which must be what the guide shows below it."""
+    output = parse_exact(reader.run(block))
+    assert_equal(output, parse_exact(next_illustration(block)))
+    return output
+
+
+def rows_of(series, query):
+    return api(f"/api/v1/market/series/{series}?{query}&order=asc&limit=20000&numbers=string")["data"]
+
+
+def growth(rows):
+    factor = Decimal(1)
+    for row in rows:
+        factor *= 1 + Decimal(row["value"]) / 100
+    return factor
+
+
+def assert_close(actual, expected, digits):
+    """Compares a served number with one that was computed here, at the number of decimals that is served."""
+    assert_equal(abs(actual - expected) <= Decimal(1).scaleb(-digits), True)
+
+
+def contract_rent(reader, block):
+    output = shown_and_served(reader, block)
+    months = rows_of("igp-m", "from=2024-09-01&to=2025-08-31")
+    assert_equal((len(months), output["months"]), (12, 12))
+    assert_equal((output["first_counted"], output["last_counted"]), (months[0]["date"], months[-1]["date"]))
+    assert_close(output["change_percent"], (growth(months) - 1) * 100, 6)
+    assert_close(output["result"], 2500 * growth(months), 2)
+
+
+def contract_property(reader, block):
+    output = shown_and_served(reader, block)
+    months = rows_of("incc-m", "from=2025-01-01&to=2025-06-30")
+    assert_equal((len(months), output["months"]), (6, 6))
+    assert_close(output["result"], 80000 * growth(months), 2)
+
+
+def contract_court(reader, block):
+    output = shown_and_served(reader, block)
+    inflation = growth(rows_of("ipca", "from=2025-01-01&to=2025-06-30"))
+    interest = sum(Decimal(row["value"]) for row in rows_of("legal-rate", "from=2025-01-01&to=2025-06-30"))
+    assert_close(output["corrected"], 10000 * inflation, 2)
+    assert_equal(output["interest_percent"], interest)
+    assert_close(output["total"], output["corrected"] * (1 + interest / 100), 2)
+
+
+def contract_savings(reader, block):
+    output = shown_and_served(reader, block)
+    rows = rows_of("savings", "from=2024-01-15&to=2024-12-31")
+    months = [row for row in rows if row["date"].endswith("-15")]
+    assert_equal((len(months), output["months"]), (12, 12))
+    assert_equal((output["first_counted"], output["last_counted"]), (months[0]["date"], months[-1]["date"]))
+    assert_close(output["result"], 1000 * growth(months), 2)
+
+
+def contract_tr(reader, block):
+    output = shown_and_served(reader, block)
+    months = [row for row in rows_of("tr", "from=2024-01-01&to=2024-12-31") if row["date"].endswith("-01")]
+    assert_equal((len(months), output["months"]), (12, 12))
+    assert_close(output["change_percent"], (growth(months) - 1) * 100, 6)
 
 
 # limits.md
@@ -1132,7 +1214,8 @@ STEPS = {
         quick_excel,
         quick_left,
     ],
-    "series": [series_cdb, series_by_python, series_derived, series_catalogue],
+    "series": [series_find, series_cdb, series_by_python, series_derived, series_catalogue],
+    "contracts": [contract_rent, contract_property, contract_court, contract_savings, contract_tr],
     "limits": [limit_headers, limit_order, limit_retries, limit_retries, limit_etag, limit_usage],
     "point-in-time": [time_as_of, time_hindsight, time_revisions, time_versions, time_updated, time_provenance],
     "versioning": [version_decimals, version_strings, version_deprecated, version_of_software],
@@ -1157,6 +1240,7 @@ STEPS = {
 KEYS = {
     "quickstart": lambda: None,
     "series": lambda: None,
+    "contracts": lambda: None,
     "limits": register_free_key,
     "versioning": register_free_key,
     "exports": lambda: gold,

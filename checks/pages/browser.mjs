@@ -69,6 +69,8 @@ export function pagesOf(company) {
     guide: "/docs/guides/quickstart",
     dashboard: "/dashboard",
     status: "/status",
+    series: "/series",
+    "series-group": "/series/group/inflation",
     "series-cdi": "/series/cdi",
     "series-usd-brl": "/series/usd-brl",
     search: `/search?q=${encodeURIComponent(searchWord(company))}`,
@@ -98,7 +100,7 @@ export async function fullCompany(url, key) {
 /** Waits for everything that loads after the page itself. */
 export async function waitUntilLoaded(page) {
   const path = new URL(page.url()).pathname;
-  if (path.startsWith("/series/")) {
+  if (path.startsWith("/series/") && !path.startsWith("/series/group/")) {
     await page.locator("#chart[data-ready]").waitFor();
   }
   if (path === "/docs") {

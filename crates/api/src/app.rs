@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use axum::routing::MethodRouter;
 use chrono::NaiveDate;
+use http::{HeaderMap, Method};
 use ipnet::IpNet;
+use tracing::Span;
 use vintem_deliver::export::ExportDirectory;
 use vintem_deliver::webhook::{AddressGuard, SecretBox};
 use vintem_domain::dates::sao_paulo_date;
@@ -22,8 +24,20 @@ use crate::keyring::{Keyring, Pepper};
 use crate::load::LoadControls;
 use crate::task_health::TaskHealth;
 
+/// What is known of a request when its trace begins.
+pub struct TraceStart<'r> {
+    pub headers: &'r HeaderMap,
+    pub method: &'r Method,
+    /// The path of the route, without the values of its parameters.
+    pub route: &'static str,
+    pub is_from_trusted_proxy: bool,
+}
+
+/// Begins the span of a request, if it is traced.
+pub type RequestTracer = Arc<dyn Fn(&TraceStart<'_>) -> Span + Send + Sync>;
+
 /// The API settings an operator can change.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ApiSettings {
     pub offer: PlanConfig,
     /// The base URL that clients use, without a trailing slash.
@@ -36,6 +50,10 @@ pub struct ApiSettings {
     pub key_lookups_per_minute: u32,
     /// Maximum concurrent requests; above this, new requests are shed.
     pub max_in_flight: usize,
+    /// `None` if no traces are exported.
+    pub request_tracer: Option<RequestTracer>,
+    /// Requests logged per second; at higher rates, only some are.
+    pub logged_requests_per_second: u32,
     /// Memory for cached responses; 0 disables the cache.
     pub response_cache_bytes: u64,
     /// Directory of the bulk export files. `None` disables the export.

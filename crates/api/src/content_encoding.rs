@@ -8,7 +8,7 @@ use brotli::enc::BrotliEncoderParams;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
-use vintem_domain::quality_list::{Preference, parse_quality_list};
+use vintem_domain::quality_list::parse_quality_list;
 
 /// Compressing less than this saves no packet and costs more than it saves.
 pub const MIN_COMPRESSED_BYTES: usize = 1024;
@@ -42,9 +42,9 @@ impl ContentEncoding {
     pub fn preferred(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
         let accepted = accepted.flat_map(parse_quality_list).filter(|preference| preference.quality > 0);
-        let best = accepted.filter_map(|Preference { range, quality }| {
-            let named = Self::COMPRESSED.into_iter().find(|encoding| encoding.id() == range);
-            named.map(|encoding| (quality, encoding))
+        let best = accepted.filter_map(|preference| {
+            let named = Self::COMPRESSED.into_iter().find(|encoding| preference.is(encoding.id()));
+            named.map(|encoding| (preference.quality, encoding))
         });
         best.max().map_or(Self::Identity, |(_, encoding)| encoding)
     }

@@ -6,7 +6,7 @@ use chrono::NaiveDate;
 use http::{HeaderMap, HeaderValue, header};
 use vintem_deliver::table::OutputTable;
 use vintem_deliver::table::csv::{self, CsvChunks};
-use vintem_domain::quality_list::{Preference, parse_quality_list};
+use vintem_domain::quality_list::parse_quality_list;
 use vintem_domain::{LocalizedText, Problem};
 
 use crate::params::{QueryParams, invalid_param};
@@ -97,19 +97,16 @@ pub fn prefers_csv(headers: &HeaderMap) -> bool {
     let mut csv_quality = 0;
     let mut json_quality = 0;
     let mut json_exactness = 0;
-    for Preference { range, quality } in accepted.flat_map(parse_quality_list) {
-        let exactness = match range.as_str() {
-            "text/csv" => {
-                csv_quality = quality;
-                continue;
-            }
-            "application/json" => 3,
-            "application/*" => 2,
-            "*/*" => 1,
-            _ => 0,
-        };
+    for preference in accepted.flat_map(parse_quality_list) {
+        if preference.is("text/csv") {
+            csv_quality = preference.quality;
+            continue;
+        }
+
+        let json_ranges = ["*/*", "application/*", "application/json"];
+        let exactness = json_ranges.iter().position(|range| preference.is(range)).map_or(0, |position| position + 1);
         if exactness > json_exactness {
-            json_quality = quality;
+            json_quality = preference.quality;
             json_exactness = exactness;
         }
     }

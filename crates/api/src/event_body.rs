@@ -35,6 +35,15 @@ struct EventSubject {
     date: Option<NaiveDate>,
     old: Option<RevisedValue>,
     new: Option<RevisedValue>,
+    revisions: Option<RevisionSummary>,
+}
+
+/// How many values of a series a load revised, if the publisher estimates all of them again.
+#[derive(Serialize, Deserialize)]
+struct RevisionSummary {
+    count: u32,
+    from: NaiveDate,
+    to: NaiveDate,
 }
 
 /// A single value, or the two values of an exchange rate.
@@ -59,6 +68,8 @@ struct SeriesRevisedBody {
     old: RevisedValueBody,
     new: RevisedValueBody,
     known_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revisions: Option<RevisionSummary>,
 }
 
 #[derive(Serialize)]
@@ -150,6 +161,7 @@ fn revision_data(subject: EventSubject, known_at: DateTime<Utc>) -> Option<Box<R
         old: subject.old?.to_body()?,
         new: subject.new?.to_body()?,
         known_at: format_instant(known_at),
+        revisions: subject.revisions,
     })
 }
 

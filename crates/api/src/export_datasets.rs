@@ -52,6 +52,7 @@ fn build_export_dataset(
     Some(ExportDataset {
         name,
         dataset,
+        subject: dataset,
         lineage: state.lineage.clone(),
         generation: state.generation,
         state_fingerprint: format!("{:016x}", hasher.finish()),
@@ -90,7 +91,8 @@ fn series_export(snapshot: &Arc<Snapshot>, series: &'static Series, today: Naive
 
     let sources_snapshot = snapshot.clone();
     let list_sources = move || {
-        let inputs = series.source_series().into_iter().chain(series.gap_fill_series.and_then(series::find_series));
+        let inputs =
+            series::source_series(series).into_iter().chain(series.gap_fill_series.and_then(series::find_series));
         let values = inputs.filter_map(|input| sources_snapshot.series(input));
         let provenances = values.flat_map(|values| (0..values.len()).map(|at| values.provenance(at)));
         collect_source_fetches(&sources_snapshot, provenances)
@@ -104,10 +106,12 @@ fn series_export(snapshot: &Arc<Snapshot>, series: &'static Series, today: Naive
             .flat_map(|source| source.row_range(days).filter_map(|at| source.row(at, PLAIN_ROW_OPTIONS)))
             .collect();
         let decimals = rows.iter().map(|row| row.value.value.normalize().scale()).fold(series.decimals, u32::max);
-        rate_table(series_body(series, Lang::En), Some(series.id), decimals, rows, Vec::new())
+        rate_table(series_body(series, Lang::En), Some(series.id), (decimals, series.shape), rows, Vec::new())
     };
 
-    build_export_dataset(snapshot, series.id.to_owned(), &datasets, extra_state, list_sources, build_table)
+    let name = series.id.to_owned();
+    let export = build_export_dataset(snapshot, name, &datasets, extra_state, list_sources, build_table)?;
+    Some(ExportDataset { subject: Dataset::Series(series), ..export })
 }
 
 /// The closing rate in reais of every currency.

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use vintem_domain::{Dataset, LastTime};
 
 use crate::app::App;
 
 /// Something that keeps a replica from serving complete and current data, or from keeping up with its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DegradedReason {
     /// No snapshot yet, or a dataset that was never loaded.
     DataMissing,
@@ -36,9 +35,48 @@ pub enum DegradedReason {
 }
 
 impl DegradedReason {
+    pub const ALL: [Self; 12] = [
+        Self::DataMissing,
+        Self::DataStale,
+        Self::DataBeingRebuilt,
+        Self::KeysBeingRebuilt,
+        Self::DataLagging,
+        Self::KeysLagging,
+        Self::PostgresqlUnreachable,
+        Self::PostgresqlReadOnly,
+        Self::RedisUnreachable,
+        Self::UsageNotStored,
+        Self::BackgroundTaskFailed,
+        Self::WrongPepper,
+    ];
+
+    /// As in `/health` and in metrics.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::DataMissing => "data_missing",
+            Self::DataStale => "data_stale",
+            Self::DataBeingRebuilt => "data_being_rebuilt",
+            Self::KeysBeingRebuilt => "keys_being_rebuilt",
+            Self::DataLagging => "data_lagging",
+            Self::KeysLagging => "keys_lagging",
+            Self::PostgresqlUnreachable => "postgresql_unreachable",
+            Self::PostgresqlReadOnly => "postgresql_read_only",
+            Self::RedisUnreachable => "redis_unreachable",
+            Self::UsageNotStored => "usage_not_stored",
+            Self::BackgroundTaskFailed => "background_task_failed",
+            Self::WrongPepper => "wrong_pepper",
+        }
+    }
+
     /// Whether it is about the data itself and not about how the service runs.
     const fn is_about_data(self) -> bool {
         matches!(self, Self::DataMissing | Self::DataStale)
+    }
+}
+
+impl Serialize for DegradedReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.id())
     }
 }
 

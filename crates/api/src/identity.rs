@@ -47,9 +47,13 @@ fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
+pub fn is_trusted_proxy(peer: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(&peer.to_canonical()))
+}
+
 /// The client's address: the peer's, or, behind trusted proxies, the rightmost address that is not a trusted proxy.
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
+    let is_trusted = |address| is_trusted_proxy(address, trusted);
     let mut client = peer.to_canonical();
     if !is_trusted(client) {
         return client;

@@ -6,6 +6,7 @@
 
 mod api_error;
 mod app;
+mod app_metrics;
 mod bodies;
 mod cache_validity;
 mod caller;
@@ -45,7 +46,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, Predicate, SizeAbove};
 use vintem_domain::route::route_by_operation;
 
-pub use app::{ApiSettings, App};
+pub use app::{ApiSettings, App, RequestTracer, TraceStart};
 use content_encoding::MIN_COMPRESSED_BYTES;
 pub use content_encoding::{ContentEncoding, Encoder};
 use front::FrontLayer;
@@ -87,6 +88,6 @@ pub struct ApiService(Arc<FrontLayer>);
 impl ApiService {
     /// Answers a request from `peer`, the address at the other end of the connection.
     pub async fn respond(self, request: Request, peer: IpAddr) -> Response {
-        self.0.handle_or_shed(request, peer).await
+        self.0.handle_traced(request, peer).await
     }
 }

@@ -1,9 +1,10 @@
-//! Datasets: each series, the exchange rates, companies and filings. Each is loaded, versioned and swapped on its own.
+//! Datasets: each series, the exchange rates, companies, filings and statements. Each is loaded, versioned and swapped
+//! on its own.
 
-use chrono::{Days, NaiveDate};
+use chrono::{DateTime, Days, NaiveDate, Utc};
 
 use crate::lang::LocalizedText;
-use crate::series::{Frequency, PUBLISHED_SERIES, Series};
+use crate::series::{FX_SCHEDULE, License, Series, published_series};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dataset {
@@ -11,6 +12,8 @@ pub enum Dataset {
     Fx,
     Companies,
     Filings,
+    /// Archived, but not served yet.
+    Statements,
 }
 
 /// Whether a dataset came from its publisher or was generated for a demo.
@@ -34,8 +37,9 @@ impl DataOrigin {
 }
 
 impl Dataset {
+    /// The datasets that are served.
     pub fn all() -> impl Iterator<Item = Self> {
-        PUBLISHED_SERIES.iter().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
+        published_series().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
     }
 
     /// The id as stored, notified and shown.
@@ -45,6 +49,7 @@ impl Dataset {
             Self::Fx => "fx",
             Self::Companies => "companies",
             Self::Filings => "filings",
+            Self::Statements => "statements",
         }
     }
 
@@ -60,6 +65,7 @@ impl Dataset {
             }
             Self::Companies => LocalizedText::new("Company registry", "Cadastro de companhias"),
             Self::Filings => LocalizedText::new("Company filings", "Documentos das companhias"),
+            Self::Statements => LocalizedText::new("Financial statements", "Demonstrações financeiras"),
         }
     }
 
@@ -67,32 +73,45 @@ impl Dataset {
         match self {
             Self::Series(_) => "BCB SGS",
             Self::Fx => "BCB PTAX",
-            Self::Companies | Self::Filings => "CVM",
+            Self::Companies | Self::Filings | Self::Statements => "CVM",
         }
     }
 
-    /// The license under which its publisher releases it.
-    pub const fn license(self) -> &'static str {
-        "ODbL-1.0"
+    /// The terms under which its publisher releases it.
+    pub const fn license(self) -> License {
+        match self {
+            Self::Series(series) => series.license,
+            Self::Fx | Self::Companies | Self::Filings | Self::Statements => License::OpenDatabase,
+        }
     }
 
     /// The day on which the data after `newest` is expected.
     pub fn next_expected_on(self, newest: NaiveDate) -> NaiveDate {
         match self {
-            Self::Series(series) => series.frequency.next_expected_on(newest),
-            Self::Fx => Frequency::BusinessDaily.next_expected_on(newest),
+            Self::Series(series) => series.schedule().next_expected_on(newest),
+            Self::Fx => FX_SCHEDULE.next_expected_on(newest),
             Self::Companies => newest + Days::new(1),
-            Self::Filings => newest + Days::new(7),
+            Self::Filings | Self::Statements => newest + Days::new(7),
+        }
+    }
+
+    /// The moment from which the data after `newest` is expected; `None` if its publisher keeps no hour.
+    pub fn next_expected_at(self, newest: NaiveDate) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Series(series) => Some(series.schedule().next_expected_at(newest)),
+            Self::Fx => Some(FX_SCHEDULE.next_expected_at(newest)),
+            Self::Companies | Self::Filings | Self::Statements => None,
         }
     }
 
     /// Whether newer data is overdue, given the newest date that we have.
     pub fn is_stale(self, newest: NaiveDate, today: NaiveDate) -> bool {
         match self {
-            Self::Series(series) => series.frequency.is_stale(newest, today),
-            Self::Fx => Frequency::BusinessDaily.is_stale(newest, today),
+            Self::Series(series) => series.schedule().is_stale(newest, today),
+            Self::Fx => FX_SCHEDULE.is_stale(newest, today),
             // The registry has no date that advances every day, so staleness depends on its loads, not on its rows.
-            Self::Companies => false,
+            // Statements are not served yet.
+            Self::Companies | Self::Statements => false,
             // CVM rewrites its file weekly, sometimes a week late.
             Self::Filings => (today - newest).num_days() > 14,
         }
@@ -128,8 +147,8 @@ mod tests {
         let selic = Dataset::Series(series::find_series("selic").unwrap());
         let ipca = Dataset::Series(series::find_series("ipca").unwrap());
 
-        assert!(!selic.is_stale(day("2026-11-09"), day("2026-11-13")));
-        assert!(selic.is_stale(day("2026-11-06"), day("2026-11-13")));
+        assert!(!selic.is_stale(day("2026-11-12"), day("2026-11-13")));
+        assert!(selic.is_stale(day("2026-11-11"), day("2026-11-13")));
         assert!(!ipca.is_stale(day("2026-10-01"), day("2026-12-15")));
         assert!(ipca.is_stale(day("2026-10-01"), day("2026-12-16")));
         assert!(!Dataset::Filings.is_stale(day("2026-11-01"), day("2026-11-15")));

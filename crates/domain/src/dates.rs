@@ -61,8 +61,13 @@ pub fn sao_paulo_datetime(instant: DateTime<Utc>) -> NaiveDateTime {
 /// The instant at which a day ends in São Paulo.
 pub fn sao_paulo_day_end(day: NaiveDate) -> DateTime<Utc> {
     let next = day.succ_opt().unwrap_or(day);
-    let offset = chrono::TimeDelta::seconds(sao_paulo_offset_seconds(next).into());
-    next.and_time(chrono::NaiveTime::MIN).and_utc() - offset
+    sao_paulo_instant(next, (0, 0))
+}
+
+/// The instant of an hour and minute of a day in São Paulo.
+pub fn sao_paulo_instant(day: NaiveDate, (hour, minute): (u32, u32)) -> DateTime<Utc> {
+    let time = chrono::NaiveTime::from_hms_opt(hour, minute, 0).unwrap_or_default();
+    day.and_time(time).and_utc() - chrono::TimeDelta::seconds(sao_paulo_offset_seconds(day).into())
 }
 
 /// São Paulo's offset from UTC on this day, taken at noon because on 16 days midnight did not exist.
@@ -81,6 +86,12 @@ impl Display for SaoPauloMidnight {
         let hours = sao_paulo_offset_seconds(self.0) / -3600;
         write!(f, "{}T00:00:00-{hours:02}:00", self.0)
     }
+}
+
+/// The same day of the next month, or the 1st of the month after it if the next month has no such day.
+pub fn same_day_next_month(day: NaiveDate) -> NaiveDate {
+    let clamped = day + Months::new(1);
+    if clamped.day() == day.day() { clamped } else { clamped + Days::new(1) }
 }
 
 /// The first day of the month of `day`.

@@ -41,9 +41,10 @@ impl Lang {
         let mut best = Lang::En;
         let mut best_quality = 0;
         for Preference { range, quality } in parse_quality_list(header) {
-            let lang = match range.split('-').next() {
-                Some("pt") => Lang::Pt,
-                Some("en" | "*") => Lang::En,
+            let language = range.split('-').next().unwrap_or_default();
+            let lang = match language {
+                _ if language.eq_ignore_ascii_case("pt") => Lang::Pt,
+                _ if language.eq_ignore_ascii_case("en") || language == "*" => Lang::En,
                 _ => continue,
             };
             if quality > best_quality {

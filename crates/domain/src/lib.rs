@@ -6,6 +6,7 @@
 
 pub mod accumulation;
 pub mod calendar;
+pub mod catalog_search;
 pub mod clock;
 pub mod cnpj;
 pub mod company;
@@ -28,6 +29,8 @@ pub mod problem;
 pub mod quality_list;
 pub mod route;
 pub mod series;
+pub mod spans;
+pub mod statement;
 pub mod text;
 pub mod unit;
 pub mod usage;
@@ -49,6 +52,7 @@ pub use plan::Plan;
 pub use problem::Problem;
 pub use rust_decimal::Decimal;
 pub use series::Series;
+pub use statement::StatementSet;
 
 /// The version that the binary, `/health` and `openapi.yaml` report.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -146,10 +146,10 @@ pub enum Problem {
     AmbiguousTicker,
     NoSuchFiling,
     NoSuchSeries,
-    /// The values of this series already cover several months, so multiplying them would be wrong.
+    /// The values of this series are not rates, or already cover several months, so multiplying them would be wrong.
     NotAccumulable {
         id: &'static str,
-        instead: &'static str,
+        instead: Option<&'static str>,
     },
     NoSuchExport,
     NoSuchWebhook,
@@ -339,7 +339,8 @@ impl Problem {
             }
             Self::AmbiguousTicker => "Several companies share this ticker. Use a CVM code or CNPJ instead, or get the most likely company from /api/v1/companies/resolve?ticker=.".into(),
             Self::NoSuchSeries => "Series not found. See /api/v1/market/series for all series.".into(),
-            Self::NotAccumulable { id, instead } => format!("Series `{id}` cannot be accumulated: each value already covers several months. Accumulate `{instead}` instead."),
+            Self::NotAccumulable { id, instead: Some(instead) } => format!("Series `{id}` cannot be accumulated. Accumulate `{instead}` instead."),
+            Self::NotAccumulable { id, instead: None } => format!("Series `{id}` cannot be accumulated, because its values are not changes from one period to the next. Compare two of them instead."),
             Self::NoValueOnOrBefore { first_date } => {
                 format!("No value on or before this date. The first value is from {first_date}.")
             }
@@ -404,9 +405,10 @@ impl Problem {
             Self::NoSuchCompany => "Companhia não encontrada. Busque por nome, código CVM, CNPJ ou ticker em /api/v1/companies/search.".into(),
             Self::AmbiguousTicker => "Mais de uma companhia usa este ticker. Use o código CVM ou o CNPJ, ou consulte a companhia mais provável em /api/v1/companies/resolve?ticker=.".into(),
             Self::NoSuchSeries => "Série não encontrada. Veja todas as séries em /api/v1/market/series.".into(),
-            Self::NotAccumulable { id, instead } => {
-                format!("A série `{id}` não pode ser acumulada: cada valor já cobre vários meses. Acumule `{instead}`.")
+            Self::NotAccumulable { id, instead: Some(instead) } => {
+                format!("A série `{id}` não pode ser acumulada. Acumule `{instead}`.")
             }
+            Self::NotAccumulable { id, instead: None } => format!("A série `{id}` não pode ser acumulada, porque seus valores não são variações de um período para o outro. Compare dois deles."),
             Self::NoValueOnOrBefore { first_date } => {
                 format!("Não há valor nesta data nem antes dela. O primeiro valor é de {first_date}.")
             }

@@ -4,19 +4,25 @@
 const FULL_QUALITY: u16 = 1000;
 
 /// One entry of a preference list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preference {
-    /// In lower case: `text/csv`, `br`, `pt-br`, `*`.
-    pub range: String,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preference<'h> {
+    /// As it is in the header: `text/csv`, `br`, `pt-BR`, `*`. Its case has no meaning.
+    pub range: &'h str,
     /// In thousandths, from 0 (not acceptable) to 1000.
     pub quality: u16,
 }
 
+impl Preference<'_> {
+    pub const fn is(&self, range: &str) -> bool {
+        self.range.eq_ignore_ascii_case(range)
+    }
+}
+
 /// The ranges of a header value in their order. Parameters other than `q` are ignored.
-pub fn parse_quality_list(header: &str) -> impl Iterator<Item = Preference> + '_ {
+pub fn parse_quality_list(header: &str) -> impl Iterator<Item = Preference<'_>> {
     header.split(',').map(|entry| {
         let mut parts = entry.split(';').map(str::trim);
-        let range = parts.next().unwrap_or("").to_ascii_lowercase();
+        let range = parts.next().unwrap_or("");
         let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
 
         Preference { range, quality: quality.map_or(FULL_QUALITY, parse_quality) }
@@ -45,11 +51,12 @@ mod tests {
 
     #[test]
     fn ranges_come_in_order_with_their_quality_in_thousandths() {
-        let parsed: Vec<(String, u16)> = parse_quality_list("pt-BR, EN;q=0.85, text/csv; charset=utf-8;Q=0.5,*;q=1.0")
+        let parsed: Vec<(&str, u16)> = parse_quality_list("pt-BR, EN;q=0.85, text/csv; charset=utf-8;Q=0.5,*;q=1.0")
             .map(|preference| (preference.range, preference.quality))
             .collect();
-        let expected = [("pt-br", 1000), ("en", 850), ("text/csv", 500), ("*", 1000)];
-        assert_eq!(parsed, expected.map(|(range, quality)| (range.to_owned(), quality)));
+        assert_eq!(parsed, [("pt-BR", 1000), ("EN", 850), ("text/csv", 500), ("*", 1000)]);
+        let first = parse_quality_list("Text/CSV;q=0.5").next().unwrap();
+        assert!(first.is("text/csv") && !first.is("text"));
     }
 
     #[test]

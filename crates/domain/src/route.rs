@@ -89,6 +89,7 @@ const LATEST_FX: ParamGroups = &[&["on", "numbers", "provenance"], CSV];
 const BULLETINS: ParamGroups = &[&["pair", "date", "numbers"], CSV];
 const CONVERSION: ParamGroups = &[&["amount", "pair", "on", "side", "numbers"]];
 const ACCUMULATION: ParamGroups = &[ACCUMULATED];
+const SERIES_ACCUMULATION: ParamGroups = &[ACCUMULATED, &["day"]];
 const FX_ACCUMULATION: ParamGroups = &[PAIR, ACCUMULATED];
 const REVISIONS: ParamGroups = &[&["from", "to"], PAGE_OF_LIST, &["numbers"], CSV];
 const COMPARISON: ParamGroups = &[&["ids", "align"], RANGE_IN_ORDER, PAGE_OF_LIST, &["numbers"], CSV];
@@ -166,6 +167,8 @@ pub const ROUTES: &[Route] = &[
     page("show_dashboard", "/dashboard"),
     page("show_status", "/status"),
     page("get_status_feed", "/status.atom"),
+    page("show_catalog", "/series"),
+    page("show_series_group", "/series/group/{group}"),
     page("show_series", "/series/{id}"),
     page("show_company", "/companies/{id}"),
     Route { rate_limit: RateLimitKind::Search, ..page("show_search", "/search") },
@@ -195,10 +198,16 @@ pub const ROUTES: &[Route] = &[
     get("accumulate_cdi", "/api/v1/market/cdi/accumulated", Plan::Free, Feature::Market, ACCUMULATION),
     get("accumulate_ipca", "/api/v1/market/ipca/accumulated", Plan::Free, Feature::Market, ACCUMULATION),
     get("accumulate_fx", "/api/v1/market/fx/accumulated", Plan::Free, Feature::Market, FX_ACCUMULATION),
-    get("list_series", "/api/v1/market/series", Plan::Free, Feature::Market, &[CSV]),
+    get("list_series", "/api/v1/market/series", Plan::Free, Feature::Market, &[&["q", "group"], CSV]),
     get("list_observations", "/api/v1/market/series/{id}", Plan::Free, Feature::Market, RATE_LIST),
     get("get_observation", "/api/v1/market/series/{id}/current", Plan::Free, Feature::Market, CURRENT_RATE),
-    get("accumulate_series", "/api/v1/market/series/{id}/accumulated", Plan::Free, Feature::Market, ACCUMULATION),
+    get(
+        "accumulate_series",
+        "/api/v1/market/series/{id}/accumulated",
+        Plan::Free,
+        Feature::Market,
+        SERIES_ACCUMULATION,
+    ),
     get("list_revisions", "/api/v1/market/series/{id}/revisions", Plan::Gold, Feature::History, REVISIONS),
     get("get_coverage", "/api/v1/market/series/{id}/coverage", Plan::Free, Feature::Market, &[&["from", "to"]]),
     get("compare_series", "/api/v1/market/compare", Plan::Free, Feature::Market, COMPARISON),

@@ -24,6 +24,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest file that we fetch is about 30 MB.
 const MAX_BODY_BYTES: usize = 64 << 20;
+/// How the problem of a host begins that we cannot be sure to be talking to.
+pub const CERTIFICATE_PROBLEM: &str = "has a certificate that is not trusted";
 /// zstd's default level; the regulator's tables shrink to a tenth.
 const COMPRESSION_LEVEL: i32 = 3;
 
@@ -219,6 +221,9 @@ impl UpstreamClient {
             };
 
             problem = reason;
+            if problem.starts_with(CERTIFICATE_PROBLEM) {
+                return Err(FetchError::Failed { address, problem, last_response });
+            }
             if attempt + 1 == max_attempts {
                 break;
             }
@@ -370,7 +375,9 @@ impl UpstreamResponse {
 
 /// Compresses bytes for the archive. Slow for a large file: run it on a blocking thread.
 pub fn compress_for_archive(bytes: &[u8]) -> RawBody {
-    let compressed = zstd::bulk::compress(bytes, COMPRESSION_LEVEL).unwrap_or_default();
+    let mut compressed = zstd::bulk::compress(bytes, COMPRESSION_LEVEL).unwrap_or_default();
+    // Its buffer was made for bytes that cannot be compressed. A year of statements holds a thousand of them at once.
+    compressed.shrink_to_fit();
     RawBody { sha256: Sha256::digest(bytes).into(), size: bytes.len(), compressed }
 }
 
@@ -381,13 +388,25 @@ pub fn decompress_from_archive(body: &RawBody) -> std::io::Result<Vec<u8>> {
 
 /// An error with its innermost cause, because the outer ones repeat it. Without the address, which the caller adds.
 fn describe_error(error: &reqwest::Error) -> String {
-    let text = if error.is_timeout() { "did not answer in time" } else { "is unreachable" };
-
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
+    let text = match error.is_timeout() {
+        true => "did not answer in time",
+        false if is_certificate_error(cause) => CERTIFICATE_PROBLEM,
+        false => "is unreachable",
+    };
     format!("{text}: {cause}")
+}
+
+/// rustls reports it through the connection, as an I/O error inside others.
+fn is_certificate_error(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let mut error = cause;
+    while let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+        error = inner;
+    }
+    matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
 }
 
 #[cfg(test)]
@@ -400,6 +419,13 @@ mod tests {
         for text in ["bytes */5000", "bytes 1-2/*", "100-199/5000", "bytes 1/2"] {
             assert_eq!(parse_content_range(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn archived_bodies_hold_no_spare_memory() {
+        let body = compress_for_archive(&b"3.01;Receita;1000.0000000000\n".repeat(1_000));
+        assert!(body.compressed.len() < 1_000, "{}", body.compressed.len());
+        assert_eq!(body.compressed.capacity(), body.compressed.len());
     }
 
     #[test]

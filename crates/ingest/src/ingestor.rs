@@ -1,26 +1,27 @@
 //! Runs ingestion: the upstreams in parallel, the parts of each upstream one after the other, newest first. A part fails
 //! alone. Its state is saved when it finishes.
 
+mod saved_files;
+
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use futures_util::future::join_all;
 use vintem_domain::dates::sao_paulo_date;
-use vintem_domain::{Clock, CvmDataset, DataOrigin, VERSION};
+use vintem_domain::{Clock, CvmDataset, StatementSet, VERSION};
 use vintem_store::Store;
-use vintem_store::load::NewFetch;
-use vintem_store::sources::{CrossCheck, PartFailure, RejectedFile, SourcePartState};
+use vintem_store::sources::{CrossCheck, PartFailure, RejectedFile, ResponseFigures, SourcePartState};
 
 use crate::IngestError;
 use crate::cross_checks::run_cross_checks;
-use crate::fetch::{RetryPolicy, UpstreamAddresses, UpstreamClient, build_http_client, compress_for_archive};
+use crate::drift::{compare_arrivals, record_arrival};
+use crate::fetch::{RetryPolicy, UpstreamAddresses, UpstreamClient, build_http_client};
 use crate::host_breaker::{HostBreaker, believable_wait};
-use crate::parsers::sgs::{SgsResponse, parse_response};
+use crate::parsers::BadRowKind;
 use crate::plan::{GappyParts, PlannedPart, find_gaps, next_attempt_at, plan_parts};
 use crate::source::{DataSource, SourcePart, Upstream};
-use crate::upstreams::{LoadContext, PartError, PartReport, cvm, ptax, sgs};
-use crate::validation::{to_quarantined_rows, validate_bad_row_count};
+use crate::upstreams::{LoadContext, PartError, PartReport, cvm, cvm_statements, ptax, sgs};
 
 /// Receives progress events during a run.
 pub trait ProgressReporter: Send + Sync {
@@ -234,14 +235,21 @@ impl Ingestor {
             today,
             since,
             announce: since.is_none() && is_new_data,
-            // Monthly series have few values, and all of those may be revised.
-            all_days: planned.has_gap || source.is_monthly(),
+            all_days: planned.has_gap || source.has_few_values(),
             single_attempt,
         };
 
+        let started = Instant::now();
+        let before = (state.newest_date, state.checked_at);
         let result = load_part(&context, part, &mut state).await;
         let outcome = match result {
-            Ok(report) => PartOutcome::Succeeded(report),
+            Ok(mut report) => {
+                notice_arrivals(source, before, &mut state, &mut report, now);
+                if !report.unchanged || report.rows > 0 {
+                    state.last_response = describe_response(&report, started.elapsed());
+                }
+                PartOutcome::Succeeded(report)
+            }
             Err(PartError::NotPublishedYet) => {
                 state.checked_at = Some(now);
                 state.failure = None;
@@ -273,79 +281,6 @@ impl Ingestor {
             Upstream::Cvm => &self.cvm,
         }
     }
-
-    /// Loads an archived file as if it had been fetched at `known_at`. It emits no events, and rows that it lacks do
-    /// not count as missing.
-    pub async fn load_file(
-        &self,
-        source: DataSource,
-        name: &str,
-        bytes: &[u8],
-        known_at: DateTime<Utc>,
-    ) -> Result<PartReport, IngestError> {
-        let _lock = self.store.lock_source(source.id(), true).await?;
-
-        let today = sao_paulo_date(self.clock.now());
-        let not_loaded = |reason: String| IngestError::FileNotLoaded { name: name.to_owned(), reason };
-        let fetch_record = |sha256, archived_body| {
-            let response =
-                vintem_store::load::ArchivedResponse { status: 0, content_type: String::new(), body: archived_body };
-            NewFetch { source_url: format!("file:{name}"), fetched_at: known_at, sha256, response: Some(response) }
-        };
-
-        let mut report = PartReport { bytes: bytes.len() as u64, ..PartReport::default() };
-        let bad_rows = match source {
-            DataSource::Series(series) => {
-                let Ok(SgsResponse::Rows(parsed)) = parse_response(200, bytes) else {
-                    return Err(not_loaded("it is no JSON array of observations".to_owned()));
-                };
-                validate_bad_row_count(&parsed).map_err(|error| not_loaded(error.to_string()))?;
-
-                let archived_body = compress_for_archive(bytes);
-                let fetch = fetch_record(archived_body.sha256, archived_body);
-                let mut load = self.store.begin_load(source.dataset(), DataOrigin::Real, &fetch).await?;
-                load.append_observations(series, &parsed.rows).await?;
-                load.quarantine_rows(source.id(), series.id, &to_quarantined_rows(&parsed.bad_rows)).await?;
-                report.rows = parsed.rows.len() as u64;
-                report.appended = load.commit().await?;
-                parsed.bad_rows
-            }
-            DataSource::Companies => {
-                let file = cvm::parse_registry_file(bytes).map_err(|error| not_loaded(error.to_string()))?;
-
-                let fetch = fetch_record(file.sha256, file.archived_body);
-                let mut load = self.store.begin_load(source.dataset(), DataOrigin::Real, &fetch).await?;
-                load.append_companies(&file.parsed.rows).await?;
-                load.quarantine_rows(source.id(), "registry", &to_quarantined_rows(&file.parsed.bad_rows)).await?;
-                report.rows = file.parsed.rows.len() as u64;
-                report.appended = load.commit().await?;
-                file.parsed.bad_rows
-            }
-            DataSource::Filings(set) => {
-                let file = if bytes.starts_with(b"PK") {
-                    let year =
-                        year_from_file_name(name).ok_or_else(|| not_loaded("its name holds no year".to_owned()))?;
-                    cvm::parse_whole_archive(bytes, set, year, today).map(|year| year.filings)
-                } else {
-                    cvm::parse_filings_file(bytes, None, set, today)
-                };
-                let file = file.map_err(|error| not_loaded(error.to_string()))?;
-
-                let fetch = fetch_record(file.sha256, file.archived_body);
-                let mut load = self.store.begin_load(source.dataset(), DataOrigin::Real, &fetch).await?;
-                load.append_filings(&file.parsed.rows).await?;
-                load.quarantine_rows(source.id(), name, &to_quarantined_rows(&file.parsed.bad_rows)).await?;
-                report.rows = file.parsed.rows.len() as u64;
-                report.appended = load.commit().await?;
-                file.parsed.bad_rows
-            }
-            DataSource::Fx => return Err(not_loaded("bulletins are not loaded from files".to_owned())),
-        };
-
-        report.quarantined = bad_rows.len() as u64;
-        report.unchanged = report.appended == 0;
-        Ok(report)
-    }
 }
 
 async fn load_part(
@@ -358,6 +293,38 @@ async fn load_part(
         SourcePart::CurrencyYear(currency, _) => ptax::load_year(context, currency, part, state).await,
         SourcePart::Registry => cvm::load_registry(context, state).await,
         SourcePart::FilingYear(set, year) => cvm::load_filing_year(context, set, year, state).await,
+        SourcePart::StatementYear(set, year) => cvm_statements::load_statement_year(context, set, year, state).await,
+    }
+}
+
+/// Learns how long after it was expected the newest value arrived, and compares it with the arrivals before. Without a
+/// look shortly before, nobody knows when it arrived.
+fn notice_arrivals(
+    source: DataSource,
+    (newest_before, checked_before): (Option<NaiveDate>, Option<DateTime<Utc>>),
+    state: &mut SourcePartState,
+    report: &mut PartReport,
+    now: DateTime<Utc>,
+) {
+    let tolerance = source.arrival_tolerance();
+    if let (Some(before), Some(checked_before)) = (newest_before, checked_before)
+        && state.newest_date > newest_before
+        && let Some(expected_at) = source.expected_at(before)
+        && now - checked_before.max(expected_at) <= tolerance
+    {
+        record_arrival(&mut state.usual, now - expected_at);
+    }
+    if let Some(alert) = compare_arrivals(&state.usual, tolerance) {
+        report.add_alerts([alert]);
+        state.alerts.clone_from(&report.alerts);
+    }
+}
+
+fn describe_response(report: &PartReport, duration: Duration) -> ResponseFigures {
+    ResponseFigures {
+        bytes: report.bytes,
+        load_milliseconds: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        bad_rows: report.bad_rows.iter().map(|(kind, count)| (kind.id().to_owned(), *count)).collect(),
     }
 }
 
@@ -398,6 +365,13 @@ impl PartOutcome {
         matches!(self, Self::Failed { error, .. } if error.is_outage())
     }
 
+    pub fn count_bad_rows(&self, kind: BadRowKind) -> u64 {
+        match self {
+            Self::Succeeded(report) => report.bad_rows.get(&kind).copied().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// How long the host asks to be left alone.
     pub const fn requested_wait(&self) -> Option<Duration> {
         match self {
@@ -426,18 +400,13 @@ impl RunReport {
                 self.bytes += report.bytes;
                 self.rows += report.rows;
                 self.appended += report.appended;
-                self.quarantined += report.quarantined;
+                self.quarantined += report.quarantined();
                 self.alerts.extend(report.alerts.iter().map(|alert| format!("{} {part}: {alert}", source.id())));
             }
             PartOutcome::NotPublishedYet | PartOutcome::FetchedElsewhere => {}
             PartOutcome::Failed { error, .. } => self.failures.push((source, part.to_owned(), error.to_string())),
         }
     }
-}
-
-/// `ipe_cia_aberta_2015.zip` → 2015.
-fn year_from_file_name(name: &str) -> Option<i32> {
-    name.split(|character: char| !character.is_ascii_digit()).find(|digits| digits.len() == 4)?.parse().ok()
 }
 
 /// Resolves source names; no names mean all sources.
@@ -454,6 +423,7 @@ pub fn parse_source_names(names: &[String]) -> Result<Vec<DataSource>, IngestErr
             "ptax" => vec![Ok(DataSource::Fx)],
             "cvm" => DataSource::all().filter(|source| source.upstream() == Upstream::Cvm).map(Ok).collect(),
             "filings" => CvmDataset::ALL.map(|set| Ok(DataSource::Filings(set))).into(),
+            "statements" => StatementSet::ALL.map(|set| Ok(DataSource::Statements(set))).into(),
             other => vec![DataSource::from_id(other).ok_or_else(|| IngestError::UnknownSource(other.to_owned()))],
         })
         .collect()

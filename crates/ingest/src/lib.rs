@@ -12,14 +12,17 @@
 
 pub mod cross_checks;
 pub mod demo;
+mod drift;
 pub mod fetch;
 pub mod host_breaker;
 pub mod ingestor;
 pub mod parsers;
 pub mod plan;
 pub mod probe;
+pub mod recording;
 pub mod scheduler;
 pub mod source;
+pub mod survey;
 pub mod upstreams;
 pub mod validation;
 

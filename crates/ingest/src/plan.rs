@@ -4,20 +4,20 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Days, NaiveDate, TimeDelta, Utc};
 use vintem_domain::DateRange;
-use vintem_domain::dates::sao_paulo_date;
-use vintem_domain::series::Frequency;
+use vintem_domain::dates::{sao_paulo_date, sao_paulo_instant};
+use vintem_domain::series::{FX_SCHEDULE, Frequency, Release};
 use vintem_store::sources::{PartFailure, SourcePartState};
 use vintem_store::{Store, StoreError};
 
-use crate::source::{DataSource, SourcePart, sao_paulo_time_to_utc};
+use crate::source::{DataSource, SourcePart};
 
 /// How often to ask for a value that is expected, and how often once it is a day late: a holiday that the calendar does
 /// not know, or an outage of its publisher.
 const EXPECTED_POLL_INTERVAL: TimeDelta = TimeDelta::minutes(4);
 const LATE_POLL_INTERVAL: TimeDelta = TimeDelta::minutes(30);
 const LATE_AFTER: TimeDelta = TimeDelta::days(1);
-/// Gaps are asked for again each day at this hour, when publishers have little to do.
-const SWEEP_HOUR: u32 = 4;
+/// Gaps are asked for again each day at this hour and minute, when publishers have little to do.
+const SWEEP: (u32, u32) = (4, 0);
 /// The wait after the first failure of a part; doubled after each further one.
 const FIRST_RETRY_DELAY: TimeDelta = TimeDelta::minutes(1);
 /// The longest wait. What is published today must not wait that long.
@@ -41,7 +41,7 @@ pub struct PlannedPart {
 /// Parts that lack values on days that should have one: source and part.
 pub type GappyParts = HashSet<(&'static str, String)>;
 
-/// All parts of these sources, newest first across sources.
+/// All parts of these sources, newest first across sources, but bulky ones last.
 pub async fn plan_parts(
     store: &Store,
     sources: &[DataSource],
@@ -79,7 +79,7 @@ pub async fn plan_parts(
     }
 
     // Stable, so that sources stay in load order among parts of the same years.
-    planned.sort_by_key(|planned| std::cmp::Reverse(planned.part.last_day()));
+    planned.sort_by_key(|planned| (planned.source.is_bulk(), std::cmp::Reverse(planned.part.last_day().min(today))));
     Ok(planned)
 }
 
@@ -105,19 +105,28 @@ fn due_at(
     let expected = state.newest_date.and_then(|newest| source.expected_at(newest));
     // What comes after the last day belongs to the next part.
     let expected = expected.filter(|expected| sao_paulo_date(*expected) <= part.last_day());
-    Some(expected.map_or(regular, |expected| regular.min(next_poll_at(expected, checked_at))))
+    let next_poll =
+        expected.zip(source.schedule()).and_then(|(at, schedule)| next_poll_at(schedule.release, at, checked_at));
+    Some(next_poll.map_or(regular, |next_poll| regular.min(next_poll)))
 }
 
-/// When to ask for a value that is expected at a certain time.
-fn next_poll_at(expected_at: DateTime<Utc>, checked_at: DateTime<Utc>) -> DateTime<Utc> {
-    let interval = if checked_at - expected_at < LATE_AFTER { EXPECTED_POLL_INTERVAL } else { LATE_POLL_INTERVAL };
-    expected_at.max(checked_at + interval)
+/// When to ask for a value that is expected at a certain time; `None` leaves it to the regular fetches.
+fn next_poll_at(release: Release, expected_at: DateTime<Utc>, checked_at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let is_recent = checked_at - expected_at < LATE_AFTER;
+    let interval = match release {
+        // The day of a monthly release is known only roughly, and many series share it.
+        Release::Monthly(_) if is_recent => LATE_POLL_INTERVAL,
+        Release::Monthly(_) => return None,
+        Release::InAdvance(_) | Release::Daily(_) | Release::RunningMonth(_) if is_recent => EXPECTED_POLL_INTERVAL,
+        Release::InAdvance(_) | Release::Daily(_) | Release::RunningMonth(_) => LATE_POLL_INTERVAL,
+    };
+    Some(expected_at.max(checked_at + interval))
 }
 
 fn next_sweep_at(checked_at: DateTime<Utc>) -> DateTime<Utc> {
     let day = sao_paulo_date(checked_at);
-    let sweep = sao_paulo_time_to_utc(day, SWEEP_HOUR, 0);
-    if sweep > checked_at { sweep } else { sao_paulo_time_to_utc(day + Days::new(1), SWEEP_HOUR, 0) }
+    let sweep = sao_paulo_instant(day, SWEEP);
+    if sweep > checked_at { sweep } else { sao_paulo_instant(day + Days::new(1), SWEEP) }
 }
 
 /// When to repeat a part after its failures: later and later. An outage of the host counts as one, because all of its
@@ -147,10 +156,10 @@ pub async fn find_gaps(store: &Store, sources: &[DataSource], today: NaiveDate) 
                 for (currency, dates) in store.closing_dates().await? {
                     let mut parts = source.parts(today);
                     parts.retain(|part| matches!(part, SourcePart::CurrencyYear(other, _) if *other == currency));
-                    gaps.extend(parts_with_gaps(*source, Frequency::BusinessDaily, &dates, &parts));
+                    gaps.extend(parts_with_gaps(*source, FX_SCHEDULE.frequency, &dates, &parts));
                 }
             }
-            DataSource::Companies | DataSource::Filings(_) => {}
+            DataSource::Companies | DataSource::Filings(_) | DataSource::Statements(_) => {}
         }
     }
     Ok(gaps)

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Days, NaiveDate, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use vintem_domain::Clock;
-use vintem_domain::dates::sao_paulo_date;
+use vintem_domain::dates::{sao_paulo_date, sao_paulo_day_end};
 
 use crate::IngestError;
 use crate::host_breaker::HostBreaker;
 use crate::ingestor::{Ingestor, PartOutcome};
+use crate::parsers::BadRowKind;
 use crate::plan::{GappyParts, PlannedPart};
-use crate::source::{DataSource, Upstream, sao_paulo_time_to_utc};
+use crate::source::{DataSource, Upstream};
 
 /// The longest wait before the plan is looked at again: another worker may change it.
 const MAX_SLEEP: Duration = Duration::from_secs(15);
@@ -55,7 +56,7 @@ pub struct HostLoop<'i> {
     gaps: GappyParts,
     /// The day on which the gaps were last looked for.
     gaps_found_on: Option<NaiveDate>,
-    /// Whether new rows have not been cross-checked yet.
+    /// Whether there may be rows that have not been cross-checked yet.
     needs_cross_checks: bool,
 }
 
@@ -81,7 +82,8 @@ impl<'i> HostLoop<'i> {
             budget: ByteBudget::new(max_bytes_per_day(upstream)),
             gaps: GappyParts::new(),
             gaps_found_on: None,
-            needs_cross_checks: false,
+            // The loop before this one may have stopped in between.
+            needs_cross_checks: true,
         }
     }
 
@@ -101,7 +103,7 @@ impl<'i> HostLoop<'i> {
                     "no more is fetched today: the limit is reached"
                 );
             }
-            return Ok(sao_paulo_time_to_utc(today + Days::new(1), 0, 0));
+            return Ok(sao_paulo_day_end(today));
         }
 
         if self.gaps_found_on != Some(today) {
@@ -127,6 +129,7 @@ impl<'i> HostLoop<'i> {
 
     fn record_outcome(&mut self, planned: &PlannedPart, outcome: &PartOutcome) {
         log_outcome(planned, outcome);
+        self.count_outcome(planned, outcome);
         let upstream = self.upstream.name();
         if !outcome.is_outage() {
             if let Some(since) = self.breaker.record_answer() {
@@ -135,16 +138,37 @@ impl<'i> HostLoop<'i> {
         } else if self.breaker.record_outage(self.clock.now(), outcome.requested_wait()) {
             tracing::warn!(upstream, "upstream does not answer; its parts wait, and its last good data is served");
         }
+        let is_up = f64::from(u8::from(!self.breaker.is_down()));
+        metrics::gauge!("vintem_upstream_up", "upstream" => self.upstream.name()).set(is_up);
+    }
+
+    fn count_outcome(&self, planned: &PlannedPart, outcome: &PartOutcome) {
+        let source = planned.source.id();
+        let (result, rows) = match outcome {
+            PartOutcome::Succeeded(report) => ("succeeded", report.appended),
+            PartOutcome::Failed { .. } => ("failed", 0),
+            PartOutcome::NotPublishedYet | PartOutcome::FetchedElsewhere => ("skipped", 0),
+        };
+        metrics::counter!("vintem_ingest_rows_total", "source" => source).increment(rows);
+        for kind in BadRowKind::ALL {
+            let bad_rows = outcome.count_bad_rows(kind);
+            metrics::counter!("vintem_ingest_bad_rows_total", "source" => source, "reason" => kind.id())
+                .increment(bad_rows);
+        }
+        metrics::counter!("vintem_ingest_parts_total", "source" => source, "result" => result).increment(1);
+        metrics::counter!("vintem_ingest_bytes_total", "upstream" => self.upstream.name())
+            .absolute(self.ingestor.received_bytes(self.upstream));
     }
 
     /// Once nothing is due any more, so that a backfill is checked as a whole.
     async fn cross_check(&mut self) -> Result<(), IngestError> {
-        if !std::mem::take(&mut self.needs_cross_checks) {
+        if !self.needs_cross_checks {
             return Ok(());
         }
         for check in self.ingestor.run_cross_checks().await?.iter().filter(|check| check.differing_values > 0) {
             tracing::warn!(check = check.id, differing = check.differing_values, "cross-check found differing values");
         }
+        self.needs_cross_checks = false;
         Ok(())
     }
 }
@@ -156,8 +180,8 @@ fn log_outcome(planned: &PlannedPart, outcome: &PartOutcome) {
             for alert in &report.alerts {
                 tracing::warn!(source, part, alert, "ingestion alert");
             }
-            if report.appended > 0 || report.quarantined > 0 {
-                let (appended, quarantined) = (report.appended, report.quarantined);
+            if report.appended > 0 || report.quarantined() > 0 {
+                let (appended, quarantined) = (report.appended, report.quarantined());
                 tracing::info!(source, part, appended, quarantined, "loaded new data");
             }
         }
@@ -168,13 +192,13 @@ fn log_outcome(planned: &PlannedPart, outcome: &PartOutcome) {
     }
 }
 
-/// A first fill takes some 900 MB from CVM, 120 MB of bulletins and a few MB of series. What comes after is a small part
-/// of it, so that only a mistake of ours can use these up.
+/// A first fill takes some 1.6 GB from CVM, half of it statements, 120 MB of bulletins and a few MB of series. What comes
+/// after is a small part of it, so that only a mistake of ours can use these up.
 const fn max_bytes_per_day(upstream: Upstream) -> u64 {
     match upstream {
         Upstream::Sgs => 128 << 20,
         Upstream::Ptax => 512 << 20,
-        Upstream::Cvm => 2 << 30,
+        Upstream::Cvm => 4 << 30,
     }
 }
 
@@ -219,7 +243,7 @@ mod tests {
         assert!(budget.has_bytes_left(0, days[1]) && budget.has_bytes_left(99, days[1]));
         assert!(!budget.has_bytes_left(100, days[1]) && !budget.has_bytes_left(150, days[1]));
         assert!(budget.is_newly_exhausted() && !budget.is_newly_exhausted());
-        let next_day = days[1] + Days::new(1);
+        let next_day = days[1] + chrono::Days::new(1);
         assert!(budget.has_bytes_left(150, next_day) && !budget.has_bytes_left(250, next_day));
         assert!(budget.is_newly_exhausted());
     }

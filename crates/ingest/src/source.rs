@@ -1,9 +1,11 @@
 //! The data sources and their parts. Fetching, schedule, freshness and the command line are derived from them.
 
-use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, TimeDelta, Utc, Weekday};
-use vintem_domain::dates::{sao_paulo_date, sao_paulo_offset_seconds};
-use vintem_domain::series::{CROSS_CHECK_SERIES, Frequency, PUBLISHED_SERIES, Series};
-use vintem_domain::{Currency, CvmDataset, Dataset};
+use chrono::{DateTime, Datelike, Days, NaiveDate, TimeDelta, Utc, Weekday};
+use vintem_domain::dates::{MAX_DATE, sao_paulo_date, sao_paulo_instant};
+use vintem_domain::series::{
+    FX_SCHEDULE, Frequency, Release, Schedule, Series, Shape, cross_check_series, published_series,
+};
+use vintem_domain::{Currency, CvmDataset, Dataset, StatementSet};
 
 /// The API allows ten years of a daily series, but they take twenty seconds, close to its timeout; three years take three
 /// seconds. Monthly series have few values.
@@ -39,6 +41,7 @@ pub enum DataSource {
     Fx,
     Companies,
     Filings(CvmDataset),
+    Statements(StatementSet),
 }
 
 /// The unit that is fetched and loaded in one step, independently of the others.
@@ -48,6 +51,7 @@ pub enum SourcePart {
     CurrencyYear(Currency, i32),
     Registry,
     FilingYear(CvmDataset, i32),
+    StatementYear(StatementSet, i32),
 }
 
 /// Years, both included.
@@ -63,7 +67,7 @@ impl SourcePart {
             Self::SeriesYears(_, span) => span.first.to_string(),
             Self::CurrencyYear(currency, year) => format!("{}-{year}", currency.code()),
             Self::Registry => "registry".to_owned(),
-            Self::FilingYear(_, year) => year.to_string(),
+            Self::FilingYear(_, year) | Self::StatementYear(_, year) => year.to_string(),
         }
     }
 
@@ -71,7 +75,9 @@ impl SourcePart {
     fn years(self) -> Option<YearSpan> {
         match self {
             Self::SeriesYears(_, span) => Some(span),
-            Self::CurrencyYear(_, year) | Self::FilingYear(_, year) => Some(YearSpan { first: year, last: year }),
+            Self::CurrencyYear(_, year) | Self::FilingYear(_, year) | Self::StatementYear(_, year) => {
+                Some(YearSpan { first: year, last: year })
+            }
             Self::Registry => None,
         }
     }
@@ -93,7 +99,7 @@ impl SourcePart {
     pub fn is_open(self, today: NaiveDate) -> bool {
         match self {
             Self::SeriesYears(..) | Self::CurrencyYear(..) => today <= self.last_day() + Days::new(self.overlap_days()),
-            Self::Registry | Self::FilingYear(..) => true,
+            Self::Registry | Self::FilingYear(..) | Self::StatementYear(..) => true,
         }
     }
 
@@ -103,7 +109,7 @@ impl SourcePart {
         match self {
             Self::SeriesYears(..) => 40,
             Self::CurrencyYear(..) => 10,
-            Self::Registry | Self::FilingYear(..) => 0,
+            Self::Registry | Self::FilingYear(..) | Self::StatementYear(..) => 0,
         }
     }
 
@@ -112,7 +118,8 @@ impl SourcePart {
         match self {
             Self::SeriesYears(series, YearSpan { first, last }) => {
                 let years = last - first + 1;
-                Some(Self::SeriesYears(series, YearSpan { first: first - years, last: last - years }))
+                let earlier = Self::SeriesYears(series, YearSpan { first: first - years, last: last - years });
+                (earlier.last_day() >= series.served_since()).then_some(earlier)
             }
             _ => None,
         }
@@ -122,8 +129,9 @@ impl SourcePart {
 impl DataSource {
     /// In load order: small sources that are requested most come first.
     pub fn all() -> impl Iterator<Item = Self> {
-        let series = PUBLISHED_SERIES.iter().chain(&CROSS_CHECK_SERIES).map(Self::Series);
-        series.chain([Self::Fx, Self::Companies]).chain(CvmDataset::ALL.map(Self::Filings))
+        let series = published_series().chain(cross_check_series()).map(Self::Series);
+        let files = CvmDataset::ALL.map(Self::Filings).into_iter().chain(StatementSet::ALL.map(Self::Statements));
+        series.chain([Self::Fx, Self::Companies]).chain(files)
     }
 
     pub fn id(self) -> &'static str {
@@ -132,6 +140,8 @@ impl DataSource {
             Self::Fx => "fx",
             Self::Companies => "companies",
             Self::Filings(set) => set.id(),
+            Self::Statements(StatementSet::Dfp) => "dfp-statements",
+            Self::Statements(StatementSet::Itr) => "itr-statements",
         }
     }
 
@@ -139,8 +149,23 @@ impl DataSource {
         Self::all().find(|source| source.id() == id)
     }
 
-    pub const fn is_monthly(self) -> bool {
-        matches!(self, Self::Series(Series { frequency: Frequency::Monthly, .. }))
+    /// When its values are published. Files are rewritten on no fixed day.
+    pub const fn schedule(self) -> Option<Schedule> {
+        match self {
+            Self::Series(series) => Some(series.schedule()),
+            Self::Fx => Some(FX_SCHEDULE),
+            Self::Companies | Self::Filings(_) | Self::Statements(_) => None,
+        }
+    }
+
+    /// How far from their usual hour values may arrive before it is unusual.
+    pub const fn arrival_tolerance(self) -> TimeDelta {
+        if self.has_few_values() { TimeDelta::days(3) } else { TimeDelta::hours(2) }
+    }
+
+    /// Whether a series has so few values that all of a part are fetched each time, to notice revisions.
+    pub const fn has_few_values(self) -> bool {
+        matches!(self, Self::Series(series) if series.frequency.months().is_some())
     }
 
     pub const fn dataset(self) -> Dataset {
@@ -149,6 +174,7 @@ impl DataSource {
             Self::Fx => Dataset::Fx,
             Self::Companies => Dataset::Companies,
             Self::Filings(_) => Dataset::Filings,
+            Self::Statements(_) => Dataset::Statements,
         }
     }
 
@@ -156,19 +182,32 @@ impl DataSource {
         match self {
             Self::Series(_) => Upstream::Sgs,
             Self::Fx => Upstream::Ptax,
-            Self::Companies | Self::Filings(_) => Upstream::Cvm,
+            Self::Companies | Self::Filings(_) | Self::Statements(_) => Upstream::Cvm,
         }
+    }
+
+    /// Whether its files are large and nothing waits for them: they are fetched when nothing else is due.
+    pub const fn is_bulk(self) -> bool {
+        matches!(self, Self::Statements(_))
     }
 
     /// All parts up to today, newest first, so that the data people look at is available early.
     pub fn parts(self, today: NaiveDate) -> Vec<SourcePart> {
         let this_year = today.year();
         match self {
+            // One part, so that a release that estimates all of it again is one load.
+            Self::Series(series) if series.shape == Shape::Reestimated => {
+                let span = YearSpan { first: series.starts_on.year() - MONTHLY_SPAN_YEARS, last: MAX_DATE.year() };
+                vec![SourcePart::SeriesYears(series, span)]
+            }
             Self::Series(series) => {
                 let years = span_years(series.frequency);
                 let span_of = |year: i32| year - year.rem_euclid(years);
                 // One span more, because not every series documents its real start.
                 let mut first = span_of(series.starts_on.year()) - years;
+                if series.served_since() >= series.starts_on {
+                    first += years;
+                }
                 let mut parts = Vec::new();
                 while first <= span_of(this_year) {
                     parts.push(SourcePart::SeriesYears(series, YearSpan { first, last: first + years - 1 }));
@@ -185,48 +224,39 @@ impl DataSource {
             Self::Filings(set) => {
                 (first_filing_year(set)..=this_year).rev().map(|year| SourcePart::FilingYear(set, year)).collect()
             }
+            Self::Statements(set) => {
+                let years = first_filing_year(set.cvm_dataset())..=this_year;
+                years.rev().map(|year| SourcePart::StatementYear(set, year)).collect()
+            }
         }
     }
 
-    /// The moment from which the data after `newest` is expected, in São Paulo time. Files have none: they are rewritten
-    /// on no fixed day.
+    /// The moment from which the data after `newest` is expected, in São Paulo time. Files have none.
     pub fn expected_at(self, newest: NaiveDate) -> Option<DateTime<Utc>> {
-        let (frequency, (hour, minute)) = match self {
-            Self::Series(series) => {
-                let time = match series.frequency {
-                    // Published ahead, up to the next meeting.
-                    Frequency::Daily => (0, 5),
-                    // In the evening, or the next morning.
-                    Frequency::BusinessDaily => (18, 0),
-                    Frequency::Monthly => (9, 0),
-                };
-                (series.frequency, time)
-            }
-            // The last of the day's bulletins is its rate.
-            Self::Fx => (Frequency::BusinessDaily, (13, 5)),
-            Self::Companies | Self::Filings(_) => return None,
-        };
-        Some(sao_paulo_time_to_utc(frequency.next_expected_on(newest), hour, minute))
+        Some(self.schedule()?.next_expected_at(newest))
     }
 
     /// The next regular fetch after this moment, whether or not anything is expected. Times are in São Paulo time.
     pub fn next_fetch_at(self, after: DateTime<Utc>) -> DateTime<Utc> {
         let (times, weekdays_only): (&[(u32, u32)], bool) = match self {
-            Self::Series(Series { frequency: Frequency::Daily, .. }) => (&[(8, 10), (20, 10)], false),
-            Self::Series(Series { frequency: Frequency::BusinessDaily, .. }) => (&[(8, 20), (20, 20)], true),
-            // Around the 10th of the month, sometimes a few days earlier.
+            Self::Series(Series { release: Release::InAdvance(_), .. }) => (&[(8, 10), (20, 10)], false),
+            Self::Series(Series { release: Release::Daily(_) | Release::RunningMonth(_), .. }) => {
+                (&[(8, 20), (20, 20)], true)
+            }
+            // Publishers shift their days, sometimes to an earlier one.
             Self::Series(_) => (&[(9, 10), (12, 10)], true),
             // Bulletins appear at 10:00, 11:00, 12:00 and 13:00.
             Self::Fx => (&[(10, 20), (11, 20), (12, 20), (13, 30), (15, 0)], true),
             Self::Companies => (&[(7, 30)], false),
             // Rewritten weekly, on no fixed weekday.
             Self::Filings(_) => (&[(8, 45)], false),
+            Self::Statements(_) => (&[(9, 30)], false),
         };
 
         let mut day = sao_paulo_date(after);
         loop {
             let is_fetch_day = !weekdays_only || !matches!(day.weekday(), Weekday::Sat | Weekday::Sun);
-            let times_of_day = times.iter().map(|(hour, minute)| sao_paulo_time_to_utc(day, *hour, *minute));
+            let times_of_day = times.iter().map(|time| sao_paulo_instant(day, *time));
             if let Some(next) = times_of_day.filter(|time| is_fetch_day && *time > after).min() {
                 return next;
             }
@@ -236,9 +266,9 @@ impl DataSource {
 }
 
 const fn span_years(frequency: Frequency) -> i32 {
-    match frequency {
-        Frequency::Daily | Frequency::BusinessDaily => DAILY_SPAN_YEARS,
-        Frequency::Monthly => MONTHLY_SPAN_YEARS,
+    match frequency.months() {
+        Some(_) => MONTHLY_SPAN_YEARS,
+        None => DAILY_SPAN_YEARS,
     }
 }
 
@@ -248,11 +278,6 @@ const fn first_filing_year(set: CvmDataset) -> i32 {
         CvmDataset::Itr => 2011,
         CvmDataset::Dfp | CvmDataset::Fre | CvmDataset::Fca => 2010,
     }
-}
-
-pub fn sao_paulo_time_to_utc(day: NaiveDate, hour: u32, minute: u32) -> DateTime<Utc> {
-    let time = NaiveTime::from_hms_opt(hour, minute, 0).unwrap_or_default();
-    day.and_time(time).and_utc() - TimeDelta::seconds(i64::from(sao_paulo_offset_seconds(day)))
 }
 
 #[cfg(test)]

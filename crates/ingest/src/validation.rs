@@ -22,8 +22,8 @@ pub enum ValidationError {
     TooManyBadRows { bad: usize, total: u64, line: u64, reason: String },
     #[error("it has {rows} rows where the last good one had {before}")]
     RowCountShrunk { rows: u64, before: u64 },
-    #[error("{date}: {value} is not plausible for {series}")]
-    ValueOutOfRange { series: &'static str, date: NaiveDate, value: Decimal },
+    #[error("{date}: {value} is not plausible for {series} ({reason})")]
+    ValueOutOfRange { series: &'static str, date: NaiveDate, value: Decimal, reason: &'static str },
     #[error("{date}: {value} is more than ten times the value before it, {before}, or less than a tenth")]
     ValueJump { date: NaiveDate, value: Decimal, before: Decimal },
 }
@@ -53,18 +53,23 @@ pub fn validate_row_count(rows: u64, before: u64) -> Result<(), ValidationError>
     }
 }
 
-/// Every value must be within the plausible range of its series and must not jump. Series that can be negative, such as
-/// inflation, may jump, because their values are sometimes close to zero.
+/// Every value must be within the plausible range of its series and must not jump. Series whose values are sometimes close
+/// to zero, such as inflation, may jump.
 pub fn validate_observations(series: &'static Series, rows: &[Observation]) -> Result<(), ValidationError> {
-    let min = Decimal::from(series.plausible_range.0);
-    let max = Decimal::from(series.plausible_range.1);
+    let min = Decimal::from(series.plausible.min);
+    let max = Decimal::from(series.plausible.max);
     for row in rows {
         if row.value < min || row.value > max {
-            return Err(ValidationError::ValueOutOfRange { series: series.id, date: row.date, value: row.value });
+            return Err(ValidationError::ValueOutOfRange {
+                series: series.id,
+                date: row.date,
+                value: row.value,
+                reason: series.plausible.reason,
+            });
         }
     }
 
-    if min < Decimal::ZERO {
+    if series.plausible.may_jump {
         return Ok(());
     }
 
@@ -78,6 +83,7 @@ pub fn validate_bulletins(rows: &[NewBulletin]) -> Result<(), ValidationError> {
                 series: "fx",
                 date: row.date,
                 value: row.buy.min(row.sell),
+                reason: "a rate is above zero",
             });
         }
     }
@@ -112,10 +118,7 @@ mod tests {
     use vintem_domain::series;
 
     fn observations(values: &[(&str, &str)]) -> Vec<Observation> {
-        values
-            .iter()
-            .map(|(date, value)| Observation { date: date.parse().unwrap(), value: value.parse().unwrap() })
-            .collect()
+        values.iter().map(|(date, value)| Observation::new(date.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
     #[test]

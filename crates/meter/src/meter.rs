@@ -11,7 +11,7 @@ use crate::daily_caps::{DailyCap, DailyCaps};
 use crate::error::Result;
 use crate::local_usage::LocalUsage;
 use crate::redis_keys::RedisKeys;
-use crate::shard::{ProcessState, RedisShard};
+use crate::shard::{CallMetrics, ProcessState, RedisShard};
 
 #[derive(Debug, Clone)]
 pub struct MeterSettings<'a> {
@@ -54,11 +54,14 @@ impl Meter {
             usage_gaps: Mutex::default(),
         });
 
-        let start_shard = |url: &&str| {
+        let start_shard = |(server, url): (usize, &&str)| {
             let client = open_client(url, settings.redis_certificates)?;
-            Ok(RedisShard::start(client, hash_server_name(url), RedisKeys::new(settings.prefix), process.clone()))
+            let metrics = CallMetrics::new(server);
+            let keys = RedisKeys::new(settings.prefix);
+            Ok(RedisShard::start(client, hash_server_name(url), keys, process.clone(), metrics))
         };
-        let shards: Arc<[RedisShard]> = settings.redis_urls.iter().map(start_shard).collect::<Result<_>>()?;
+        let shards: Arc<[RedisShard]> =
+            settings.redis_urls.iter().enumerate().map(start_shard).collect::<Result<_>>()?;
         let daily_caps = Arc::new(DailyCaps::new(shards.clone(), process.clone()));
 
         Ok(Self { process, shards, daily_caps })

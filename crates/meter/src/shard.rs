@@ -23,6 +23,7 @@ use state::ShardState;
 use worker::ShardWorker;
 
 pub use state::{LimitDecision, ProcessState, UsageGap};
+pub use worker::CallMetrics;
 
 /// A process without a heartbeat for this long does not count as a replica (`admit.lua`).
 const LIVENESS_TIMEOUT_US: u64 = 3_000_001;
@@ -40,9 +41,15 @@ pub struct RedisShard {
 
 impl RedisShard {
     /// Starts the shard's worker. Must be called within a Tokio runtime.
-    pub fn start(client: Client, name_hash: u64, redis_keys: RedisKeys, process: Arc<ProcessState>) -> Self {
+    pub fn start(
+        client: Client,
+        name_hash: u64,
+        redis_keys: RedisKeys,
+        process: Arc<ProcessState>,
+        metrics: CallMetrics,
+    ) -> Self {
         let state = Arc::new(ShardState::new(redis_keys, process));
-        let worker = ShardWorker::new(state.clone(), client.clone());
+        let worker = ShardWorker::new(state.clone(), client.clone(), metrics);
         let worker_task = tokio::spawn(worker.run());
 
         Self {

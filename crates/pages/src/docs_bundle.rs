@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use tokio::sync::OnceCell;
-use vintem_domain::quality_list::{Preference, parse_quality_list};
+use vintem_domain::quality_list::parse_quality_list;
 
 use crate::assets::JAVASCRIPT_MIME;
 
@@ -113,11 +113,12 @@ fn compress_gzip(script: &[u8]) -> io::Result<Vec<u8>> {
 fn negotiate_encoding<'a>(accepted: impl Iterator<Item = &'a str>) -> ContentEncoding {
     let mut accepts_brotli = false;
     let mut accepts_gzip = false;
-    for Preference { range, quality } in accepted.flat_map(parse_quality_list) {
-        match range.as_str() {
-            "br" => accepts_brotli = quality > 0,
-            "gzip" | "x-gzip" => accepts_gzip = quality > 0,
-            _ => {}
+    for preference in accepted.flat_map(parse_quality_list) {
+        let is_acceptable = preference.quality > 0;
+        if preference.is("br") {
+            accepts_brotli = is_acceptable;
+        } else if preference.is("gzip") || preference.is("x-gzip") {
+            accepts_gzip = is_acceptable;
         }
     }
 

@@ -61,11 +61,14 @@ pub(crate) fn format_month(day: NaiveDate, lang: Lang) -> String {
     format!("{}\u{a0}{}", months[day.month0() as usize], day.year())
 }
 
-/// The period of a value: its month for monthly series, else its date.
+/// The period of a value: its month, quarter or year, else its date.
 pub(crate) fn format_period(date: NaiveDate, frequency: Frequency, lang: Lang) -> String {
-    match frequency {
-        Frequency::Monthly => format_month(date, lang),
-        Frequency::Daily | Frequency::BusinessDaily => format_date(date, lang),
+    match (frequency, lang) {
+        (Frequency::Monthly, _) => format_month(date, lang),
+        (Frequency::Quarterly, Lang::En) => format!("Q{}\u{a0}{}", date.month0() / 3 + 1, date.year()),
+        (Frequency::Quarterly, Lang::Pt) => format!("{}º\u{a0}tri\u{a0}{}", date.month0() / 3 + 1, date.year()),
+        (Frequency::Annual, _) => date.year().to_string(),
+        _ => format_date(date, lang),
     }
 }
 
@@ -104,6 +107,9 @@ mod tests {
         let date = NaiveDate::from_ymd_opt(2026, 2, 3).unwrap();
         assert_eq!(format_date(date, Lang::En), "3\u{a0}Feb\u{a0}2026");
         assert_eq!(format_period(date, Frequency::Monthly, Lang::Pt), "fev\u{a0}2026");
+        assert_eq!(format_period(date, Frequency::Quarterly, Lang::En), "Q1\u{a0}2026");
+        assert_eq!(format_period(date, Frequency::Quarterly, Lang::Pt), "1º\u{a0}tri\u{a0}2026");
+        assert_eq!(format_period(date, Frequency::Annual, Lang::En), "2026");
         let at = "2026-11-14T01:05:00Z".parse().unwrap();
         assert_eq!(format_date_time(at, Lang::Pt), "13\u{a0}nov\u{a0}2026, 22:05");
     }

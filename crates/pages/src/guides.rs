@@ -46,9 +46,10 @@ macro_rules! site_text_source {
 }
 
 /// In display order.
-static GUIDE_SOURCES: [MarkdownSource; 8] = [
+static GUIDE_SOURCES: [MarkdownSource; 9] = [
     guide_source!("quickstart"),
     guide_source!("series"),
+    guide_source!("contracts"),
     guide_source!("limits"),
     guide_source!("exports"),
     guide_source!("csv"),
@@ -122,8 +123,8 @@ fn document_link(path: String, document: &'static RenderedDocument) -> DocumentL
 
 const TITLE: LocalizedText = LocalizedText::new("Guides", "Guias");
 const DESCRIPTION: LocalizedText = LocalizedText::new(
-    "Quickstart, Selic and CDI series, rate limits and errors, bulk export, CSV, webhooks and point-in-time data.",
-    "Início rápido, séries da Selic e do CDI, limites e erros, exportação, CSV, webhooks e dados point-in-time.",
+    "Quickstart, series, contracts and savings, rate limits and errors, bulk export, CSV, webhooks and point-in-time data.",
+    "Início rápido, séries, contratos e poupança, limites e erros, exportação, CSV, webhooks e dados point-in-time.",
 );
 
 pub(crate) async fn show_guides(State(settings): State<SharedSettings>, request: PageRequest) -> Response {

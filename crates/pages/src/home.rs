@@ -9,10 +9,11 @@ use vintem_domain::feature::Feature;
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::plan::Plan;
 use vintem_domain::plan_description::describe_features;
-use vintem_domain::series;
+use vintem_domain::series::{self, SeriesGroup};
 use vintem_domain::{Currency, Dataset, DateRange};
 use vintem_snapshot::{DatasetFreshness, Snapshot};
 
+use crate::catalog::group_path;
 use crate::context::{PageContext, SharedSettings};
 use crate::formatting::{format_date, format_integer};
 use crate::layout::{Layout, PageMetadata, PageRequest, StylePolicy, html_response};
@@ -24,7 +25,8 @@ struct HomePage {
     page: Layout,
     requests: Vec<SampleRequest>,
     indicators: Vec<Indicator>,
-    all_series: Vec<SeriesLink>,
+    /// Path and name of each group of series.
+    groups: Vec<(String, &'static str)>,
     key_benefits: Vec<String>,
     coverage: Vec<CoverageFact>,
     is_up_to_date: bool,
@@ -35,11 +37,6 @@ struct HomePage {
 struct SampleRequest {
     name: &'static str,
     path: &'static str,
-}
-
-struct SeriesLink {
-    id: String,
-    name: &'static str,
 }
 
 struct CoverageFact {
@@ -106,9 +103,7 @@ pub(crate) async fn show_home(State(settings): State<SharedSettings>, request: P
     let home = HomePage {
         requests: SAMPLE_REQUESTS.map(|(name, path)| SampleRequest { name: name.in_lang(lang), path }).into(),
         indicators: subjects.filter_map(|subject| build_indicator(subject, &settings.snapshot, now, lang)).collect(),
-        all_series: SeriesOrRate::all()
-            .map(|subject| SeriesLink { id: subject.id(), name: subject.name(lang) })
-            .collect(),
+        groups: SeriesGroup::ALL.map(|group| (group_path(group), group.name().in_lang(lang))).into(),
         key_benefits: key_benefits(&settings, lang),
         coverage: snapshot
             .as_deref()
@@ -177,7 +172,7 @@ fn coverage_facts(coverage: &DataCoverage, lang: Lang) -> Vec<CoverageFact> {
             (
                 format!("{} values", number(*value_count)),
                 format!(
-                    "{} interest rate and inflation series since {}.",
+                    "{} series of interest rates, prices, activity, credit and public debt since {}.",
                     series::served_series().count(),
                     year(*first_value)
                 ),
@@ -198,7 +193,11 @@ fn coverage_facts(coverage: &DataCoverage, lang: Lang) -> Vec<CoverageFact> {
         Lang::Pt => [
             (
                 format!("{} valores", number(*value_count)),
-                format!("{} séries de juros e inflação desde {}.", series::served_series().count(), year(*first_value)),
+                format!(
+                    "{} séries de juros, preços, atividade, crédito e dívida pública desde {}.",
+                    series::served_series().count(),
+                    year(*first_value)
+                ),
             ),
             (
                 format!("{} cotações", number(fx.rows)),

@@ -11,6 +11,7 @@
 //! API show its errors.
 
 mod assets;
+mod catalog;
 mod chart;
 mod companies;
 mod context;
@@ -57,6 +58,8 @@ pub fn handlers(settings: PageContext) -> Vec<(&'static str, MethodRouter)> {
         ("show_dashboard", get(dashboard::show_dashboard)),
         ("show_status", get(status::show_status)),
         ("get_status_feed", get(status::get_status_feed)),
+        ("show_catalog", get(catalog::show_catalog)),
+        ("show_series_group", get(catalog::show_series_group)),
         ("show_series", get(series::show_series)),
         ("show_company", get(companies::show_company)),
         ("show_search", get(search::show_search)),

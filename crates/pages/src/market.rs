@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
+use vintem_domain::catalog_search::{CatalogSearch, MatchRank};
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::lang::Lang;
-use vintem_domain::series::{self, DatedValue, Frequency, Series};
+use vintem_domain::series::{self, DatedValue, FX_SCHEDULE, Frequency, Series, SeriesGroup};
 use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Decimal, Quote};
 use vintem_snapshot::{LiveSnapshot, PairRates, SeriesValues, Snapshot};
 
@@ -53,14 +54,29 @@ impl SeriesOrRate {
     pub(crate) const fn frequency(self) -> Frequency {
         match self {
             Self::Series(series) => series.frequency,
-            Self::ExchangeRate(_) => Frequency::BusinessDaily,
+            Self::ExchangeRate(_) => FX_SCHEDULE.frequency,
+        }
+    }
+
+    pub(crate) const fn group(self) -> SeriesGroup {
+        match self {
+            Self::Series(series) => series.group,
+            Self::ExchangeRate(_) => SeriesGroup::ExchangeRates,
+        }
+    }
+
+    /// `None` if a search does not find it.
+    pub(crate) fn rank(self, search: &CatalogSearch) -> Option<MatchRank> {
+        match self {
+            Self::Series(series) => search.rank_series(series),
+            Self::ExchangeRate(currency) => search.rank_currency(currency),
         }
     }
 
     /// The datasets that it comes from; for a computed series, those of its source series.
     pub(crate) fn datasets(self) -> Vec<Dataset> {
         match self {
-            Self::Series(series) => series.source_series().into_iter().map(Dataset::Series).collect(),
+            Self::Series(series) => series::source_series(series).into_iter().map(Dataset::Series).collect(),
             Self::ExchangeRate(_) => vec![Dataset::Fx],
         }
     }
@@ -117,6 +133,26 @@ impl MarketValues<'_> {
         }
     }
 
+    /// The last day of the period of a rate, if the series has periods.
+    pub(crate) fn period_end(&self, index: usize) -> Option<NaiveDate> {
+        match self {
+            Self::Series(values) => values.period_end(index),
+            Self::ExchangeRates(_) => None,
+        }
+    }
+
+    /// The date of a value for readers, which says whether the value may still grow.
+    pub(crate) fn date_label(&self, index: usize, frequency: Frequency, lang: Lang) -> String {
+        let Some((date, _)) = self.get(index) else { return String::new() };
+        let period = format_period(date, frequency, lang);
+        let is_provisional = matches!(self, Self::Series(values) if values.is_provisional(index));
+        match lang {
+            _ if !is_provisional => period,
+            Lang::En => format!("{period} (provisional)"),
+            Lang::Pt => format!("{period} (provisório)"),
+        }
+    }
+
     pub(crate) fn points(&self, days: DateRange) -> Vec<DatedValue> {
         self.range(days).filter_map(|index| self.get(index)).collect()
     }
@@ -161,14 +197,15 @@ pub(crate) fn build_indicator(
         unit: subject.unit(lang),
         change: describe_change(subject, &values, newest, lang),
         date,
-        date_label: format_period(date, subject.frequency(), lang),
+        date_label: values.date_label(newest, subject.frequency(), lang),
         stale: subject.is_stale(live, &snapshot, now),
         sparkline: draw_curve(&points, SPARKLINE_WIDTH, SPARKLINE_HEIGHT),
         sparkline_description: describe_curve(subject, &points, lang),
     })
 }
 
-/// The change from the last different value: in percentage points for series, in percent for exchange rates.
+/// The change from the last different value: in percentage points for rates, in percent for amounts and prices. Balances,
+/// which may be negative, have a difference.
 fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usize, lang: Lang) -> String {
     let Some((_, value)) = values.get(newest) else { return String::new() };
     let previous = (0..newest).rev().filter_map(|index| values.get(index)).find(|(_, earlier)| *earlier != value);
@@ -176,8 +213,11 @@ fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usi
 
     let arrow = if value > before { "▲" } else { "▼" };
     let difference = match subject {
-        SeriesOrRate::Series(_) => format!("{} p.p.", format_decimal((value - before).abs(), lang)),
-        SeriesOrRate::ExchangeRate(_) => {
+        SeriesOrRate::Series(series) if series.unit.is_percentage() => {
+            format!("{} p.p.", format_decimal((value - before).abs(), lang))
+        }
+        SeriesOrRate::Series(series) if series.plausible.min < 0 => format_decimal((value - before).abs(), lang),
+        SeriesOrRate::Series(_) | SeriesOrRate::ExchangeRate(_) => {
             let percent = (value - before).checked_div(before).unwrap_or_default() * Decimal::ONE_HUNDRED;
             format!("{}%", format_decimal(percent.abs().round_dp(2), lang))
         }
@@ -185,10 +225,9 @@ fn describe_change(subject: SeriesOrRate, values: &MarketValues<'_>, newest: usi
 
     let before = format_decimal(before, lang);
     let when = format_period(date, subject.frequency(), lang);
-    match (lang, subject.frequency()) {
-        (Lang::En, Frequency::Monthly) => format!("{arrow} {difference}, from {before} in {when}"),
-        (Lang::Pt, Frequency::Monthly) => format!("{arrow} {difference}, ante {before} em {when}"),
-        (Lang::En, _) => format!("{arrow} {difference}, from {before} on {when}"),
+    match (lang, subject.frequency().months()) {
+        (Lang::En, Some(_)) => format!("{arrow} {difference}, from {before} in {when}"),
+        (Lang::En, None) => format!("{arrow} {difference}, from {before} on {when}"),
         (Lang::Pt, _) => format!("{arrow} {difference}, ante {before} em {when}"),
     }
 }

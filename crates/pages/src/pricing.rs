@@ -154,8 +154,8 @@ const FAQ: [(LocalizedText, LocalizedText); 6] = [
     (
         LocalizedText::new("Can I use the data in my own product?", "Posso usar os dados no meu produto?"),
         LocalizedText::new(
-            "Yes. Banco Central do Brasil and CVM publish the data under the Open Database License. Credit them, and check what the license requires of derived databases.",
-            "Sim. O Banco Central do Brasil e a CVM publicam os dados sob a Open Database License. Cite as fontes e confira o que a licença exige de bancos de dados derivados.",
+            "Yes. Banco Central do Brasil and CVM publish most of the data under the Open Database License. Credit them, and check what the license requires of derived databases. For some series, such as IPCA, CDI and IGP-M, no open license is declared; the catalog says which.",
+            "Sim. O Banco Central do Brasil e a CVM publicam a maior parte dos dados sob a Open Database License. Cite as fontes e confira o que a licença exige de bancos de dados derivados. Algumas séries, como IPCA, CDI e IGP-M, não têm licença aberta declarada; o catálogo diz quais.",
         ),
     ),
     (

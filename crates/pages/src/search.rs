@@ -6,9 +6,9 @@ use axum::response::Response;
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
 use vintem_domain::AddressBucket;
+use vintem_domain::catalog_search::{CatalogSearch, MatchRank};
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::route::route_by_operation;
-use vintem_domain::text::normalize_text;
 use vintem_snapshot::{RowPage, Snapshot};
 
 use crate::companies::filing_list_item;
@@ -20,6 +20,8 @@ use crate::problem_response::problem_response;
 
 const MAX_QUERY_CHARS: usize = 200;
 const MAX_SERIES_HITS: usize = 3;
+/// Shorter texts begin the words of too many series.
+const MIN_SERIES_QUERY_CHARS: usize = 3;
 /// More companies are shown only if filings leave room.
 const MAX_COMPANY_HITS: usize = 5;
 
@@ -89,7 +91,7 @@ pub(crate) async fn show_search(
 }
 
 /// Decodes `q` from a form-encoded query string.
-fn parse_search_query(query: &str) -> String {
+pub(crate) fn parse_search_query(query: &str) -> String {
     let typed = query.split('&').find_map(|pair| pair.strip_prefix("q=")).unwrap_or("");
     let typed = typed.replace('+', " ");
     percent_decode_str(&typed).decode_utf8_lossy().trim().to_owned()
@@ -111,7 +113,7 @@ fn collect_hits(
     filings: &RowPage,
     lang: Lang,
 ) -> Vec<SearchPageHit> {
-    let mut hits: Vec<SearchPageHit> = find_series_hits(q, lang).collect();
+    let mut hits: Vec<SearchPageHit> = find_series_hits(q, lang);
 
     let found_companies =
         snapshot.companies().into_iter().flat_map(|all| companies.rows.iter().map(|row| all.get(*row)));
@@ -154,19 +156,22 @@ fn collect_hits(
     hits
 }
 
-/// Series whose name or ID contains the query.
-fn find_series_hits(q: &str, lang: Lang) -> impl Iterator<Item = SearchPageHit> {
-    let q = normalize_text(q);
-    let is_match = move |subject: &SeriesOrRate| {
-        let names = [subject.id(), subject.name(Lang::En).to_owned(), subject.name(Lang::Pt).to_owned()];
-        q.len() > 2 && names.iter().any(|name| normalize_text(name).contains(&q))
-    };
-    SeriesOrRate::all().filter(is_match).take(MAX_SERIES_HITS).map(move |subject| SearchPageHit {
+/// The series that match best, as in the catalog. Words of a publisher rather mean a company.
+fn find_series_hits(q: &str, lang: Lang) -> Vec<SearchPageHit> {
+    let is_long = q.chars().count() >= MIN_SERIES_QUERY_CHARS;
+    let search = CatalogSearch::new(q, None);
+    let max_rank = if is_long { MatchRank::Tag } else { MatchRank::Identifier };
+    let ranked = SeriesOrRate::all().filter_map(|subject| Some((subject.rank(&search)?, subject)));
+    let mut found: Vec<(MatchRank, SeriesOrRate)> = ranked.filter(|(rank, _)| *rank <= max_rank).collect();
+    found.sort_by_key(|(rank, _)| *rank);
+    let best = found.into_iter().map(|(_, subject)| subject).take(MAX_SERIES_HITS);
+    best.map(|subject| SearchPageHit {
         title: subject.name(lang).to_owned(),
         text: subject.unit(lang),
         link: format!("/series/{}", subject.id()),
         external: false,
     })
+    .collect()
 }
 
 #[cfg(test)]
@@ -183,9 +188,13 @@ mod tests {
 
     #[test]
     fn series_are_found_by_name_and_code() {
-        let links = |q| find_series_hits(q, Lang::En).map(|hit| hit.link).collect::<Vec<_>>();
+        let links = |q| find_series_hits(q, Lang::En).into_iter().map(|hit| hit.link).collect::<Vec<_>>();
         assert_eq!(links("DÓLAR AMERICANO"), ["/series/usd-brl"]);
-        assert_eq!(links("cdi"), ["/series/cdi", "/series/cdi-daily"]);
+        assert_eq!(links("cdi"), ["/series/cdi", "/series/cdi-daily", "/series/cdi-month"]);
+        assert_eq!(links("aluguel"), ["/series/igp-m"]);
+        assert_eq!(links("tr"), ["/series/tr"]);
         assert!(links("se").is_empty());
+        assert!(links("banco do brasil").is_empty());
+        assert!(links("").is_empty());
     }
 }

@@ -1,6 +1,8 @@
 //! `/series/{id}`: one series or exchange rate with its description, a chart of all values, a table of the latest ones,
 //! an accumulation form, and the API call that returns the full history.
 
+use std::iter;
+
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -8,9 +10,10 @@ use chrono::{Months, NaiveDate};
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::fx::BRL_START_DATE;
 use vintem_domain::lang::{Lang, LocalizedText};
-use vintem_domain::series::{Accumulation, Frequency, Series, find_series};
+use vintem_domain::series::{Accumulation, Frequency, Series, Shape, find_series};
 use vintem_domain::{DateRange, Problem};
 
+use crate::catalog::group_path;
 use crate::chart::{SvgCurve, draw_curve};
 use crate::context::SharedSettings;
 use crate::formatting::{format_date, format_decimal, format_integer, format_period};
@@ -41,8 +44,10 @@ struct SeriesPage {
     curve_description: String,
     details_heading: &'static str,
     details: Vec<(&'static str, String)>,
-    /// Whether the guide to Selic and CDI series applies.
+    /// Whether the guide to the series applies.
     has_guide: bool,
+    /// The path and the name of its group.
+    group: (String, &'static str),
     accumulation_form: Option<AccumulationForm>,
     columns: Vec<&'static str>,
     rows: Vec<SeriesTableRow>,
@@ -69,6 +74,8 @@ struct AccumulationForm {
     is_monthly: bool,
     from: String,
     to: String,
+    /// Whether the day of `to` counts.
+    includes_end: bool,
     has_percent: bool,
 }
 
@@ -116,6 +123,7 @@ pub(crate) async fn show_series(
         details_heading: details_heading(subject).in_lang(lang),
         details: series_details(subject, (served.len(), first, next_expected), lang),
         has_guide: matches!(subject, SeriesOrRate::Series(_)),
+        group: (group_path(subject.group()), subject.group().name().in_lang(lang)),
         accumulation_form: accumulation_form(subject, indicator.date),
         columns: table_columns(subject, lang),
         rows: served
@@ -151,6 +159,9 @@ fn full_history_path(path: &str) -> String {
 /// The headings of the columns after the date.
 fn table_columns(subject: SeriesOrRate, lang: Lang) -> Vec<&'static str> {
     let headings = match subject {
+        SeriesOrRate::Series(Series { shape: Shape::Period, .. }) => {
+            vec![LocalizedText::new("Value", "Valor"), LocalizedText::new("Until", "Até")]
+        }
         SeriesOrRate::Series(_) => vec![LocalizedText::new("Value", "Valor")],
         SeriesOrRate::ExchangeRate(_) => {
             vec![LocalizedText::new("Buy", "Compra"), LocalizedText::new("Sell", "Venda")]
@@ -168,9 +179,13 @@ fn build_table_row(
     let (date, value) = values.get(index)?;
     let cells = match values.quote(index) {
         Some((_, quote)) => vec![format_decimal(quote.buy, lang), format_decimal(quote.sell, lang)],
-        None => vec![format_decimal(value, lang)],
+        None => {
+            let value = format_decimal(value, lang);
+            iter::once(value).chain(values.period_end(index).map(|end| format_date(end, lang))).collect()
+        }
     };
-    Some(SeriesTableRow { date, date_label: format_period(date, subject.frequency(), lang), cells })
+    let date_label = values.date_label(index, subject.frequency(), lang);
+    Some(SeriesTableRow { date, date_label, cells })
 }
 
 /// The ranges that the reader can select. Values from before the real would flatten the rest of the chart, so they are
@@ -202,16 +217,9 @@ fn kind_label(subject: SeriesOrRate) -> LocalizedText {
 }
 
 fn details_heading(subject: SeriesOrRate) -> LocalizedText {
-    let id = subject.id();
     match subject {
         SeriesOrRate::ExchangeRate(_) => LocalizedText::new("About this rate", "Sobre esta cotação"),
-        SeriesOrRate::Series(_) if id.contains("selic") => {
-            LocalizedText::new("About this Selic series", "Sobre esta série da Selic")
-        }
-        SeriesOrRate::Series(_) if id.contains("cdi") => {
-            LocalizedText::new("About this CDI series", "Sobre esta série do CDI")
-        }
-        SeriesOrRate::Series(_) => LocalizedText::new("About this IPCA series", "Sobre esta série do IPCA"),
+        SeriesOrRate::Series(_) => LocalizedText::new("About this series", "Sobre esta série"),
     }
 }
 
@@ -238,6 +246,10 @@ fn series_details(
                 format!("{}; {}", series.unit.in_lang(lang), series.basis.in_lang(lang)),
             ));
             details.push((localize("Note", "Atenção"), series.is_not.in_lang(lang).replace('`', "")));
+            let publisher = series.publisher.name().in_lang(lang);
+            let license = series.license.text().in_lang(lang);
+            details
+                .push((localize("Publisher and license", "Quem publica e licença"), format!("{publisher}; {license}")));
         }
         SeriesOrRate::ExchangeRate(currency) => {
             details.push((localize("Source", "Fonte"), format!("BCB PTAX, {}", currency.code())));
@@ -260,11 +272,7 @@ fn series_details(
         }
     }
 
-    let frequency = match subject.frequency() {
-        Frequency::Daily => localize("every day", "todos os dias"),
-        Frequency::BusinessDaily => localize("every business day", "todos os dias úteis"),
-        Frequency::Monthly => localize("every month", "todos os meses"),
-    };
+    let frequency = frequency_label(subject.frequency()).in_lang(lang);
     details.push((localize("Published", "Publicada"), frequency.to_owned()));
     let since = format_period(first, subject.frequency(), lang);
     details.push((
@@ -280,20 +288,41 @@ fn series_details(
     details
 }
 
+/// How often a series has a new value.
+fn frequency_label(frequency: Frequency) -> LocalizedText {
+    match frequency {
+        Frequency::Daily => LocalizedText::new("every day", "todos os dias"),
+        Frequency::BusinessDaily => LocalizedText::new("every business day", "todos os dias úteis"),
+        Frequency::Anniversaries => {
+            LocalizedText::new("for the days 1 to 28 of each month", "para os dias 1 a 28 de cada mês")
+        }
+        Frequency::Weekly(_) => LocalizedText::new("every week", "toda semana"),
+        Frequency::Monthly => LocalizedText::new("every month", "todos os meses"),
+        Frequency::Quarterly => LocalizedText::new("every quarter", "todo trimestre"),
+        Frequency::Annual => LocalizedText::new("every year", "todo ano"),
+    }
+}
+
 /// Defaults to the year up to the newest value; for monthly series, to the newest twelve months. `None` if the API
 /// cannot accumulate the series.
 fn accumulation_form(subject: SeriesOrRate, newest: NaiveDate) -> Option<AccumulationForm> {
     let (id, has_percent) = match subject {
         SeriesOrRate::ExchangeRate(currency) => (currency.series_id(), false),
         SeriesOrRate::Series(series) => match series.accumulation {
-            Accumulation::OwnValues | Accumulation::DailyTwin(_) => (series.id, true),
+            Accumulation::OwnValues
+            | Accumulation::DailyTwin(_)
+            | Accumulation::Anniversaries
+            | Accumulation::SimpleInterest => (series.id, true),
             Accumulation::Refused { instead } => {
                 let is_alike = |other: &&Series| other.frequency == series.frequency;
-                (find_series(instead).filter(is_alike)?.id, true)
+                (instead.and_then(find_series).filter(is_alike)?.id, true)
             }
         },
     };
     let is_monthly = subject.frequency() == Frequency::Monthly;
+    // The last month of a rate of the month ahead may end on `to`, and an exchange rate is that of `to`.
+    let has_anniversaries =
+        matches!(subject, SeriesOrRate::Series(Series { accumulation: Accumulation::Anniversaries, .. }));
     let (from, to) = if is_monthly {
         let first_month = newest.checked_sub_months(Months::new(11))?;
         (first_month.format("%Y-%m").to_string(), newest.format("%Y-%m").to_string())
@@ -305,6 +334,7 @@ fn accumulation_form(subject: SeriesOrRate, newest: NaiveDate) -> Option<Accumul
         is_monthly,
         from,
         to,
+        includes_end: is_monthly || has_anniversaries || !has_percent,
         has_percent,
     })
 }

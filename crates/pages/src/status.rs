@@ -9,7 +9,7 @@ use chrono::{DateTime, Days, NaiveDate, SecondsFormat, Utc};
 use http::header;
 use vintem_domain::dates::{sao_paulo_date, sao_paulo_day_end};
 use vintem_domain::lang::{Lang, LocalizedText};
-use vintem_domain::series::Frequency;
+use vintem_domain::series::{FX_SCHEDULE, Frequency, Schedule};
 use vintem_domain::{Currency, Dataset, DateRange, Problem};
 use vintem_snapshot::{DatasetFreshness, FilingFilter, Snapshot};
 
@@ -34,7 +34,9 @@ struct StatusPage {
     backends_healthy: bool,
     now: String,
     now_label: String,
+    /// The sources whose days are shown, and those that have a few values a year.
     sources: Vec<SourceStatusCard>,
+    slow_sources: Vec<SourceStatusCard>,
 }
 
 struct SourceStatusCard {
@@ -47,6 +49,7 @@ struct SourceStatusCard {
     next_expected: Option<String>,
     last_success: Option<String>,
     never_loaded: bool,
+    late: bool,
     stale: bool,
     bars: Vec<DayBar>,
     bars_description: String,
@@ -78,9 +81,14 @@ pub(crate) async fn show_status(State(settings): State<SharedSettings>, request:
     let backends_healthy = (settings.backends_healthy)();
     let is_up_to_date =
         snapshot.as_deref().is_some_and(|snapshot| settings.snapshot.is_complete_and_fresh(snapshot, now));
-    let sources = snapshot
-        .as_deref()
-        .map(|snapshot| Dataset::all().map(|dataset| source_status_card(&settings, snapshot, dataset, lang)).collect());
+    let all_datasets = snapshot.as_deref().into_iter().flat_map(|_| Dataset::all());
+    let (slow, daily): (Vec<Dataset>, Vec<Dataset>) =
+        all_datasets.partition(|dataset| dataset_frequency(*dataset).months().is_some());
+    let cards = |datasets: Vec<Dataset>| -> Vec<SourceStatusCard> {
+        let snapshot = snapshot.as_deref().into_iter();
+        let pairs = snapshot.flat_map(|snapshot| datasets.iter().map(move |dataset| (snapshot, *dataset)));
+        pairs.map(|(snapshot, dataset)| source_status_card(&settings, snapshot, dataset, lang)).collect()
+    };
 
     let status = StatusPage {
         page: Layout::new(&settings, &request, PageMetadata::new(lang, "/status", TITLE, DESCRIPTION)),
@@ -88,7 +96,8 @@ pub(crate) async fn show_status(State(settings): State<SharedSettings>, request:
         backends_healthy,
         now: format_rfc3339(now),
         now_label: format_date_time(now, lang),
-        sources: sources.unwrap_or_default(),
+        sources: cards(daily),
+        slow_sources: cards(slow),
     };
     html_response(&status, &status.page, StylePolicy::ExternalOnly)
 }
@@ -101,7 +110,7 @@ fn source_status_card(settings: &PageContext, snapshot: &Snapshot, dataset: Data
     let link = match dataset {
         Dataset::Series(series) => Some(SeriesOrRate::Series(series)),
         Dataset::Fx => Some(SeriesOrRate::ExchangeRate(Currency::Usd)),
-        Dataset::Companies | Dataset::Filings => None,
+        Dataset::Companies | Dataset::Filings | Dataset::Statements => None,
     };
 
     SourceStatusCard {
@@ -113,6 +122,7 @@ fn source_status_card(settings: &PageContext, snapshot: &Snapshot, dataset: Data
         next_expected: freshness.next_expected_on.map(|next| format_date(next, lang)),
         last_success: freshness.last_success_at.map(|at| format_date_time(at, lang)),
         never_loaded: freshness.rows == 0,
+        late: freshness.late,
         stale: freshness.stale,
         bars_description: describe_days(&days, lang),
         bars: days.into_iter().map(day_bar).collect(),
@@ -140,8 +150,8 @@ fn describe_days(days: &[DayCoverage], lang: Lang) -> String {
 fn dataset_frequency(dataset: Dataset) -> Frequency {
     match dataset {
         Dataset::Series(series) => series.frequency,
-        Dataset::Fx => Frequency::BusinessDaily,
-        Dataset::Companies | Dataset::Filings => Frequency::Daily,
+        Dataset::Fx => FX_SCHEDULE.frequency,
+        Dataset::Companies | Dataset::Filings | Dataset::Statements => Frequency::Daily,
     }
 }
 
@@ -151,14 +161,15 @@ fn recent_day_coverage(snapshot: &Snapshot, dataset: Dataset, today: NaiveDate) 
     let days = DateRange { from: today - Days::new(HISTORY_DAYS - 1), to: today };
     let (present, expected) = match dataset {
         Dataset::Series(series) => {
-            (days_with_values(SeriesOrRate::Series(series), snapshot, days), due_days(series.frequency, days, today))
+            (days_with_values(SeriesOrRate::Series(series), snapshot, days), due_days(series.schedule(), days, today))
         }
         Dataset::Fx => (
             days_with_values(SeriesOrRate::ExchangeRate(Currency::Usd), snapshot, days),
-            due_days(Frequency::BusinessDaily, days, today),
+            due_days(FX_SCHEDULE, days, today),
         ),
         Dataset::Companies => (days_with_company_updates(snapshot), HashSet::new()),
         Dataset::Filings => (days_with_filings(snapshot, days), HashSet::new()),
+        Dataset::Statements => Default::default(),
     };
 
     let all = days.from.iter_days().take_while(|day| *day <= days.to);
@@ -176,9 +187,9 @@ fn days_with_values(subject: SeriesOrRate, snapshot: &Snapshot, days: DateRange)
 }
 
 /// The days whose values should be published by now.
-fn due_days(frequency: Frequency, days: DateRange, today: NaiveDate) -> HashSet<NaiveDate> {
-    let is_due = |day: &NaiveDate| frequency.assumed_publication_date(*day) < today;
-    frequency.expected_dates(days).into_iter().filter(is_due).collect()
+fn due_days(schedule: Schedule, days: DateRange, today: NaiveDate) -> HashSet<NaiveDate> {
+    let is_due = |day: &NaiveDate| schedule.certainly_published_on(*day) < today;
+    schedule.frequency.expected_dates(days).into_iter().filter(is_due).collect()
 }
 
 fn days_with_company_updates(snapshot: &Snapshot) -> HashSet<NaiveDate> {

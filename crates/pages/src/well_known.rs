@@ -6,7 +6,9 @@ use chrono::{Days, SecondsFormat};
 use http::header;
 use vintem_domain::Problem;
 use vintem_domain::lang::Lang;
+use vintem_domain::series::SeriesGroup;
 
+use crate::catalog::group_path;
 use crate::context::SharedSettings;
 use crate::guides;
 use crate::market::SeriesOrRate;
@@ -15,7 +17,8 @@ use crate::problem_response::problem_response;
 use crate::status::escape_xml;
 
 const PLAIN_TEXT_MIME: &str = "text/plain; charset=utf-8";
-const SITEMAP_PATHS: [&str; 8] = ["/", "/pricing", "/docs", "/docs/guides", "/status", "/data", "/terms", "/privacy"];
+const SITEMAP_PATHS: [&str; 9] =
+    ["/", "/series", "/pricing", "/docs", "/docs/guides", "/status", "/data", "/terms", "/privacy"];
 /// RFC 9116 requires an expiry date. Each response computes it again, so the file never expires.
 const SECURITY_TXT_VALID_DAYS: u64 = 180;
 
@@ -35,10 +38,12 @@ pub(crate) async fn get_robots(State(settings): State<SharedSettings>) -> Respon
 /// Leaves out companies: only some plans include a list of them.
 pub(crate) async fn get_sitemap(State(settings): State<SharedSettings>) -> Response {
     let guides = guides::list_guides(Lang::En).into_iter().map(|guide| guide.path);
+    let groups = SeriesGroup::ALL.map(group_path);
     let series = SeriesOrRate::all().map(|subject| format!("/series/{}", subject.id()));
     let url = escape_xml(&settings.public_url);
     let entry = |path: String| format!("<url><loc>{url}{path}</loc></url>\n");
-    let entries: String = SITEMAP_PATHS.map(str::to_owned).into_iter().chain(guides).chain(series).map(entry).collect();
+    let entries: String =
+        SITEMAP_PATHS.map(str::to_owned).into_iter().chain(guides).chain(groups).chain(series).map(entry).collect();
     let body = format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{entries}</urlset>\n"
     );

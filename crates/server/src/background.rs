@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use vintem_api::App;
 use vintem_meter::{UsageChunk, UsageSource};
@@ -41,6 +41,15 @@ pub struct Notifications {
     generations: Notify,
     events: Notify,
     pub deliveries: Notify,
+    has_tried_snapshot: watch::Sender<bool>,
+}
+
+impl Notifications {
+    /// Waits until there is a snapshot, or it is known that there is none for now.
+    pub async fn first_snapshot_attempt(&self) {
+        // Fails only without a sender, which `self` has.
+        let _ = self.has_tried_snapshot.subscribe().wait_for(|has_tried| *has_tried).await;
+    }
 }
 
 /// Forwards the notifications of Postgres, and reconnects if the connection is lost.
@@ -102,6 +111,7 @@ pub async fn refresh_snapshot(store: Store, snapshot: Arc<LiveSnapshot>, notific
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "cannot build snapshot; serving the last one"),
         }
+        notifications.has_tried_snapshot.send_replace(true);
 
         if let Err(error) = snapshot.refresh_sources(&store).await {
             tracing::warn!(%error, "cannot read source states");

@@ -5,11 +5,14 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use vintem_domain::series::switch_off;
 
 use crate::commands::{demo, doctor, health, ingest, init, keys, migrate, serve, status, work};
 use crate::describe_error;
 use crate::env_file::load_env_file;
 use crate::secret_files::options_from_files;
+use crate::settings::CatalogSettings;
+use crate::traces::finish_export;
 use crate::usage_error::{BadSetting, SettingProblem, bad_settings, describe_bad_settings};
 
 /// Brazilian financial data as an API
@@ -18,6 +21,8 @@ use crate::usage_error::{BadSetting, SettingProblem, bad_settings, describe_bad_
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    catalog: CatalogSettings,
 }
 
 #[derive(Debug, Subcommand)]
@@ -106,20 +111,29 @@ impl Cli {
     }
 
     pub async fn run(self) -> anyhow::Result<()> {
-        match self.command {
-            Command::Init(command) => command.run(),
-            Command::Up(command) => command.run().await,
-            Command::Serve(command) => command.run().await,
-            Command::Work(command) => command.run().await,
-            Command::Ingest(command) => command.run().await,
-            Command::Migrate(command) => command.run().await,
-            Command::Demo(command) => command.run().await,
-            Command::Keys(command) => command.run().await,
-            Command::Doctor(command) => command.run().await,
-            Command::Health(command) => command.run().await,
-            Command::Status(command) => command.run().await,
-            Command::Completions { shell } => {
-                clap_complete::generate(shell, &mut Self::command(), "vintem", &mut std::io::stdout());
+        switch_off(&self.catalog.disabled_series.0);
+        let result = self.command.run().await;
+        finish_export().await;
+        result
+    }
+}
+
+impl Command {
+    async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Init(command) => command.run(),
+            Self::Up(command) => command.run().await,
+            Self::Serve(command) => command.run().await,
+            Self::Work(command) => command.run().await,
+            Self::Ingest(command) => command.run().await,
+            Self::Migrate(command) => command.run().await,
+            Self::Demo(command) => command.run().await,
+            Self::Keys(command) => command.run().await,
+            Self::Doctor(command) => command.run().await,
+            Self::Health(command) => command.run().await,
+            Self::Status(command) => command.run().await,
+            Self::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "vintem", &mut std::io::stdout());
                 Ok(())
             }
         }

@@ -50,6 +50,8 @@ pub fn raise_descriptor_limit() -> std::io::Result<u64> {
 
 #[derive(Debug)]
 pub struct Connections {
+    /// Its name in metrics.
+    port: &'static str,
     limits: ConnectionLimits,
     /// Peers without a cap.
     trusted: Vec<IpNet>,
@@ -96,8 +98,17 @@ pub struct ConnectionGuard {
 }
 
 impl Connections {
-    pub fn new(limits: ConnectionLimits, trusted: Vec<IpNet>) -> Arc<Self> {
-        Arc::new(Self { limits, trusted, table: Mutex::default() })
+    pub fn new(port: &'static str, limits: ConnectionLimits, trusted: Vec<IpNet>) -> Arc<Self> {
+        Arc::new(Self { port, limits, trusted, table: Mutex::default() })
+    }
+
+    /// Sets the gauges that describe this moment.
+    pub fn record_gauges(&self) {
+        metrics::gauge!("vintem_connections", "port" => self.port).set(self.lock_table().open.len() as f64);
+    }
+
+    fn count_refusal(&self, reason: &'static str) {
+        metrics::counter!("vintem_connections_refused_total", "port" => self.port, "reason" => reason).increment(1);
     }
 
     /// `None` if the peer has too many, or no connection can be closed for it.
@@ -108,12 +119,17 @@ impl Connections {
         let mut table = self.lock_table();
         let count = table.count_by_peer.get(&peer).copied().unwrap_or(0);
         if !is_trusted && count >= self.limits.max_per_peer {
+            self.count_refusal("peer");
             return None;
         }
         let is_full = table.open.len() >= self.limits.max_open;
         if is_full {
-            let replaced = table.pick_idle()?;
-            replaced.task.get()?.abort();
+            let idle = table.pick_idle().and_then(|idle| Some((idle.task.get()?.clone(), idle)));
+            let Some((task, replaced)) = idle else {
+                self.count_refusal("full");
+                return None;
+            };
+            task.abort();
             table.remove(&replaced);
         }
 
@@ -195,7 +211,7 @@ mod tests {
     #[test]
     fn a_peer_has_a_cap_unless_it_is_trusted() {
         let trusted = vec!["203.0.113.9/32".parse().unwrap()];
-        let connections = Connections::new(ConnectionLimits { max_open: 10, max_per_peer: 2 }, trusted);
+        let connections = Connections::new("public", ConnectionLimits { max_open: 10, max_per_peer: 2 }, trusted);
         let open: Vec<_> = (0..2).map(|_| connections.open(peer(1)).unwrap()).collect();
         assert!(connections.open(peer(1)).is_none());
         let others: Vec<_> = [2, 9, 9, 9].map(|last| connections.open(peer(last)).unwrap()).into();
@@ -209,7 +225,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_connection_takes_the_place_of_an_idle_one_of_the_largest_peer() {
-        let connections = Connections::new(ConnectionLimits { max_open: 20, max_per_peer: 18 }, Vec::new());
+        let connections = Connections::new("public", ConnectionLimits { max_open: 20, max_per_peer: 18 }, Vec::new());
         let open = |last| {
             let guard = connections.open(peer(last))?;
             let connection = guard.connection.clone();
@@ -237,7 +253,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_replaces_its_own_connections_is_counted_right() {
-        let connections = Connections::new(ConnectionLimits { max_open: 2, max_per_peer: 5 }, Vec::new());
+        let connections = Connections::new("public", ConnectionLimits { max_open: 2, max_per_peer: 5 }, Vec::new());
         let mut guards = Vec::new();
         for _ in 0..20 {
             let guard = connections.open(peer(1)).expect("room is made");
@@ -251,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_with_a_request_are_not_closed() {
-        let connections = Connections::new(ConnectionLimits { max_open: 1, max_per_peer: 1 }, Vec::new());
+        let connections = Connections::new("public", ConnectionLimits { max_open: 1, max_per_peer: 1 }, Vec::new());
         let busy = connections.open(peer(1)).unwrap();
         busy.connection.set_has_request(true);
         assert!(connections.open(peer(2)).is_none());

@@ -10,13 +10,15 @@ mod connections;
 mod env_file;
 mod head_timer;
 mod http_server;
-mod operator;
+mod listening;
+pub mod operator;
 pub mod replica;
 mod secret_files;
 pub mod settings;
 mod slow_reader_guard;
 mod smuggling_guard;
 mod supervision;
+mod traces;
 mod usage_error;
 pub mod worker;
 

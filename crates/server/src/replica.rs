@@ -6,8 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vintem_api::{App, TaskHealth};
@@ -21,9 +19,12 @@ use vintem_store::{Store, StoreError};
 
 use crate::connections::{ConnectionLimits, Connections, raise_descriptor_limit};
 use crate::http_server::ServerPhase;
+use crate::listening::{bind, listen};
+use crate::operator::metrics::metrics_handle;
+use crate::operator::{AdminPort, open_admin_port};
 use crate::settings::ServeSettings;
 use crate::supervision::spawn_supervised;
-use crate::{background, http_server, operator};
+use crate::{background, http_server};
 
 /// The API description, served unchanged.
 const OPENAPI_YAML: LocalizedText =
@@ -34,10 +35,10 @@ const SNAPSHOT_DIRECTORY: &str = "snapshot";
 const KEY_FILE: &str = "keys";
 /// The prefix of all our keys in Redis.
 pub const REDIS_PREFIX: &str = "vintem:";
-/// Connections that wait to be accepted, if the system allows as many. Beyond that, clients try again after a second.
-const CONNECTION_BACKLOG: u32 = 4096;
 /// What most systems allow a process by default.
 const DEFAULT_DESCRIPTORS: u64 = 1024;
+/// After this time the port opens without a snapshot: PostgreSQL takes connections but does not answer.
+const MAX_FIRST_SNAPSHOT_WAIT: Duration = Duration::from_secs(60);
 /// Usage that is not written within this time at shutdown is lost.
 const USAGE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -49,24 +50,19 @@ pub struct Replica {
     phase: watch::Sender<ServerPhase>,
     drain_period: Duration,
     server_task: JoinHandle<()>,
-    operator_task: JoinHandle<()>,
+    operator_tasks: Vec<JoinHandle<()>>,
     background_tasks: Vec<JoinHandle<()>>,
 }
 
-/// Binds the ports, wires everything and starts it. Returns while the first snapshot is still being built.
+/// Binds the ports, wires everything and starts it. Returns once the public port is open.
 pub async fn start_replica(
     settings: &ServeSettings,
     redis_prefix: &str,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Replica> {
-    let offer = settings.offer();
-    if offer.limits.window_seconds != 60 {
-        tracing::warn!(
-            seconds = offer.limits.window_seconds,
-            "rate limit window differs from the 60 seconds that plans promise"
-        );
-    }
-
+    // Before anything that records metrics.
+    metrics_handle();
+    warn_of_unusual_window(settings);
     let pepper = settings.pepper.parse_pepper()?;
     let store = settings.open_store()?;
     // Without PostgreSQL a replica starts too, and finds out later.
@@ -75,10 +71,8 @@ pub async fn start_replica(
     }
     let meter = settings.open_meter(redis_prefix)?;
 
-    let listener = listen(settings.listen)?;
-    let admin_listener = listen(settings.admin_listen)?;
-    let address = listener.local_addr()?;
-    let admin_address = admin_listener.local_addr()?;
+    let socket = bind(settings.listen)?;
+    let address = socket.local_addr()?;
 
     let api = settings.api_settings(address)?;
     let public_url = api.public_url.clone();
@@ -100,16 +94,23 @@ pub async fn start_replica(
         vintem_pages::handlers(pages.clone()),
         vintem_pages::problem_renderer(pages),
     );
-    let operator = operator::operator_router(app.clone(), phase_changes.clone(), operator::metrics_handle());
-    let clients = Connections::new(connection_limits(), settings.trusted_proxies.0.clone());
-    let server_task = tokio::spawn(http_server::serve(listener, clients, service, phase_changes));
-    // The admin port stays open until the end, so that probes can see that the replica is no longer ready.
-    let (_, never) = watch::channel(ServerPhase::Serving);
-    let operators = Connections::new(ConnectionLimits::OPERATOR, Vec::new());
-    let operator_task = tokio::spawn(http_server::serve(admin_listener, operators, operator, never));
+    let clients = Connections::new("public", connection_limits(), settings.trusted_proxies.0.clone());
+    let admin_port = AdminPort {
+        role: "serve",
+        store: app.store.clone(),
+        token: settings.admin_token.admin_token.clone(),
+        phase: phase_changes.clone(),
+        live_snapshot: Some(app.live_snapshot.clone()),
+        replica: Some((app.clone(), clients.clone())),
+    };
+    let (admin_address, operator_tasks) = open_admin_port(settings.admin_listen, &app.task_health, admin_port)?;
 
     let notifications = Arc::new(background::Notifications::default());
     let background_tasks = spawn_background_tasks(&app, &notifications);
+    // A balancer without health checks tries another replica if the port is closed, but not after a 503.
+    let _ = tokio::time::timeout(MAX_FIRST_SNAPSHOT_WAIT, notifications.first_snapshot_attempt()).await;
+    let listener = listen(socket)?;
+    let server_task = tokio::spawn(http_server::serve(listener, clients, service, phase_changes));
     Ok(Replica {
         address,
         admin_address,
@@ -118,9 +119,16 @@ pub async fn start_replica(
         phase,
         drain_period: Duration::from_secs(u64::from(settings.drain_seconds)),
         server_task,
-        operator_task,
+        operator_tasks,
         background_tasks,
     })
+}
+
+fn warn_of_unusual_window(settings: &ServeSettings) {
+    let seconds = settings.offer().limits.window_seconds;
+    if seconds != 60 {
+        tracing::warn!(seconds, "rate limit window differs from the 60 seconds that plans promise");
+    }
 }
 
 async fn open_key_file(app: &App, directory: &Path) -> std::io::Result<()> {
@@ -142,17 +150,6 @@ fn connection_limits() -> ConnectionLimits {
         "limits of this process"
     );
     limits
-}
-
-fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let bind = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A port that was in use a moment ago can be used again at once.
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(CONNECTION_BACKLOG)
-    };
-    bind().with_context(|| format!("cannot listen on {address}"))
 }
 
 fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) -> PageContext {
@@ -198,7 +195,6 @@ fn spawn_background_tasks(app: &Arc<App>, notifications: &Arc<background::Notifi
         spawn_supervised("disk_copy", health, snapshot(), background::save_snapshot_copy),
         spawn_supervised("usage", health, app(), background::store_usage),
         spawn_supervised("partitions", health, store(), background::maintain_partitions),
-        spawn_supervised("metrics", health, operator::metrics_handle(), operator::run_metrics_upkeep),
     ]
 }
 
@@ -262,7 +258,7 @@ impl Replica {
 /// Without [`Replica::stop`] everything is aborted at once.
 impl Drop for Replica {
     fn drop(&mut self) {
-        for task in [&self.server_task, &self.operator_task].into_iter().chain(&self.background_tasks) {
+        for task in [&self.server_task].into_iter().chain(&self.operator_tasks).chain(&self.background_tasks) {
             task.abort();
         }
     }

@@ -10,14 +10,20 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use ipnet::IpNet;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 use vintem_api::{ApiSettings, Pepper};
 use vintem_deliver::webhook::{AddressGuard, SecretBox};
 use vintem_domain::Plan;
 use vintem_domain::plan::{PlanConfig, PlanLimits};
+use vintem_domain::series::{Series, optional_series};
+use vintem_domain::spans::SPAN_TARGET;
 use vintem_ingest::fetch::UpstreamAddresses;
 use vintem_meter::{Meter, MeterSettings};
 use vintem_store::{Store, Timeouts};
+
+use crate::traces::{request_tracer, start_export};
 
 /// A value that no log or error message may contain.
 #[derive(Clone)]
@@ -99,22 +105,74 @@ impl WebhookSettings {
 }
 
 #[derive(Debug, Clone, Args)]
+pub struct AdminTokenSettings {
+    /// Token that /metrics asks for, as `Authorization: Bearer`. Without it, everyone who reaches the admin port sees the
+    /// metrics
+    #[arg(long, env = "VINTEM_ADMIN_TOKEN", hide_env_values = true)]
+    pub admin_token: Option<Secret>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CatalogSettings {
+    /// Series that are neither fetched nor served, by their ids, separated by commas
+    #[arg(long, env = "VINTEM_DISABLED_SERIES", global = true, default_value = "", hide_default_value = true)]
+    pub disabled_series: SeriesList,
+}
+
+/// Ids of series, separated by commas.
+#[derive(Debug, Clone)]
+pub struct SeriesList(pub Vec<&'static Series>);
+
+impl FromStr for SeriesList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let find = |id: &str| {
+            optional_series(id)
+                .ok_or_else(|| format!("`{id}` cannot be disabled, or is not in the catalog (`/api/v1/market/series`)"))
+        };
+        let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty());
+        Ok(Self(ids.map(find).collect::<Result<_, _>>()?))
+    }
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct LogSettings {
     /// Log filter, e.g. `info` or `warn,vintem_api=debug`
     #[arg(long, env = "VINTEM_LOG", default_value = "info,sqlx=warn")]
     log: String,
+
+    /// OpenTelemetry collector that gets traces over HTTP, e.g. http://127.0.0.1:4318 [default: none]
+    #[arg(long, env = "VINTEM_OTLP_URL", value_name = "URL")]
+    otlp_url: Option<String>,
+
+    /// Share of the requests and webhook deliveries that are traced, from 0 to 1
+    #[arg(long, env = "VINTEM_TRACE_RATIO", default_value_t = 0.01, value_parser = parse_ratio)]
+    trace_ratio: f64,
+}
+
+fn parse_ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| "it must be a number from 0 to 1".to_owned())
 }
 
 impl LogSettings {
-    /// Logs to standard error: readable lines on a terminal, JSON otherwise.
+    /// Logs to standard error, readable lines on a terminal and JSON otherwise, and starts to export traces.
     pub fn init_logging(&self) -> anyhow::Result<()> {
         let filter = EnvFilter::try_new(&self.log).context("VINTEM_LOG is not a valid log filter")?;
-        let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
-        if std::io::stderr().is_terminal() {
-            logs.with_target(false).init();
+        // Spans are for traces. Log lines look the same with and without them.
+        let filter = filter.and(filter_fn(|metadata| metadata.target() != SPAN_TARGET));
+        let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let logs = if std::io::stderr().is_terminal() {
+            logs.with_target(false).boxed()
         } else {
-            logs.json().flatten_event(true).init();
-        }
+            logs.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+        };
+        let traces = match self.otlp_url.as_deref().filter(|url| !url.is_empty()) {
+            Some(url) => Some(start_export(url, self.trace_ratio)?),
+            None => None,
+        };
+        tracing_subscriber::registry().with(logs.with_filter(filter)).with(traces).init();
         Ok(())
     }
 }
@@ -212,6 +270,9 @@ pub struct ServeSettings {
     #[arg(long, env = "VINTEM_ADMIN_LISTEN", default_value = "127.0.0.1:9080")]
     pub admin_listen: SocketAddr,
 
+    #[command(flatten)]
+    pub admin_token: AdminTokenSettings,
+
     /// Public URL of the service, e.g. https://api.example.com [default: the listen address]
     #[arg(long, env = "VINTEM_PUBLIC_URL", default_value = "", hide_default_value = true)]
     pub public_url: String,
@@ -270,6 +331,10 @@ pub struct ServeSettings {
     /// longer ready
     #[arg(long, env = "VINTEM_DRAIN_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=600))]
     pub drain_seconds: u32,
+
+    /// Requests logged per second; at higher rates, only some are, and all that end with a server error
+    #[arg(long, env = "VINTEM_LOG_REQUESTS_PER_SECOND", default_value_t = 100)]
+    pub log_requests_per_second: u32,
 
     /// Memory for cached responses, in MiB; 0 disables the cache
     #[arg(long, env = "VINTEM_RESPONSE_CACHE_MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(0..=65_536))]
@@ -375,6 +440,8 @@ impl ServeSettings {
             registrations_per_day: self.register_per_day,
             key_lookups_per_minute: self.key_lookups_per_minute,
             max_in_flight: self.max_in_flight as usize,
+            request_tracer: request_tracer(),
+            logged_requests_per_second: self.log_requests_per_second,
             response_cache_bytes: u64::from(self.response_cache_mib) << 20,
             export_directory: self.directories.export_directory(),
             support_contact: self.support_contact(),

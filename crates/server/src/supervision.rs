@@ -27,6 +27,7 @@ where
     R: Future<Output = ()> + Send + 'static,
 {
     let (health, run) = (health.clone(), Arc::new(run));
+    let panics = metrics::counter!("vintem_task_panics_total", "task" => task);
     tokio::spawn(async move {
         let mut restart_delay = MIN_RESTART_DELAY;
         loop {
@@ -45,7 +46,7 @@ where
             let Some(Ok(panic)) = result.and_then(Result::err).map(JoinError::try_into_panic) else { return };
 
             health.set_failed(task, true);
-            metrics::counter!("vintem_task_panics_total", "task" => task).increment(1);
+            panics.increment(1);
             tracing::error!(task, panic = panic_message(&*panic), "background task failed; starting it again");
             sleep(restart_delay).await;
             restart_delay = MAX_RESTART_DELAY.min(2 * restart_delay);

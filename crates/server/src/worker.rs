@@ -22,6 +22,7 @@ use vintem_store::Store;
 use crate::background::Notifications;
 use crate::settings::WebhookSettings;
 use crate::supervision::spawn_supervised;
+use crate::traces::attempt_tracer;
 
 /// How often to check whether a dataset changed.
 const EXPORT_POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -89,6 +90,8 @@ impl Worker {
 
 /// Rebuilds export files as datasets change, forever.
 pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clock: Arc<dyn Clock>) {
+    // Nothing is known yet. A worker that never completes the export must become late all the same.
+    record_complete_export(clock.now());
     let mut built_state = None;
     loop {
         sleep(EXPORT_POLL_INTERVAL).await;
@@ -96,6 +99,7 @@ pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clo
         let now = clock.now();
         let current_state = Some((snapshot.states().clone(), sao_paulo_date(now)));
         if built_state == current_state {
+            record_complete_export(now);
             continue;
         }
 
@@ -112,6 +116,7 @@ pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clo
                     sleep(EXPORT_RETRY_DELAY).await;
                 } else if waiting == 0 && !is_locked_elsewhere {
                     built_state = current_state;
+                    record_complete_export(now);
                 } else {
                     sleep(POSTPONED_EXPORT_DELAY).await;
                 }
@@ -122,6 +127,10 @@ pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clo
             }
         }
     }
+}
+
+fn record_complete_export(at: DateTime<Utc>) {
+    metrics::gauge!("vintem_export_complete_timestamp_seconds").set(at.timestamp() as f64);
 }
 
 /// Publishes events as loads write them, forever.
@@ -159,7 +168,12 @@ pub fn build_dispatcher(
     settings: &WebhookSettings,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<WebhookDispatcher> {
-    Ok(WebhookDispatcher::new(store, WebhookSender::new(settings.address_guard())?, settings.secret_box()?, clock))
+    Ok(WebhookDispatcher::new(
+        store,
+        WebhookSender::new(settings.address_guard(), attempt_tracer())?,
+        settings.secret_box()?,
+        clock,
+    ))
 }
 
 /// Delivers published events until `stop` turns true.

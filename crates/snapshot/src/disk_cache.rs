@@ -13,10 +13,11 @@ use crc32fast::Hasher;
 use vintem_domain::Decimal;
 use vintem_store::reader::RowProvenance;
 use vintem_store::tables::filing::FILING_TABLE;
+use vintem_store::tables::observation::OBSERVATION_TABLE;
 
-/// Raise the number with every change of the file format or of the tokenizer; a new column of filings changes the version
-/// without that. Files with another version are ignored.
-const FORMAT_VERSION: u64 = 4 ^ FILING_TABLE.fingerprint();
+/// Raise the number with every change of the file format or of the tokenizer; a new column of filings or observations
+/// changes the version without that. Files with another version are ignored.
+const FORMAT_VERSION: u64 = 6 ^ FILING_TABLE.fingerprint() ^ OBSERVATION_TABLE.fingerprint();
 const MAGIC: &[u8; 8] = b"vintem\x1a\n";
 const CHECKSUM_BYTES: u64 = 4;
 const BUFFER_BYTES: usize = 1 << 20;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use vintem_domain::Dataset;
 use vintem_domain::dates::sao_paulo_date;
-use vintem_store::sources::{FailingPart, SourceState};
+use vintem_store::sources::{FailingPart, SourceAlert, SourceState};
 
 use crate::datasets::snapshot_dataset;
 use crate::live_snapshot::LiveSnapshot;
@@ -21,10 +21,16 @@ pub struct DatasetFreshness {
     /// When its publisher last gave a good answer, whether or not it had new data.
     pub last_success_at: Option<DateTime<Utc>>,
     pub next_expected_on: Option<NaiveDate>,
+    /// The hour at which it is expected, if its publisher keeps one.
+    pub next_expected_at: Option<DateTime<Utc>>,
     pub quarantined: u64,
     /// Parts of its sources that keep failing, the newest first.
     pub failing_parts: Vec<FailingPart>,
-    /// Also true for a dataset that was never loaded.
+    /// What was unusual about the last responses of its sources, the newest parts first.
+    pub alerts: Vec<SourceAlert>,
+    /// Whether a value is expected by now that is not there. Its publisher may only be a little late.
+    pub late: bool,
+    /// Whether newer data is overdue. Both are also true for a dataset that was never loaded.
     pub stale: bool,
 }
 
@@ -35,15 +41,20 @@ impl LiveSnapshot {
         let sources = self.sources();
         let quarantined = sources_of(&sources, dataset).map(|source| source.quarantined_rows).sum();
         let failing_parts = sources_of(&sources, dataset).flat_map(|source| &source.failing_parts).cloned().collect();
+        let alerts = sources_of(&sources, dataset).flat_map(|source| &source.alerts).cloned().collect();
 
+        let next_expected_at = newest_date.and_then(|newest| dataset.next_expected_at(newest));
         DatasetFreshness {
             rows,
             newest_date,
             loaded_at: snapshot.state(dataset).map(|state| state.loaded_at),
             last_success_at: oldest_success_at(sources_of(&sources, dataset)),
             next_expected_on: newest_date.map(|newest| dataset.next_expected_on(newest)),
+            next_expected_at,
             quarantined,
             failing_parts,
+            alerts,
+            late: rows == 0 || next_expected_at.is_some_and(|expected_at| now >= expected_at),
             stale: self.is_stale(snapshot, dataset, now),
         }
     }

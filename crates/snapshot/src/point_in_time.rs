@@ -6,8 +6,8 @@ use std::sync::Arc;
 use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::dates::sao_paulo_day_end;
 use vintem_domain::point_in_time::{Certainty, version_known_on};
-use vintem_domain::series::{self, Frequency};
-use vintem_domain::{Company, CurrencyPair, Decimal, PublishedRates, Series};
+use vintem_domain::series;
+use vintem_domain::{Company, CurrencyPair, PublishedRates, Series};
 use vintem_store::Store;
 use vintem_store::history::{ValueVersion, VersionHistory};
 use vintem_store::load::Observation;
@@ -18,8 +18,9 @@ use crate::datasets::companies::unregistered_issuers;
 use crate::datasets::series::{annualize_missing_days, apply_formula};
 use crate::error::Result;
 use crate::filings::{FilingLayerBuilder, Filings};
-use crate::market::{ClosingRate, FxRates, SeriesValues};
+use crate::fx_rates::{ClosingRate, FxRates};
 use crate::parities::ParityTableBuilder;
+use crate::series_values::SeriesValues;
 
 /// A series as it could be known on a day.
 pub async fn series_as_of(store: &Store, series: &'static Series, day: NaiveDate) -> Result<SeriesValues> {
@@ -37,7 +38,7 @@ pub async fn series_as_of(store: &Store, series: &'static Series, day: NaiveDate
 
     let mut inputs: Vec<Vec<(Observation, RowProvenance)>> = Vec::new();
     let mut any_estimated = false;
-    for input in series.source_series() {
+    for input in series::source_series(series) {
         let (rows, estimated) = observations_as_of(store, input, day).await?;
         any_estimated |= !estimated.is_empty();
         inputs.push(rows);
@@ -149,16 +150,14 @@ type KnownObservations = (Vec<(Observation, RowProvenance)>, Vec<NaiveDate>);
 
 /// The observations known on a day, and the days whose availability is only estimated.
 async fn observations_as_of(store: &Store, series: &Series, day: NaiveDate) -> Result<KnownObservations> {
-    let versions: VersionHistory<Decimal> = store.observation_versions(series).await?;
-    let frequency: Frequency = series.frequency;
-    let known = versions_known_on(&versions, is_same_date, |date| frequency.assumed_publication_date(date), day);
+    let versions: VersionHistory<Observation> = store.observation_versions(series).await?;
+    let schedule = series.schedule();
+    let known = versions_known_on(&versions, is_same_date, |date| schedule.certainly_published_on(date), day);
 
     let estimated = known.iter().filter(|(_, certainty)| *certainty == Certainty::Estimated);
     let estimated_days = estimated.map(|(row, _)| row.date).collect();
-    let row = |(row, _): (&ValueVersion<Decimal>, Certainty)| {
-        (Observation { date: row.date, value: row.value }, row.provenance)
-    };
-    Ok((known.into_iter().map(row).collect(), estimated_days))
+    let rows = known.into_iter().map(|(version, _)| (version.value, version.provenance)).collect();
+    Ok((rows, estimated_days))
 }
 
 fn is_same_date<V>(one: &ValueVersion<V>, other: &ValueVersion<V>) -> bool {
@@ -186,6 +185,7 @@ fn versions_known_on<V>(
 mod tests {
     use chrono::{DateTime, Days, Utc};
     use proptest::prelude::*;
+    use vintem_domain::series::FX_SCHEDULE;
 
     use super::*;
 
@@ -213,7 +213,7 @@ mod tests {
             let backfilled_at = backfill_day.map(|days| start_time() + Days::new(days));
             let versions = VersionHistory { rows, backfilled_at };
             let day = start_time().date_naive() + Days::new(as_of_day);
-            let published_on = |date: NaiveDate| Frequency::BusinessDaily.assumed_publication_date(date);
+            let published_on = |date: NaiveDate| FX_SCHEDULE.certainly_published_on(date);
 
             for (row, certainty) in versions_known_on(&versions, is_same_date, published_on, day) {
                 let seen_on = row.known_at.date_naive();

@@ -9,7 +9,8 @@ use vintem_store::reader::{DatasetState, FetchRow, RowProvenance};
 
 use crate::companies::Companies;
 use crate::filings::Filings;
-use crate::market::{FxRates, SeriesValues};
+use crate::fx_rates::FxRates;
+use crate::series_values::SeriesValues;
 
 /// All data served at one moment. A part is `None` until its dataset has been loaded once.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +38,7 @@ impl Snapshot {
         self.state(dataset).map_or(0, |state| state.generation)
     }
 
-    /// The load that made the served state of a dataset. Unlike a generation, no other state has the same.
+    /// Of the change that made the served state of a dataset. Unlike a generation, no other state has the same.
     pub fn load_id(&self, dataset: Dataset) -> Option<ChangeId> {
         self.state(dataset).map(|state| state.load_id)
     }

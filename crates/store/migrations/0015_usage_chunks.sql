@@ -1,4 +1,4 @@
-set local lock_timeout = '2s';
+set local lock_timeout = '200ms';
 set local statement_timeout = '10s';
 
 -- Usage is stored in chunks, each recorded here in the transaction of its counts, so that none counts twice. One

@@ -1,6 +1,6 @@
 -- Usage is going to be partitioned by month. The table as it is becomes the partition of everything until the end of next
 -- month, and the check lets it be attached without reading its rows.
-set local lock_timeout = '2s';
+set local lock_timeout = '200ms';
 set local statement_timeout = '10s';
 
 do $$

@@ -1,5 +1,5 @@
 -- One partition of usage_day for each month. The service adds partitions and drops expired ones.
-set local lock_timeout = '2s';
+set local lock_timeout = '200ms';
 set local statement_timeout = '10s';
 
 do $$

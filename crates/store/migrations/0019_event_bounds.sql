@@ -1,7 +1,7 @@
 -- Events and deliveries are going to be partitioned by day: by ids that advance with the time. The tables as they are
 -- become the partitions of everything until the day after tomorrow, and the checks let them be attached without reading
 -- their rows.
-set local lock_timeout = '2s';
+set local lock_timeout = '200ms';
 set local statement_timeout = '10s';
 
 create sequence event_sequence;

@@ -1,6 +1,6 @@
 -- Parts of a source are windows of years now, each with attempts of its own. A failed one is repeated later and later.
 -- Columns and rows that are no longer used stay for the version before.
-set local lock_timeout = '2s';
+set local lock_timeout = '200ms';
 set local statement_timeout = '10s';
 
 alter table source_part

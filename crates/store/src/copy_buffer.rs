@@ -22,6 +22,10 @@ impl CopyBuffer {
         self.write_field(&value.to_string())
     }
 
+    pub fn boolean(&mut self, value: bool) -> &mut Self {
+        self.write_field(if value { "t" } else { "f" })
+    }
+
     pub fn decimal(&mut self, value: Decimal) -> &mut Self {
         self.write_field(&value.to_string())
     }
@@ -53,6 +57,12 @@ impl CopyBuffer {
         let quoted: Vec<String> =
             values.iter().map(|value| format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))).collect();
         self.text(&format!("{{{}}}", quoted.join(",")))
+    }
+
+    /// A `bytea`, in hexadecimal.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.text(&format!("\\x{digits}"))
     }
 
     pub fn end_row(&mut self) {

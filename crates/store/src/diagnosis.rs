@@ -11,7 +11,7 @@ use sqlx::{Connection, Error as SqlxError};
 
 use crate::Store;
 use crate::hosts::address_of;
-use crate::migrations::{SCHEMA_VERSION, schema_version};
+use crate::migrations::{SCHEMA_VERSION, oldest_supported_version, schema_version};
 
 /// Why a database cannot be used. Each message ends with the next step.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -30,7 +30,9 @@ pub enum DatabaseProblem {
     NoSchema,
     #[error("The schema is at version {found}; this version of Vintém needs {needed}. Update it with: vintem migrate")]
     OldSchema { found: i64, needed: i64 },
-    #[error("The schema is at version {found}; this version of Vintém supports only {known}. Install a newer Vintém.")]
+    #[error(
+        "The schema is at version {found}, which this version of Vintém (schema {known}) cannot use. Install a newer Vintém."
+    )]
     NewSchema { found: i64, known: i64 },
 }
 
@@ -40,21 +42,21 @@ const INVALID_PASSWORD: &str = "28P01";
 const UNKNOWN_DATABASE: &str = "3D000";
 
 impl Store {
-    /// Checks that the database can be reached, whatever it contains.
-    pub async fn check_connection(&self) -> Result<(), DatabaseProblem> {
-        self.connect_once().await.map(drop)
-    }
-
-    /// Checks that the database can be reached and has the schema of this version.
+    /// Checks that the database can be reached and has the schema of this version, or a newer one that supports it.
     pub async fn check_schema(&self) -> Result<(), DatabaseProblem> {
         let mut connection = self.connect_once().await?;
         let found = schema_version(&mut connection).await.map_err(|error| self.diagnose(&error))?;
-        match found {
-            0 => Err(DatabaseProblem::NoSchema),
-            found if found < SCHEMA_VERSION => Err(DatabaseProblem::OldSchema { found, needed: SCHEMA_VERSION }),
-            found if found > SCHEMA_VERSION => Err(DatabaseProblem::NewSchema { found, known: SCHEMA_VERSION }),
-            _ => Ok(()),
+        if found == 0 {
+            return Err(DatabaseProblem::NoSchema);
         }
+        if found < SCHEMA_VERSION {
+            return Err(DatabaseProblem::OldSchema { found, needed: SCHEMA_VERSION });
+        }
+        let supported = oldest_supported_version(&mut connection).await.map_err(|error| self.diagnose(&error))?;
+        if supported > SCHEMA_VERSION {
+            return Err(DatabaseProblem::NewSchema { found, known: SCHEMA_VERSION });
+        }
+        Ok(())
     }
 
     async fn connect_once(&self) -> Result<PgConnection, DatabaseProblem> {

@@ -49,7 +49,7 @@ pub struct Revision {
 }
 
 impl Store {
-    pub async fn observation_versions(&self, series: &Series) -> Result<VersionHistory<Decimal>> {
+    pub async fn observation_versions(&self, series: &Series) -> Result<VersionHistory<Observation>> {
         with_timeout(self.timeouts.bulk_query, async {
             let statement = format!(
                 "select {columns}
@@ -61,8 +61,9 @@ impl Store {
             let rows = query(AssertSqlSafe(statement)).bind(series.id).fetch_all(&self.pool).await?;
 
             let to_version = |row: &PgRow| {
-                let (Observation { date, value }, provenance) = Observation::read(row)?;
-                Ok(ValueVersion { date, value, known_at: row.try_get("known_at")?, provenance })
+                let (observation, provenance) = Observation::read(row)?;
+                let known_at = row.try_get("known_at")?;
+                Ok(ValueVersion { date: observation.date, value: observation, known_at, provenance })
             };
             let rows = rows.iter().map(to_version).collect::<Result<_>>()?;
             Ok(VersionHistory::new(rows, self.load_backfilled_at(series.id).await?))
@@ -97,7 +98,7 @@ impl Store {
         .await
     }
 
-    /// The total number of revisions of a series, and one page of them, newest first.
+    /// The total number of revisions of a series, and one page of them, newest first. Provisional values have none.
     pub async fn revisions(
         &self,
         series: &Series,
@@ -108,7 +109,7 @@ impl Store {
         const VERSIONS: &str = "select ref_date, value, known_at,
                 lag(value) over (partition by ref_date order by known_at) as old_value
             from observation
-            where series = $1 and ref_date between $2 and $3";
+            where series = $1 and ref_date between $2 and $3 and not provisional";
         self.load_revisions(VERSIONS, series.id, range, offset, limit).await
     }
 

@@ -18,17 +18,22 @@ pub mod partitions;
 mod pool;
 pub mod reader;
 pub mod sources;
+pub mod statements;
 pub mod tables;
 pub mod usage;
 pub mod webhooks;
+pub mod work_backlog;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use tracing::Instrument;
+use vintem_domain::spans::step_span;
 
 use crate::hosts::{MoveTime, PrimaryFollower, split_hosts};
+pub use crate::pool::ConnectionCounts;
 use crate::pool::StatementPool;
 use crate::pool::{query, query_scalar};
 
@@ -108,6 +113,7 @@ const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Covers a case that server-side timeouts cannot: a connection that is silent because the other side is gone.
 async fn with_timeout<T>(limit: Duration, operation: impl Future<Output = Result<T>>) -> Result<T> {
+    let operation = operation.instrument(step_span("postgresql"));
     tokio::time::timeout(limit, operation).await.unwrap_or(Err(StoreError::Timeout(limit)))
 }
 

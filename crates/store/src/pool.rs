@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{AssertSqlSafe, Either, Execute, Executor, FromRow, Postgres, SqlSafeStr, SqlStr, Transaction};
@@ -44,6 +45,18 @@ where
     sqlx::query_scalar(sql).persistent(may_have_name())
 }
 
+/// Records how long it took to get a connection or, for a transaction, to begin it.
+fn record_wait(started: Instant) {
+    metrics::histogram!("vintem_postgres_wait_seconds").record(started.elapsed().as_secs_f64());
+}
+
+/// Connections of the pool that statements use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    pub used: u32,
+    pub idle: u32,
+}
+
 /// Executes single statements, and begins transactions.
 #[derive(Debug, Clone)]
 pub struct StatementPool {
@@ -68,10 +81,25 @@ impl StatementPool {
     }
 
     pub async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
-        match &self.begin {
+        let started = Instant::now();
+        let transaction = match &self.begin {
             Some(begin) => self.pool.begin_with(AssertSqlSafe(begin.to_string())).await,
             None => self.pool.begin().await,
-        }
+        };
+        record_wait(started);
+        transaction
+    }
+
+    async fn acquire(&self) -> sqlx::Result<PoolConnection<Postgres>> {
+        let started = Instant::now();
+        let connection = self.pool.acquire().await;
+        record_wait(started);
+        connection
+    }
+
+    pub fn connection_counts(&self) -> ConnectionCounts {
+        let idle = u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX);
+        ConnectionCounts { used: self.pool.size().saturating_sub(idle), idle }
     }
 
     pub fn connect_options(&self) -> Arc<PgConnectOptions> {
@@ -86,19 +114,21 @@ impl StatementPool {
 impl<'p> Executor<'p> for &'p StatementPool {
     type Database = Postgres;
 
-    /// Behind a pooler all rows are collected first. Long results should be fetched in a transaction.
+    /// All rows are collected first. Long results should be fetched in a transaction.
     fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Either<PgQueryResult, PgRow>>>
     where
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        if self.begin.is_none() {
-            return self.pool.fetch_many(query);
-        }
         let steps = async move {
-            let mut transaction = self.begin().await?;
-            let steps: Vec<_> = transaction.fetch_many(query).try_collect().await?;
-            transaction.commit().await?;
+            let steps: Vec<_> = if self.begin.is_some() {
+                let mut transaction = self.begin().await?;
+                let steps = transaction.fetch_many(query).try_collect().await?;
+                transaction.commit().await?;
+                steps
+            } else {
+                self.acquire().await?.fetch_many(query).try_collect().await?
+            };
             Ok::<_, sqlx::Error>(stream::iter(steps).map(Ok))
         };
         steps.into_stream().try_flatten().boxed()
@@ -109,10 +139,10 @@ impl<'p> Executor<'p> for &'p StatementPool {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        if self.begin.is_none() {
-            return self.pool.fetch_optional(query);
-        }
         async move {
+            if self.begin.is_none() {
+                return self.acquire().await?.fetch_optional(query).await;
+            }
             let mut transaction = self.begin().await?;
             let row = transaction.fetch_optional(query).await?;
             transaction.commit().await?;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, Transaction};
@@ -14,6 +14,7 @@ pub use crate::tables::stored_values::RowProvenance;
 
 use crate::change_id::ChangeId;
 use crate::pool::{query, query_scalar};
+use crate::sources::CheckedValues;
 use crate::tables::bulletin::BULLETIN_TABLE;
 use crate::tables::company::load_companies;
 use crate::tables::data_table_names;
@@ -27,7 +28,7 @@ pub struct DatasetState {
     /// Stays the same as long as each generation builds on the one before.
     pub lineage: String,
     pub generation: i64,
-    /// The load that made this generation. After a restore, another load may make a generation of the same number.
+    /// Of the change that made this generation. After a restore, another change may make one of the same number.
     pub load_id: ChangeId,
     pub loaded_at: DateTime<Utc>,
     pub origin: DataOrigin,
@@ -130,6 +131,17 @@ impl SnapshotReader {
         let rows = load_current_observations(&mut self.transaction, series.id).await?;
         self.fetch_ids.extend(rows.iter().map(|(_, provenance)| provenance.fetch_id));
         Ok(rows)
+    }
+
+    /// The days on which a cross-check found that these values do not agree with others, oldest first.
+    pub async fn disputed_days(&mut self, values: CheckedValues) -> Result<Vec<NaiveDate>> {
+        let days = query_scalar(
+            "select distinct ref_date
+             from disputed_day
+             where dataset = $1 and part = $2
+             order by ref_date",
+        );
+        Ok(days.bind(values.dataset().id()).bind(values.part()).fetch_all(&mut *self.transaction).await?)
     }
 
     /// Visits the current version of every bulletin of a currency, in order of publication.

@@ -1,11 +1,15 @@
 //! A dedicated Redis for one test, which can pause it, kill it, and restart it with or without its data.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::quiet_clock::QuietClock;
 use crate::test_servers::{find_free_port, send_signal};
+
+/// After minutes of traffic, its files take seconds to load.
+const MAX_START: Duration = Duration::from_secs(30);
 
 /// Dropping this stops the server and deletes its files.
 #[derive(Debug)]
@@ -15,6 +19,16 @@ pub struct DedicatedRedis {
     data_dir: PathBuf,
     port: u16,
     is_persistent: bool,
+}
+
+/// A call as Redis logs it.
+#[derive(Debug)]
+pub struct SlowRedisCall {
+    /// To the second.
+    pub ended_at: SystemTime,
+    /// From its start to its end, also while the process had no core.
+    pub duration: Duration,
+    pub words: Vec<String>,
 }
 
 impl DedicatedRedis {
@@ -67,19 +81,26 @@ impl DedicatedRedis {
         self.send_signal("CONT")
     }
 
-    /// Lets it run before all other processes (as root), so that the time of a call is its own.
+    /// Lets it run before all other processes (as root), so that the time of a call is its own. A nice value would not do:
+    /// where the kernel groups processes by session, it counts only within the session.
     pub fn prioritize(&self) -> anyhow::Result<()> {
         let server = self.server.lock().expect("never held across a panic");
         let pid = server.as_ref().map(Child::id).ok_or_else(|| anyhow::anyhow!("Redis is away"))?;
-        let status =
-            Command::new("renice").args(["-n", "-10", "-p", &pid.to_string()]).stdout(Stdio::null()).status()?;
+        let status = Command::new("chrt").args(["--all-tasks", "--fifo", "--pid", "1", &pid.to_string()]).status()?;
         anyhow::ensure!(status.success(), "only root may raise a priority");
         Ok(())
     }
 
-    /// The calls in its log of slow ones, in words.
-    pub fn describe_slow_calls(&self) -> anyhow::Result<String> {
-        Ok(format!("{:?}", self.run_command::<redis::Value>(&["SLOWLOG", "GET", "128"])?))
+    /// The calls in its log of slow ones.
+    pub fn slow_calls(&self) -> anyhow::Result<Vec<SlowRedisCall>> {
+        type Entry = (u64, u64, u64, Vec<String>, String, String);
+        let entries: Vec<Entry> = self.run_command(&["SLOWLOG", "GET", "-1"])?;
+        let calls = entries.into_iter().map(|(_, ended_at, microseconds, words, _, _)| SlowRedisCall {
+            ended_at: UNIX_EPOCH + Duration::from_secs(ended_at),
+            duration: Duration::from_micros(microseconds),
+            words,
+        });
+        Ok(calls.collect())
     }
 
     fn send_signal(&self, name: &str) -> anyhow::Result<()> {
@@ -100,13 +121,22 @@ impl DedicatedRedis {
             .spawn()?;
         *self.server.lock().expect("never held across a panic") = Some(server);
 
-        let started = Instant::now();
+        let clock = QuietClock::start();
         // PING, because Redis already accepts connections while it is still loading its files.
         while self.run_command::<String>(&["PING"]).is_err() {
-            anyhow::ensure!(started.elapsed() < Duration::from_secs(10), "redis-server did not start");
+            if let Some(status) = self.exit_status()? {
+                anyhow::bail!("redis-server did not start: {status}");
+            }
+            anyhow::ensure!(clock.elapsed() < MAX_START, "redis-server does not answer");
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// `None` while it runs.
+    fn exit_status(&self) -> anyhow::Result<Option<ExitStatus>> {
+        let mut server = self.server.lock().expect("never held across a panic");
+        Ok(server.as_mut().map(Child::try_wait).transpose()?.flatten())
     }
 
     /// Deletes its files, then starts it empty.

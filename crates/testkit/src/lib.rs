@@ -19,7 +19,7 @@ pub mod webhook_receiver;
 pub mod webhooks;
 
 pub use database::TestDatabase;
-pub use dedicated_redis::DedicatedRedis;
+pub use dedicated_redis::{DedicatedRedis, SlowRedisCall};
 pub use openapi_spec::{ObservedResponse, OpenApiSpec, SpecOperation};
 pub use process::{ServerProcess, WorkerProcess, create_key_by_cli, run_vintem};
 pub use quiet_clock::QuietClock;

@@ -49,7 +49,8 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `vintem serve` and waits until it is ready.
+    /// Starts `vintem serve` and waits until it is ready. Its Redis must be a [`crate::DedicatedRedis`]: all processes use
+    /// the same keys there, so that tests on a shared one would use up each other's limits.
     pub fn start(binary: &Path, database_url: &str, redis_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
         Self::start_with_env(binary, database_url, redis_url, flags, &[])
     }
@@ -208,14 +209,23 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A running `vintem work`; dropping this kills it.
+/// A running `vintem work` or `vintem ingest --watch`; dropping this kills it.
 #[derive(Debug)]
 pub struct WorkerProcess(Child);
 
 impl WorkerProcess {
     pub fn start(binary: &Path, database_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        Self::spawn(binary, database_url, &["work"], flags)
+    }
+
+    /// The flags must name the addresses of the publishers.
+    pub fn start_ingest(binary: &Path, database_url: &str, flags: &[&str]) -> anyhow::Result<Self> {
+        Self::spawn(binary, database_url, &["ingest", "--watch"], flags)
+    }
+
+    fn spawn(binary: &Path, database_url: &str, command: &[&str], flags: &[&str]) -> anyhow::Result<Self> {
         let child = Command::new(binary)
-            .arg("work")
+            .args(command)
             .args(flags)
             .env("VINTEM_DATABASE_URL", database_url)
             .env("VINTEM_SECRET_KEY", TEST_SECRET_KEY)

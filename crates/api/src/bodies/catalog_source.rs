@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use chrono::NaiveDate;
-use vintem_domain::series::{DatedValue, Frequency};
+use vintem_domain::series::{DatedValue, Schedule};
 use vintem_domain::{Currency, Dataset, DateRange, Lang};
 use vintem_snapshot::Snapshot;
 use vintem_store::change_id::ChangeId;
@@ -54,10 +54,10 @@ impl<'s> CatalogSource<'s> {
         }
     }
 
-    pub fn frequency(&self) -> Frequency {
+    pub fn schedule(&self) -> Schedule {
         match self {
-            Self::Series(source) => source.frequency(),
-            Self::Fx(source) => source.frequency(),
+            Self::Series(source) => source.schedule(),
+            Self::Fx(source) => source.schedule(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{CellWriter, Column};
-use vintem_domain::series::{DatedValue, Frequency};
+use vintem_domain::series::{DatedValue, Schedule};
 use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Lang, LocalizedText};
 use vintem_snapshot::Snapshot;
 use vintem_store::reader::RowProvenance;
@@ -22,6 +22,8 @@ pub struct FxSeriesRateBody {
     pub date: NaiveDate,
     pub value: JsonNumber,
     buy: JsonNumber,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disputed: Option<bool>,
     #[serde(flatten)]
     trace: TraceBody,
 }
@@ -58,8 +60,8 @@ impl RateSource for FxSeriesSource<'_> {
         self.fx.datasets()
     }
 
-    fn frequency(&self) -> Frequency {
-        self.fx.frequency()
+    fn schedule(&self) -> Schedule {
+        self.fx.schedule()
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody {
@@ -83,8 +85,8 @@ impl RateSource for FxSeriesSource<'_> {
     }
 
     fn row(&self, at: usize, options: RowOptions<'_>) -> Option<FxSeriesRateBody> {
-        let FxRateBody { date, buy, sell, trace, .. } = self.fx.row(at, options)?;
-        Some(FxSeriesRateBody { date, value: sell, buy, trace })
+        let FxRateBody { date, buy, sell, disputed, trace, .. } = self.fx.row(at, options)?;
+        Some(FxSeriesRateBody { date, value: sell, buy, disputed, trace })
     }
 
     fn row_provenances(&self, at: usize) -> Vec<RowProvenance> {

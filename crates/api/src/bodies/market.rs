@@ -8,7 +8,7 @@ use serde::Serialize;
 use vintem_deliver::table::{CellWriter, Column, OutputTable};
 use vintem_domain::dates::month_end;
 use vintem_domain::fx::BRL_START_DATE;
-use vintem_domain::series::{self, DatedValue, Frequency};
+use vintem_domain::series::{self, DatedValue, FX_SCHEDULE, Schedule, Shape};
 use vintem_domain::{CurrencyPair, Dataset, DateRange, Lang, LocalizedText, Problem, Series};
 use vintem_snapshot::{FxRates, PairRates, SeriesValues, Snapshot};
 use vintem_store::change_id::ChangeId;
@@ -26,15 +26,22 @@ const SGS_SOURCE_NAME: &str = "BCB SGS";
 /// Decimals of exchange rates: derived rates have eight, published ones no more.
 pub const FX_DECIMALS: u32 = 8;
 
-pub const FX_FREQUENCY: Frequency = Frequency::BusinessDaily;
-
 #[derive(Serialize)]
 pub struct RateBody {
     pub date: NaiveDate,
     pub value: JsonNumber,
+    /// The day until which the rate counts. Only present in series of such rates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period_end: Option<NaiveDate>,
     /// Only present on values that we compute from daily rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
+    /// Only present on values that may still grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provisional: Option<bool>,
+    /// Only present on values that do not agree with other data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disputed: Option<bool>,
     #[serde(flatten)]
     trace: TraceBody,
 }
@@ -47,6 +54,9 @@ pub struct FxRateBody {
     pub sell: JsonNumber,
     #[serde(skip_serializing_if = "Option::is_none")]
     derived: Option<bool>,
+    /// As in [`RateBody`]; also on rates that are computed from such a rate or parity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) disputed: Option<bool>,
     #[serde(flatten)]
     pub trace: TraceBody,
 }
@@ -85,6 +95,18 @@ pub trait RateRowBody: Serialize + Send + 'static {
     fn columns(decimals: u32) -> Vec<Column>;
     fn write_cells(&self, cells: &mut dyn CellWriter);
     fn trace(&self) -> &TraceBody;
+
+    /// Writes the cells of [`shape_columns`], which are the last ones of a row.
+    fn write_shape_cells(&self, _: Shape, _: &mut dyn CellWriter) {}
+}
+
+/// The columns that only series of this shape have.
+fn shape_columns(shape: Shape) -> Vec<Column> {
+    match shape {
+        Shape::Period => vec![Column::date("period_end")],
+        Shape::RunningMonth => vec![Column::boolean("provisional")],
+        Shape::Value | Shape::Reestimated => Vec::new(),
+    }
 }
 
 impl RateRowBody for RateBody {
@@ -100,6 +122,14 @@ impl RateRowBody for RateBody {
 
     fn trace(&self) -> &TraceBody {
         &self.trace
+    }
+
+    fn write_shape_cells(&self, shape: Shape, cells: &mut dyn CellWriter) {
+        match shape {
+            Shape::Period => cells.write_date(self.period_end),
+            Shape::RunningMonth => cells.write_boolean(self.provisional.unwrap_or(false)),
+            Shape::Value | Shape::Reestimated => {}
+        }
     }
 }
 
@@ -143,7 +173,11 @@ pub trait RateSource {
 
     /// The datasets that the rows come from.
     fn datasets(&self) -> Vec<Dataset>;
-    fn frequency(&self) -> Frequency;
+    fn schedule(&self) -> Schedule;
+
+    fn shape(&self) -> Shape {
+        Shape::Value
+    }
 
     /// The load of another dataset from which single rows may be derived.
     fn base_load_id(&self, _: &Snapshot) -> Option<ChangeId> {
@@ -184,7 +218,7 @@ pub trait RateSource {
     /// Whether a newer row is overdue.
     fn is_stale(&self, today: NaiveDate) -> bool {
         let latest_date = self.latest_row_until(today).and_then(|at| self.row_date(at));
-        latest_date.is_none_or(|date| self.frequency().is_stale(date, today))
+        latest_date.is_none_or(|date| self.schedule().is_stale(date, today))
     }
 
     /// The error if no row matches. It names the date of the first row, if there is one.
@@ -216,7 +250,7 @@ impl SeriesSource<'_> {
             let source = series_source(snapshot, input.id).ok()?;
             source.latest_row_until(month_end(month)).map(|at| source.values.provenance(at))
         };
-        Some(self.series.source_series().into_iter().filter_map(latest_provenance).collect())
+        Some(series::source_series(self.series).into_iter().filter_map(latest_provenance).collect())
     }
 }
 
@@ -232,8 +266,12 @@ impl RateSource for SeriesSource<'_> {
         series_datasets(self.series)
     }
 
-    fn frequency(&self) -> Frequency {
-        self.series.frequency
+    fn schedule(&self) -> Schedule {
+        self.series.schedule()
+    }
+
+    fn shape(&self) -> Shape {
+        self.series.shape
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody {
@@ -265,7 +303,15 @@ impl RateSource for SeriesSource<'_> {
         let known = options.with_certainty.then(|| self.values.certainty(at).id());
         let trace = TraceBody { provenance, known };
 
-        Some(RateBody { date, value: JsonNumber { value, as_text: options.as_text }, derived, trace })
+        Some(RateBody {
+            date,
+            value: JsonNumber { value, as_text: options.as_text },
+            period_end: self.values.period_end(at),
+            derived,
+            provisional: self.values.is_provisional(at).then_some(true),
+            disputed: self.values.is_disputed(at).then_some(true),
+            trace,
+        })
     }
 
     fn row_provenances(&self, at: usize) -> Vec<RowProvenance> {
@@ -315,7 +361,7 @@ pub(super) fn pair_body(pair: CurrencyPair, lang: Lang) -> SeriesBody {
         unit_code: pair.unit_code().into(),
         name: Dataset::Fx.name().in_lang(lang),
         basis: LocalizedText::new("closing bulletin", "boletim de fechamento").in_lang(lang),
-        frequency: FX_FREQUENCY.id(),
+        frequency: FX_SCHEDULE.frequency.id(),
         derived: pair.is_derived().then_some(true),
         formula: None,
         code: pair.to_string(),
@@ -329,8 +375,8 @@ impl RateSource for FxSource<'_> {
         vec![Dataset::Fx]
     }
 
-    fn frequency(&self) -> Frequency {
-        FX_FREQUENCY
+    fn schedule(&self) -> Schedule {
+        FX_SCHEDULE
     }
 
     fn describe(&self, lang: Lang) -> SeriesBody {
@@ -371,6 +417,7 @@ impl RateSource for FxSource<'_> {
             buy: number(quote.buy),
             sell: number(quote.sell),
             derived,
+            disputed: self.rates.is_disputed(at).then_some(true),
             trace: TraceBody { provenance, known: options.with_certainty.then(|| self.rates.certainty(at).id()) },
         })
     }
@@ -384,13 +431,13 @@ impl RateSource for FxSource<'_> {
 pub fn rate_table<Row: RateRowBody>(
     series: SeriesBody,
     series_id: Option<&'static str>,
-    decimals: u32,
+    (decimals, shape): (u32, Shape),
     rows: Vec<Row>,
     trace_columns: Vec<Column>,
 ) -> OutputTable {
     let series_columns = vec![Column::text("unit"), Column::text("series")];
     let id_columns = vec![Column::text("series_id"), Column::text("unit_code")];
-    let columns = [Row::columns(decimals), series_columns, trace_columns, id_columns].concat();
+    let columns = [Row::columns(decimals), series_columns, trace_columns, id_columns, shape_columns(shape)].concat();
     OutputTable::from_rows(series.id, columns, rows, move |row, cells| {
         row.write_cells(cells);
         cells.write_text(&series.unit);
@@ -398,6 +445,7 @@ pub fn rate_table<Row: RateRowBody>(
         row.trace().write_cells(cells);
         cells.write_text(series_id.unwrap_or(""));
         cells.write_text(&series.unit_code);
+        row.write_shape_cells(shape, cells);
     })
 }
 

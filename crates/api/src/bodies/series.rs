@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use vintem_deliver::table::{CellWriter, Column};
+use vintem_domain::series::source_series;
 use vintem_domain::{Dataset, Lang, Series};
 
 /// Describes the series in every response, so that nobody has to guess.
@@ -56,7 +57,7 @@ impl SeriesBody {
 
 /// The datasets that a series comes from.
 pub fn series_datasets(series: &Series) -> Vec<Dataset> {
-    series.source_series().into_iter().map(Dataset::Series).collect()
+    source_series(series).into_iter().map(Dataset::Series).collect()
 }
 
 pub fn series_body(series: &'static Series, lang: Lang) -> SeriesBody {

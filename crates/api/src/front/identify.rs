@@ -8,6 +8,7 @@ use vintem_domain::{AddressBucket, KeyId, Lang, Plan, Problem};
 use crate::app::App;
 use crate::identity::{Credential, parse_credential};
 use crate::keyring::{KeyVerdict, UnknownKey};
+use crate::load::ShedReason;
 
 /// The caller, as identified by the request's key.
 pub struct CallerIdentity {
@@ -45,7 +46,12 @@ async fn look_up_key(app: &App, key: &UnknownKey, client: IpAddr) -> KeyVerdict 
     let now_us = u64::try_from(app.clock.now().timestamp_micros()).unwrap_or(0);
     let limit = app.settings.key_lookups_per_minute;
     let has_lookup_left = || app.load.key_lookups.check(AddressBucket::from_ip(client), limit, true, now_us).admitted;
-    if key.was_known() || has_lookup_left() { app.keyring.look_up(key).await } else { KeyVerdict::LookupFailed }
+    if key.was_known() || has_lookup_left() {
+        app.keyring.look_up(key).await
+    } else {
+        ShedReason::KeyLookups.count();
+        KeyVerdict::LookupFailed
+    }
 }
 
 pub fn accepted_language(headers: &HeaderMap) -> Lang {

@@ -17,6 +17,7 @@ mod deprecation;
 mod headers;
 mod identify;
 mod request_id;
+mod request_log;
 mod respond;
 mod response_cache;
 mod routing;
@@ -35,10 +36,12 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt;
+use tracing::Instrument;
 use vintem_domain::problem::ErrorCode;
 use vintem_domain::route::Route;
+use vintem_domain::spans::step_span;
 use vintem_domain::usage::{RequestOutcome, RouteGroup};
-use vintem_domain::{AddressBucket, Lang, Problem, ip_address};
+use vintem_domain::{AddressBucket, Lang, Problem};
 use vintem_meter::{AdmissionCharge, AdmissionDecision};
 
 use crate::api_error::ApiError;
@@ -55,6 +58,7 @@ use authorize::{check_access, check_origin};
 use headers::{HeaderWriter, remove_cross_origin_headers, write_server_timing};
 use identify::{CallerIdentity, accepted_language, identify_caller};
 use request_id::RequestId;
+use request_log::{FinishedRequest, RequestLogSampler, begin_span};
 pub use respond::ProblemPageRenderer;
 use respond::{BrowserRequest, ProblemResponder, is_preflight, preflight_response, redirect_response};
 use response_cache::{CacheKey, ResponseCache};
@@ -77,6 +81,7 @@ pub struct FrontLayer {
     problem_responder: ProblemResponder,
     /// For requests that match no route.
     unmatched_metrics: &'static RouteMetrics,
+    log_sampler: RequestLogSampler,
 }
 
 /// What the front layer knows about a request before it is admitted.
@@ -110,6 +115,7 @@ impl FrontLayer {
     pub fn new(app: Arc<App>, router: Router, compressed_router: Router, problem_page: ProblemPageRenderer) -> Self {
         let cache = ResponseCache::new(app.settings.response_cache_bytes);
         let header_writer = HeaderWriter::new(&app.settings.offer.limits);
+        let log_sampler = RequestLogSampler::new(app.settings.logged_requests_per_second);
         let problem_responder = ProblemResponder { page: problem_page, public_url: app.settings.public_url.clone() };
         Self {
             app,
@@ -120,10 +126,16 @@ impl FrontLayer {
             header_writer,
             problem_responder,
             unmatched_metrics: RouteMetrics::for_operation(UNMATCHED_OPERATION),
+            log_sampler,
         }
     }
 
-    pub async fn handle_or_shed(&self, request: Request, peer: IpAddr) -> Response {
+    pub async fn handle_traced(&self, request: Request, peer: IpAddr) -> Response {
+        let span = begin_span(&self.app.settings, &self.routes, &request, peer);
+        self.handle_or_shed(request, peer).instrument(span).await
+    }
+
+    async fn handle_or_shed(&self, request: Request, peer: IpAddr) -> Response {
         let client = client_address(peer, request.headers(), &self.app.settings.trusted_proxies);
         let identity = identify_caller(&self.app, request.headers(), client).await;
 
@@ -133,7 +145,7 @@ impl FrontLayer {
         let own_permit = if is_health { None } else { Some(budget.acquire(Resource::Requests).await) };
         let permit = match &own_permit {
             None => Some(load.requests.acquire_unlimited()),
-            Some(Ok(_)) => load.requests.try_acquire(budget.owner),
+            Some(Ok(_)) => load.try_acquire_request(budget.owner),
             Some(Err(_)) => None,
         };
         let Some(mut permit) = permit else {
@@ -210,7 +222,7 @@ impl FrontLayer {
         let admission_request =
             build_admission_request(app, &identity, context.client, context.is_preflight, context.route(), path);
 
-        let decision = app.meter.admit(&admission_request).await;
+        let decision = app.meter.admit(&admission_request).instrument(step_span("redis")).await;
         Admission {
             identity,
             request_id: RequestId::new(decision.now_us, rand::random()),
@@ -450,17 +462,22 @@ impl FrontLayer {
         }
 
         context.metrics.record_request(identity.plan, status, context.started);
-        tracing::info!(
-            request_id = admission.request_id.as_str(),
-            method = context.method.as_str(),
-            route = context.route().map_or("none", |route| route.path),
-            status = status.as_u16(),
-            plan = identity.plan.id(),
-            key = identity.key,
-            address = ip_address::anonymize_for_log(context.client),
-            micros = u64::try_from(context.started.elapsed().as_micros()).unwrap_or(u64::MAX),
-            "request"
-        );
+        let request = FinishedRequest {
+            request_id: &admission.request_id,
+            method: &context.method,
+            route: context.route().map_or("none", |route| route.path),
+            status,
+            plan: identity.plan,
+            key: identity.key,
+            client: context.client,
+            started: context.started,
+        };
+        if self.app.settings.request_tracer.is_some() {
+            request.record_span();
+        }
+        if let Some(skipped) = self.log_sampler.sample(status) {
+            request.log(skipped);
+        }
     }
 }
 

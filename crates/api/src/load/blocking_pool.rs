@@ -10,6 +10,7 @@ use vintem_domain::Problem;
 use super::budget::WorkOwner;
 use super::fair_gate::{FairGate, GateTurn};
 use super::load_limiter::{LoadLimiter, LoadPermit};
+use super::shedding::ShedReason;
 use crate::api_error::ApiError;
 
 /// The expected wait of the last task in the queue, given how long tasks usually take. Including the task's own work
@@ -59,8 +60,9 @@ impl BlockingPool {
     }
 
     pub async fn acquire(&self, owner: WorkOwner) -> Result<PoolSlot<'_>, ApiError> {
-        let load_permit = self.limiter.try_acquire(owner).ok_or(ApiError(Problem::Overloaded))?;
-        let turn = self.gate.acquire_within(owner, MAX_WAIT).await.ok_or(ApiError(Problem::Overloaded))?;
+        let refuse = || ApiError(ShedReason::Queue.refuse());
+        let load_permit = self.limiter.try_acquire(owner).ok_or_else(refuse)?;
+        let turn = self.gate.acquire_within(owner, MAX_WAIT).await.ok_or_else(refuse)?;
         Ok(PoolSlot { load_permit, started_at: Instant::now(), _turn: turn })
     }
 }

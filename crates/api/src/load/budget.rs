@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 use vintem_domain::{AddressBucket, KeyId, Plan, Problem};
+
+use super::shedding::ShedReason;
 
 /// A request that exceeds a budget, of time on a core too, waits this long for other requests to finish.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -121,17 +124,16 @@ impl OwnerBudget {
 
     /// Fails at once if the budget is used up.
     pub fn try_acquire(self: &Arc<Self>, resource: Resource) -> Result<OwnerPermit, Problem> {
-        let permit = self.available(resource).try_acquire().map_err(|_| Problem::Overloaded)?;
-        permit.forget();
-        Ok(OwnerPermit { budget: self.clone(), resource, amount: 1, shared: None })
+        self.take_available(resource).ok_or_else(|| ShedReason::CallerBudget.refuse())
     }
 
     /// Waits a little if the budget is used up, and then fails.
     pub async fn acquire(self: &Arc<Self>, resource: Resource) -> Result<OwnerPermit, Problem> {
-        if let Ok(permit) = self.try_acquire(resource) {
+        if let Some(permit) = self.take_available(resource) {
             return Ok(permit);
         }
-        within_max_wait(self.acquire_amount(resource, 1)).await
+        let deadline = Instant::now() + MAX_WAIT;
+        self.acquire_amount(resource, 1, deadline).await
     }
 
     /// Like [`Self::acquire`], and takes the amount of a shared capacity too.
@@ -141,33 +143,47 @@ impl OwnerBudget {
         amount: u32,
         shared: &Arc<SharedCapacity>,
     ) -> Result<OwnerPermit, Problem> {
-        within_max_wait(async {
-            let mut permit = self.acquire_amount(resource, amount).await?;
-            let free = if self.owner.is_paid() { None } else { Some(take(&shared.free, amount).await?) };
-            let all = take(&shared.all, amount).await?;
-            // The permit returns them from now on.
-            all.forget();
-            if let Some(free) = free {
-                free.forget();
-            }
-            permit.shared = Some(shared.clone());
-            Ok(permit)
-        })
-        .await
+        let deadline = Instant::now() + MAX_WAIT;
+        let take_shared = |semaphore| take(semaphore, amount, deadline, ShedReason::SharedCapacity);
+        let mut permit = self.acquire_amount(resource, amount, deadline).await?;
+        let free = if self.owner.is_paid() { None } else { Some(take_shared(&shared.free).await?) };
+        let all = take_shared(&shared.all).await?;
+        // The permit returns them from now on.
+        all.forget();
+        if let Some(free) = free {
+            free.forget();
+        }
+        permit.shared = Some(shared.clone());
+        Ok(permit)
     }
 
-    async fn acquire_amount(self: &Arc<Self>, resource: Resource, amount: u32) -> Result<OwnerPermit, Problem> {
-        take(self.available(resource), amount).await?.forget();
+    fn take_available(self: &Arc<Self>, resource: Resource) -> Option<OwnerPermit> {
+        self.available(resource).try_acquire().ok()?.forget();
+        Some(OwnerPermit { budget: self.clone(), resource, amount: 1, shared: None })
+    }
+
+    async fn acquire_amount(
+        self: &Arc<Self>,
+        resource: Resource,
+        amount: u32,
+        deadline: Instant,
+    ) -> Result<OwnerPermit, Problem> {
+        take(self.available(resource), amount, deadline, ShedReason::CallerBudget).await?.forget();
         Ok(OwnerPermit { budget: self.clone(), resource, amount, shared: None })
     }
 }
 
-async fn take(semaphore: &Semaphore, amount: u32) -> Result<SemaphorePermit<'_>, Problem> {
-    semaphore.acquire_many(amount).await.map_err(|_| Problem::Overloaded)
-}
-
-async fn within_max_wait<T>(acquisition: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-    tokio::time::timeout(MAX_WAIT, acquisition).await.unwrap_or(Err(Problem::Overloaded))
+/// Waits until the deadline, and then refuses for this reason.
+async fn take(
+    semaphore: &Semaphore,
+    amount: u32,
+    deadline: Instant,
+    reason: ShedReason,
+) -> Result<SemaphorePermit<'_>, Problem> {
+    match tokio::time::timeout_at(deadline, semaphore.acquire_many(amount)).await {
+        Ok(Ok(permit)) => Ok(permit),
+        Ok(Err(_)) | Err(_) => Err(reason.refuse()),
+    }
 }
 
 impl Drop for OwnerPermit {
@@ -243,7 +259,7 @@ mod tests {
         let budgets = OwnerBudgets::new(CAPS);
         let held = [0; 2].map(|_| budgets.get(address(1)).try_acquire(Resource::Requests).unwrap());
 
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let refused = budgets.get(address(1)).acquire(Resource::Requests).await;
         assert_eq!((refused.unwrap_err(), started.elapsed()), (Problem::Overloaded, MAX_WAIT));
         assert!(budgets.get(address(2)).acquire(Resource::Requests).await.is_ok());

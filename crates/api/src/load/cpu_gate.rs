@@ -14,6 +14,7 @@ use vintem_domain::Problem;
 
 use super::budget::{MAX_WAIT, WorkOwner};
 use super::fair_gate::{FairGate, GateTurn};
+use super::shedding::ShedReason;
 
 #[derive(Debug, Clone)]
 pub struct CpuGate(Arc<FairGate>);
@@ -29,7 +30,7 @@ impl CpuGate {
 
     /// Runs a handler in its turn, or fails if that does not come in time.
     pub async fn run_handler<F: Future>(&self, owner: WorkOwner, work: F) -> Result<F::Output, Problem> {
-        let turn = self.0.acquire_within(owner, MAX_WAIT).await.ok_or(Problem::Overloaded)?;
+        let turn = self.0.acquire_within(owner, MAX_WAIT).await.ok_or_else(|| ShedReason::Cores.refuse())?;
         Ok(run_in_turn(turn, work).await)
     }
 

@@ -61,7 +61,7 @@ impl LoadLimiter {
     /// what others already have in flight.
     pub fn try_acquire(&self, owner: WorkOwner) -> Option<LoadPermit<'_>> {
         let is_paid = owner.is_paid();
-        let in_flight = self.in_flight.load(Ordering::Relaxed);
+        let in_flight = self.in_flight();
         let limit = self.current_limit();
         let free_limit = free_share(limit);
         let is_reserved = || self.paid_in_flight.load(Ordering::Relaxed) < limit - free_limit;
@@ -81,8 +81,12 @@ impl LoadLimiter {
         LoadPermit { limiter: self, is_paid, busy_time: Duration::ZERO }
     }
 
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
     /// The concurrency limit for the current average CPU time.
-    fn current_limit(&self) -> usize {
+    pub fn current_limit(&self) -> usize {
         let average = self.average_nanos.load(Ordering::Relaxed).max(1);
         let limit = saturating_nanos(self.max_queued_work) / average;
         usize::try_from(limit).unwrap_or(usize::MAX).clamp(self.min_in_flight, self.max_in_flight)

@@ -24,6 +24,7 @@ mod budget;
 mod cpu_gate;
 mod fair_gate;
 mod load_limiter;
+mod shedding;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +38,8 @@ pub use budget::{
     MAX_LONG_POLLS, OwnerBudget, OwnerBudgets, OwnerCaps, OwnerPermit, Resource, SharedCapacity, WorkOwner,
 };
 pub use cpu_gate::CpuGate;
-pub use load_limiter::LoadLimiter;
+pub use load_limiter::{LoadLimiter, LoadPermit};
+pub use shedding::{ShedReason, register_shed_counters};
 
 /// The longest time that the last admitted request should wait for a core.
 const TARGET_CPU_WAIT: Duration = Duration::from_millis(40);
@@ -85,6 +87,15 @@ impl LoadControls {
             history_pool: BlockingPool::new(),
             last_shed_log_second: AtomicU64::new(0),
         }
+    }
+
+    /// `None` if too many requests are in flight.
+    pub fn try_acquire_request(&self, owner: WorkOwner) -> Option<LoadPermit<'_>> {
+        let permit = self.requests.try_acquire(owner);
+        if permit.is_none() {
+            ShedReason::InFlight.count();
+        }
+        permit
     }
 
     /// Charges a stream to a caller until the permit is dropped.

@@ -79,23 +79,24 @@ fn exports_body<'m>(manifest: &'m Manifest, public_url: &str) -> ExportsBody<'m>
         sha256: &file.sha256,
         url: format!("{public_url}/api/v1/export/{}", file.name),
     };
+    // Files of a series that was switched off may still be there.
     let export_body = |entry: &'m ManifestEntry| {
-        let dataset = Dataset::from_id(&entry.dataset);
-        ExportBody {
+        let dataset = Dataset::from_id(&entry.dataset)?;
+        Some(ExportBody {
             name: &entry.name,
             dataset: &entry.dataset,
-            source: dataset.map_or("Vintém", Dataset::source_name),
-            licence: dataset.map_or("ODbL-1.0", Dataset::license),
+            source: dataset.source_name(),
+            licence: dataset.license().id(),
             rows: entry.rows,
             generation: entry.generation,
             generated_at: format_instant(entry.generated_at),
             as_of: format_instant(entry.as_of),
             files: entry.files.iter().map(file_body).collect(),
             sidecar: file_body(&entry.sidecar),
-        }
+        })
     };
 
-    let data: Vec<_> = manifest.datasets.iter().map(export_body).collect();
+    let data: Vec<_> = manifest.datasets.iter().filter_map(export_body).collect();
     ExportsBody { position: WholeList::of(data.len()), data }
 }
 

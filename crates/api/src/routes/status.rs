@@ -7,7 +7,7 @@ use chrono::NaiveDate;
 use http::StatusCode;
 use serde::Serialize;
 use vintem_domain::{DataOrigin, Dataset, VERSION};
-use vintem_store::sources::FailingPart;
+use vintem_store::sources::{FailingPart, SourceAlert};
 
 use crate::api_error::ApiError;
 use crate::app::{AppState, Handlers};
@@ -38,9 +38,12 @@ struct SourceStatusBody {
     last_success_at: Option<String>,
     age_seconds: Option<i64>,
     next_expected_on: Option<NaiveDate>,
+    next_expected_at: Option<String>,
     quarantined: u64,
     failing_parts: Vec<FailingPartBody>,
+    alerts: Vec<SourceAlertBody>,
     synthetic: Option<bool>,
+    late: bool,
     stale: bool,
 }
 
@@ -53,8 +56,16 @@ struct FailingPartBody {
     next_attempt_at: String,
 }
 
-/// An outage of a publisher may concern hundreds of parts.
-const MAX_FAILING_PARTS: usize = 10;
+/// A change in a publisher's format, for example.
+#[derive(Serialize)]
+struct SourceAlertBody {
+    source: String,
+    part: String,
+    message: String,
+}
+
+/// An outage of a publisher, or a change in its format, may concern hundreds of parts.
+const MAX_LISTED_PARTS: usize = 10;
 
 pub fn handlers() -> Handlers {
     vec![("get_status", get(get_status))]
@@ -76,14 +87,17 @@ async fn get_status(caller: Caller, State(app): AppState) -> Result<Response, Ap
             last_success_at: freshness.last_success_at.map(format_instant),
             age_seconds: freshness.last_success_at.map(|at| (now - at).num_seconds().max(0)),
             next_expected_on: freshness.next_expected_on,
+            next_expected_at: freshness.next_expected_at.map(format_instant),
             quarantined: freshness.quarantined,
             failing_parts: freshness
                 .failing_parts
                 .into_iter()
-                .take(MAX_FAILING_PARTS)
+                .take(MAX_LISTED_PARTS)
                 .map(to_failing_part_body)
                 .collect(),
+            alerts: freshness.alerts.into_iter().take(MAX_LISTED_PARTS).map(to_source_alert_body).collect(),
             synthetic: snapshot.state(dataset).map(|state| state.origin == DataOrigin::Synthetic),
+            late: freshness.late,
             stale: freshness.stale,
         }
     });
@@ -105,6 +119,10 @@ fn to_failing_part_body(part: FailingPart) -> FailingPartBody {
         since: format_instant(part.failure.since),
         next_attempt_at: format_instant(part.failure.next_attempt_at),
     }
+}
+
+fn to_source_alert_body(alert: SourceAlert) -> SourceAlertBody {
+    SourceAlertBody { source: alert.source, part: alert.part, message: alert.alert }
 }
 
 /// `ok`, or `degraded` for any of these reasons.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::ensure;
 use chrono::Utc;
@@ -24,6 +25,8 @@ const CACHE_BUDGET_MIB: f64 = 64.0;
 /// Connections of the address with the many queries, and of the others.
 const POLLUTING_CONNECTIONS: usize = 32;
 const OTHER_CONNECTIONS: usize = 4;
+/// What `Retry-After` asks for when a request is shed.
+const SHED_PAUSE: Duration = Duration::from_secs(1);
 /// For each popular response there are this many distinct queries.
 const PAGES: usize = 40;
 
@@ -144,8 +147,15 @@ async fn send_distinct(address: SocketAddr, next_query: Arc<AtomicUsize>, count:
             "GET {} HTTP/1.1\r\nHost: vintem.example\r\nAccept-Encoding: gzip\r\n\r\n",
             distinct_target(number)
         );
-        let response = connection.send(request.as_bytes()).await?;
-        ensure!(response.status() == Some(200), "{}", response.head);
+        // Such a caller may be shed: then it has to send the query again.
+        loop {
+            let response = connection.send(request.as_bytes()).await?;
+            if response.status() == Some(200) {
+                break;
+            }
+            ensure!(response.status() == Some(503), "{}", response.head);
+            tokio::time::sleep(SHED_PAUSE).await;
+        }
     }
 }
 

@@ -169,7 +169,7 @@ async fn load_values_until_killed(database_url: &str) -> anyhow::Result<()> {
         let fetch = NewFetch::without_response(format!("trial:{day}"), Utc::now(), [2; 32]);
         let mut load = store.begin_load(Dataset::Series(series), DataOrigin::Synthetic, &fetch).await?;
         load.emit_events_since(FIRST_DAY);
-        load.append_observations(series, &[Observation { date: day, value: Decimal::new(5, 2) }]).await?;
+        load.append_observations(series, &[Observation::new(day, Decimal::new(5, 2))]).await?;
         load.commit().await?;
         day = day + Days::new(1);
     }

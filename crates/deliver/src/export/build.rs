@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use flate2::{Compression, GzBuilder};
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use vintem_domain::text::hex_encode;
 
 use super::directory::{MANIFEST_FILE, read_manifest, temp_file_name};
-use super::{ExportDataset, ExportError, ExportFormat, Manifest, ManifestEntry, ManifestFile, Result, SourceFetch};
+use super::sidecar::SidecarBody;
+use super::{ExportDataset, ExportError, ExportFormat, Manifest, ManifestEntry, ManifestFile, Result};
+use crate::table::OutputTable;
 use crate::table::csv::{CsvChunks, CsvDialect};
 use crate::table::ndjson::write_ndjson;
 use crate::table::parquet::write_parquet;
-use crate::table::{Column, OutputTable};
 
 /// The files of a dataset are rebuilt at most this often.
 const MIN_BUILD_INTERVAL: TimeDelta = TimeDelta::hours(1);
@@ -106,7 +106,7 @@ fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<
     let metadata = [
         ("dataset", dataset.name.as_str()),
         ("source", dataset.dataset.source_name()),
-        ("licence", dataset.dataset.license()),
+        ("licence", dataset.subject.license().id()),
         ("synthetic", if dataset.is_synthetic { "true" } else { "false" }),
     ];
 
@@ -124,21 +124,7 @@ fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<
     }
     let rows = rows.unwrap_or_default();
 
-    let sidecar = SidecarBody {
-        name: &dataset.name,
-        dataset: dataset.dataset.id(),
-        title: dataset.dataset.name().en,
-        source: dataset.dataset.source_name(),
-        licence: dataset.dataset.license(),
-        attribution: attribution_text(dataset.dataset.source_name()),
-        synthetic: dataset.is_synthetic,
-        generation: dataset.generation,
-        as_of: dataset.as_of,
-        rows,
-        columns: (dataset.build_table)().columns.iter().map(SidecarColumn::from).collect(),
-        files: &files,
-        sources,
-    };
+    let sidecar = SidecarBody::new(dataset, rows, &files, sources);
     let (sidecar, _) = write_hashed_file(directory, &dataset.name, ExportFormat::Sidecar, |writer| {
         serde_json::to_writer_pretty(writer, &sidecar)?;
         Ok(0)
@@ -184,41 +170,6 @@ fn write_table(
         ExportFormat::Parquet => Ok(write_parquet(table, metadata, writer)?),
         ExportFormat::Sidecar => Ok(0),
     }
-}
-
-/// Facts about a dataset that its files do not contain. It has no timestamp of its own, because the same rows must give
-/// the same bytes.
-#[derive(Serialize)]
-struct SidecarBody<'a> {
-    name: &'a str,
-    dataset: &'a str,
-    title: &'a str,
-    source: &'a str,
-    licence: &'a str,
-    attribution: String,
-    synthetic: bool,
-    generation: i64,
-    as_of: DateTime<Utc>,
-    rows: u64,
-    columns: Vec<SidecarColumn>,
-    files: &'a [ManifestFile],
-    sources: Vec<SourceFetch>,
-}
-
-#[derive(Serialize)]
-struct SidecarColumn {
-    name: String,
-    r#type: String,
-}
-
-impl From<&Column> for SidecarColumn {
-    fn from(column: &Column) -> Self {
-        Self { name: column.name.to_string(), r#type: column.column_type.type_name().into_owned() }
-    }
-}
-
-fn attribution_text(source: &str) -> String {
-    format!("Contains data from {source}, made available under the Open Database License (ODbL) 1.0.")
 }
 
 /// Writes no modification time, so that the same rows give the same bytes.
@@ -328,7 +279,7 @@ mod tests {
 
     use super::super::ExportDirectory;
     use super::*;
-    use crate::table::{Column, OutputTable};
+    use crate::table::Column;
 
     struct ExportTempDirectory(std::path::PathBuf);
 
@@ -356,6 +307,7 @@ mod tests {
         ExportDataset {
             name: name.to_owned(),
             dataset: Dataset::Companies,
+            subject: Dataset::Companies,
             generation: 7,
             lineage: "one".to_owned(),
             state_fingerprint: state.to_owned(),
@@ -484,9 +436,7 @@ mod tests {
         let report = build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap();
         assert_eq!(report, BuildReport { is_locked_elsewhere: true, ..BuildReport::default() });
         drop(lock);
-        assert_eq!(
-            build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap().built_datasets,
-            ["a"]
-        );
+        let report = build_export_files(&directory.0, &[number_dataset("a", "1", 1)], noon()).unwrap();
+        assert_eq!(report.built_datasets, ["a"]);
     }
 }

@@ -6,6 +6,7 @@
 
 mod build;
 mod directory;
+mod sidecar;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,10 @@ pub type Result<T> = std::result::Result<T, ExportError>;
 pub struct ExportDataset {
     /// The base name of its files: `selic`, `filings-2025`.
     pub name: String,
+    /// The dataset that its generation and its rows come from.
     pub dataset: Dataset,
+    /// What the rows are: that dataset, or a series that is computed from it and others.
+    pub subject: Dataset,
     /// Stays the same as long as each generation follows from the one before.
     pub lineage: String,
     /// The generation of the whole dataset.

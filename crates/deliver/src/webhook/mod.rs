@@ -8,4 +8,4 @@ mod send;
 pub use address_guard::{AddressError, AddressGuard, MAX_URL_LENGTH};
 pub use dispatch::WebhookDispatcher;
 pub use secret::{SecretBox, WebhookSecret};
-pub use send::{REQUEST_TIMEOUT, WebhookSender};
+pub use send::{AttemptTrace, AttemptTracer, REQUEST_TIMEOUT, WebhookSender};

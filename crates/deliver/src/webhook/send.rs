@@ -1,5 +1,6 @@
 //! A single delivery attempt: a signed request and its outcome.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use serde::Serialize;
+use tracing::{Instrument, Span};
 use vintem_domain::VERSION;
 use vintem_domain::dates::parse_retry_after;
 
@@ -64,17 +66,35 @@ impl SendAttempt {
     }
 }
 
+/// The trace of an attempt: its span, and the header by which the receiver can continue it.
+#[derive(Debug)]
+pub struct AttemptTrace {
+    pub span: Span,
+    pub traceparent: String,
+}
+
+/// Begins the trace of an attempt, if it is traced.
+pub type AttemptTracer = Arc<dyn Fn() -> Option<AttemptTrace> + Send + Sync>;
+
 /// Sends messages to the addresses that the guard allows.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WebhookSender {
     guard: Arc<AddressGuard>,
+    /// `None` if no traces are exported.
+    tracer: Option<AttemptTracer>,
     https_client: Client,
     /// For networks that the operator allows.
     http_client: Client,
 }
 
+impl fmt::Debug for WebhookSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookSender").finish_non_exhaustive()
+    }
+}
+
 impl WebhookSender {
-    pub fn new(guard: AddressGuard) -> reqwest::Result<Self> {
+    pub fn new(guard: AddressGuard, tracer: Option<AttemptTracer>) -> reqwest::Result<Self> {
         // The process has one crypto provider. An error only means that it is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
 
@@ -93,13 +113,19 @@ impl WebhookSender {
                 .build()
         };
 
-        Ok(Self { https_client: build_client(true)?, http_client: build_client(false)?, guard: guard.clone() })
+        Ok(Self { https_client: build_client(true)?, http_client: build_client(false)?, guard: guard.clone(), tracer })
     }
 
     pub async fn send(&self, message: WebhookMessage<'_>, now: DateTime<Utc>) -> SendAttempt {
         let started = Instant::now();
         let at = format_timestamp(now);
-        let result = self.post(message).await;
+        let trace = self.tracer.as_ref().and_then(|tracer| tracer());
+        let span = trace.as_ref().map_or_else(Span::none, |trace| trace.span.clone());
+        let traceparent = trace.map(|trace| trace.traceparent);
+        let result = self.post(message, traceparent).instrument(span.clone()).await;
+        if let Ok(response) = &result {
+            span.record("http.response.status_code", response.status().as_u16());
+        }
         let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
 
         match result {
@@ -115,7 +141,7 @@ impl WebhookSender {
         }
     }
 
-    async fn post(&self, message: WebhookMessage<'_>) -> Result<Response, &'static str> {
+    async fn post(&self, message: WebhookMessage<'_>, traceparent: Option<String>) -> Result<Response, &'static str> {
         // IP addresses in URLs never reach the resolver, so they are checked here. Host names are checked when the
         // client connects.
         let url = self.guard.parse_url(message.url).map_err(|_| "address")?;
@@ -130,6 +156,9 @@ impl WebhookSender {
             .body(message.body);
         if let Some(position) = message.feed_position {
             request = request.header("vintem-sequence", position);
+        }
+        if let Some(traceparent) = traceparent {
+            request = request.header("traceparent", traceparent);
         }
         request.send().await.map_err(|error| error_code(&error))
     }

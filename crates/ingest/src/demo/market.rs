@@ -7,16 +7,17 @@ use std::collections::HashMap;
 use chrono::{Datelike, Days, Months, NaiveDate};
 use rust_decimal::Decimal;
 use vintem_domain::fx::BRL_START_DATE;
-use vintem_domain::series::Frequency;
 use vintem_domain::{Calendar, Currency, ParityBasis, Quote, Series, series};
 use vintem_store::load::{BulletinKind, NewBulletin, Observation};
 
+use super::plain_series::generate_plain_series;
+use super::random_walk::MeanRevertingWalk;
 use super::rng::DemoRng;
 
 /// Year, month and the value of a curve on the first day of that month. Between two points the curve is linear.
 type CurvePoint = (i32, u32, i64);
 
-/// The observations of a series up to `until`. A series without its own generator is a random walk.
+/// The observations of a series up to `until`.
 pub fn generate_observations(series: &Series, until: NaiveDate) -> Vec<Observation> {
     let rows = match series.id {
         "selic" => generate_selic(series, until),
@@ -26,10 +27,10 @@ pub fn generate_observations(series: &Series, until: NaiveDate) -> Vec<Observati
         "ipca-12m" => {
             compound_twelve_months(&series::find_series("ipca").map_or(Vec::new(), |ipca| generate_ipca(ipca, until)))
         }
-        _ => generate_random_walk(series, until),
+        _ => return generate_plain_series(series, until),
     };
 
-    let to_observation = |(date, value)| Observation { date, value: Decimal::new(value, series.decimals) };
+    let to_observation = |(date, value)| Observation::new(date, Decimal::new(value, series.decimals));
     rows.into_iter().map(to_observation).collect()
 }
 
@@ -215,18 +216,6 @@ fn compound_twelve_months(monthly: &[(NaiveDate, i64)]) -> Vec<(NaiveDate, i64)>
     monthly.windows(12).map(compound_window).collect()
 }
 
-/// A random walk around ten points, for a series without its own generator.
-fn generate_random_walk(series: &Series, until: NaiveDate) -> Vec<(NaiveDate, i64)> {
-    let mean = 10 * 10_i64.pow(series.decimals);
-    let mut walk = MeanRevertingWalk::new(series.id, mean);
-    let dates: Vec<NaiveDate> = match series.frequency {
-        Frequency::Daily => each_day(series.starts_on, until).collect(),
-        Frequency::BusinessDaily => each_day(series.starts_on, until).filter(|date| is_business_day(*date)).collect(),
-        Frequency::Monthly => each_day(series.starts_on, until).filter(|date| date.day() == 1).collect(),
-    };
-    dates.into_iter().map(|date| (date, walk.step(mean, 100))).collect()
-}
-
 /// Millionths of a real per dollar.
 const DOLLAR_CURVE: [CurvePoint; 17] = [
     (1994, 7, 930_000),
@@ -328,25 +317,6 @@ const fn long_run_dollar_billionths(currency: Currency) -> i64 {
     }
 }
 
-/// A random walk that is pulled back to its mean, so that it never drifts away.
-struct MeanRevertingWalk {
-    value: i64,
-    rng: DemoRng,
-}
-
-impl MeanRevertingWalk {
-    fn new(label: &str, value: i64) -> Self {
-        Self { value, rng: DemoRng::new(&format!("walk {label}")) }
-    }
-
-    /// Advances one step: a fortieth of the way to the mean, then a random change of up to `ten_thousandths`.
-    fn step(&mut self, mean: i64, ten_thousandths: i64) -> i64 {
-        self.value += (mean - self.value) / 40;
-        self.value += self.value * self.rng.between(-ten_thousandths, ten_thousandths) / 10_000;
-        self.value
-    }
-}
-
 /// The value of a curve on a day; constant before its first point and after its last.
 fn interpolate_curve(points: &[CurvePoint], date: NaiveDate) -> i64 {
     let next_index = points.partition_point(|(year, month, _)| ymd(*year, *month, 1) <= date);
@@ -372,7 +342,7 @@ const fn ymd(year: i32, month: u32, day: u32) -> NaiveDate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vintem_domain::series::PUBLISHED_SERIES;
+    use vintem_domain::series::{Shape, published_series};
 
     const UNTIL: NaiveDate = ymd(2026, 11, 13);
 
@@ -389,9 +359,12 @@ mod tests {
 
     #[test]
     fn every_series_has_rows_from_its_start_and_none_after_the_last_day() {
-        for series in &PUBLISHED_SERIES {
+        for series in published_series() {
             let rows = generate_observations(series, UNTIL);
-            assert_eq!(rows[0].date, series.starts_on);
+            assert_eq!(rows[0].date, series.starts_on, "{}", series.id);
+            let (min, max) = (Decimal::from(series.plausible.min), Decimal::from(series.plausible.max));
+            assert!(rows.iter().all(|row| (min..=max).contains(&row.value)), "{}", series.id);
+            assert!(rows.iter().all(|row| row.period_end.is_some() == (series.shape == Shape::Period)));
             assert!(rows.is_sorted_by(|a, b| a.date < b.date));
             assert!(rows.iter().all(|row| row.date <= UNTIL));
             assert_eq!(rows, generate_observations(series, UNTIL));
@@ -400,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_later_last_day_only_adds_rows() {
-        for series in &PUBLISHED_SERIES {
+        for series in published_series() {
             let shorter = generate_observations(series, ymd(2025, 2, 3));
             let longer = generate_observations(series, UNTIL);
             assert!(longer.starts_with(&shorter), "{}", series.id);

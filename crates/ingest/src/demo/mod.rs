@@ -7,12 +7,14 @@ mod companies;
 mod filing_subjects;
 mod filings;
 mod market;
+mod plain_series;
+mod random_walk;
 mod rng;
 mod vocabulary;
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
-use vintem_domain::series::PUBLISHED_SERIES;
+use vintem_domain::series::published_series;
 use vintem_domain::{Company, DataOrigin, Dataset};
 use vintem_store::Store;
 use vintem_store::load::{ListedSecurity, NewFetch};
@@ -95,7 +97,7 @@ async fn load_series(
     progress: ProgressCallback<'_>,
 ) -> Result<u64, IngestError> {
     let mut appended = 0;
-    for series in &PUBLISHED_SERIES {
+    for series in published_series() {
         let dataset = Dataset::Series(series);
         let rows = market::generate_observations(series, size.until);
         progress(dataset.id(), 0, to_u64(rows.len()));

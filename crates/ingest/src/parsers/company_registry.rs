@@ -103,6 +103,7 @@ pub fn parse_companies(bytes: &[u8]) -> Result<ParsedRows<Company>, FormatError>
     }
 
     parsed.rows = companies.into_values().collect();
+    parsed.blanks = table.column_blanks("");
     Ok(parsed)
 }
 

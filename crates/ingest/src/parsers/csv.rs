@@ -5,12 +5,14 @@
 //! would otherwise disappear silently. Fields borrow from the file until their text is needed.
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
 
 use super::dates::parse_iso_date;
 use super::text::{collapse_whitespace, decode_latin1, quote_truncated};
-use super::{FormatAlert, FormatError};
+use super::{ColumnBlanks, FormatAlert, FormatError};
 
 /// The longest header seen has 700 bytes.
 const MAX_HEADER_BYTES: usize = 16 << 10;
@@ -32,6 +34,9 @@ pub struct CsvTable<'f, const N: usize> {
     header_columns: Vec<Option<usize>>,
     header: &'f [u8],
     body: &'f [u8],
+    row_count: Cell<u64>,
+    /// How many of the rows that were read have nothing in a column.
+    blank_counts: [Cell<u64>; N],
 }
 
 /// One line below the header.
@@ -110,7 +115,15 @@ impl<'f, const N: usize> CsvTable<'f, N> {
 
         reject_missing_or_duplicate_columns(columns, &header_columns)?;
         reject_utf8(bytes)?;
-        Ok(Self { alerts: header_alerts(names, &header_columns), columns, header_columns, header, body })
+        Ok(Self {
+            alerts: header_alerts(names, &header_columns),
+            columns,
+            header_columns,
+            header,
+            body,
+            row_count: Cell::new(0),
+            blank_counts: [const { Cell::new(0) }; N],
+        })
     }
 
     /// The header line with its line end.
@@ -167,7 +180,18 @@ impl<'f, const N: usize> CsvTable<'f, N> {
         if count != self.header_columns.len() {
             return Err(format!("it has {count} fields, but the header has {}", self.header_columns.len()));
         }
+        self.row_count.update(|rows| rows + 1);
+        for (field, blanks) in fields.iter().zip(&self.blank_counts) {
+            blanks.update(|blanks| blanks + u64::from(field.trim_ascii().is_empty()));
+        }
         Ok(CsvRow { columns: self.columns, fields })
+    }
+
+    /// How many of the rows that were read have nothing in each column. `prefix` tells the tables of an archive apart.
+    pub fn column_blanks(&self, prefix: &str) -> BTreeMap<String, ColumnBlanks> {
+        let blanks_of = |blanks: &Cell<u64>| ColumnBlanks { blank: blanks.get(), total: self.row_count.get() };
+        let names = self.columns.iter().map(|name| format!("{prefix}{name}"));
+        names.zip(self.blank_counts.iter().map(blanks_of)).collect()
     }
 }
 
@@ -175,6 +199,11 @@ impl<'f, const N: usize> CsvRow<'f, N> {
     /// The line, with its columns in the expected order.
     pub fn to_line(&self) -> Vec<u8> {
         self.fields.join(&b';')
+    }
+
+    /// The fields of these columns, as they are.
+    pub fn raw_fields(&self, columns: std::ops::Range<usize>) -> &[&'f [u8]] {
+        &self.fields[columns]
     }
 
     /// The decoded field without surrounding whitespace.

@@ -96,6 +96,7 @@ pub fn parse_securities(bytes: &[u8]) -> Result<ParsedRows<ListedSecurity>, Form
             parsed.rows[existing] = security;
         }
     }
+    parsed.blanks = table.column_blanks("securities.");
     Ok(parsed)
 }
 

@@ -1,6 +1,6 @@
 //! Shared by the filing parsers: deduplication, and the checks of common fields.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::NaiveDate;
 use vintem_domain::CompanyId;
@@ -8,7 +8,7 @@ use vintem_domain::company;
 use vintem_store::load::Filing;
 
 use super::csv::{CsvLine, CsvRow};
-use super::{BadRow, BadRowKind, FormatAlert, FormatError, ParsedRows, RowError};
+use super::{BadRow, BadRowKind, ColumnBlanks, FormatAlert, FormatError, ParsedRows, RowError};
 
 /// No dataset begins before 2003, and nothing was filed electronically with the regulator before this date.
 const EARLIEST_DELIVERY_DATE: NaiveDate = NaiveDate::from_ymd_opt(1990, 1, 1).expect("a day of the calendar");
@@ -63,7 +63,8 @@ impl<'f> FilingCollector<'f> {
         self.parsed.push_bad_row(BadRow::from_line(rejected.0, rejected.1, error))
     }
 
-    pub fn finish(mut self) -> ParsedRows<Filing> {
+    pub fn finish(mut self, blanks: BTreeMap<String, ColumnBlanks>) -> ParsedRows<Filing> {
+        self.parsed.blanks = blanks;
         self.parsed.bad_rows.sort_by_key(|bad| bad.line);
         self.parsed
     }

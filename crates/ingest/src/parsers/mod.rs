@@ -16,12 +16,15 @@ mod filing_rows;
 pub mod ipe;
 mod json;
 pub mod ptax;
+pub mod ptax_currencies;
 pub mod sgs;
+pub mod statements;
 pub mod structured_filings;
 mod text;
 pub mod zip;
 pub mod zip_directory;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Bounds memory only. Validation rejects a file long before it has this many bad rows, unless they are of a kind that
@@ -37,7 +40,7 @@ pub struct ParsedRows<T> {
     pub rows: Vec<T>,
     pub bad_rows: Vec<BadRow>,
     /// Further bad rows, of kinds that never reject a file.
-    pub uncollected_bad_rows: u64,
+    pub uncollected_bad_rows: BTreeMap<BadRowKind, u64>,
     pub alerts: Vec<FormatAlert>,
     /// All rows of the file.
     pub total: u64,
@@ -45,12 +48,22 @@ pub struct ParsedRows<T> {
     pub merged: u64,
     /// Valid rows that we don't need, such as a security without a ticker.
     pub skipped: u64,
+    /// How many rows have nothing in a column, for each column of the file's tables.
+    pub blanks: BTreeMap<String, ColumnBlanks>,
+}
+
+/// How many rows have nothing in a column.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ColumnBlanks {
+    pub blank: u64,
+    pub total: u64,
 }
 
 /// A row that is rejected, to be quarantined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
-    /// The line number in a file, with the header as line 1, or the position in an array, from 1.
+    /// The line number in a file, with the header as line 1, or the position in an array, from 1. Rows whose line is not
+    /// known have numbers after the last line.
     pub line: u64,
     /// The row as text, cut to 500 characters. It never contains personal data.
     pub text: String,
@@ -59,7 +72,7 @@ pub struct BadRow {
 }
 
 /// What is wrong with a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BadRowKind {
     /// A field cannot be read, or its value cannot be.
     Unreadable,
@@ -69,6 +82,12 @@ pub enum BadRowKind {
     SharedId,
     /// A label that we don't know. The upstream may add one at any time.
     UnknownLabel,
+    /// It belongs to a document that no other table has.
+    UnknownDocument,
+    /// A row of an archived document whose value cannot be read.
+    UnreadableAccount,
+    /// A row of an archived document, which states another value of the same account.
+    ContradictoryAccount,
 }
 
 /// Why a row is bad. A plain text means that it is unreadable.
@@ -84,6 +103,15 @@ pub enum FormatAlert {
     AdditionalColumns(Vec<String>),
     /// Rows with this label are quarantined.
     UnknownLabel(String),
+    /// Many rows of archived documents have no value that can be served.
+    WithheldRows {
+        withheld: u64,
+        total: u64,
+    },
+    /// PTAX lists these currencies, which this version does not know.
+    UnknownCurrencies(Vec<String>),
+    /// PTAX does not list these currencies any more, or quotes them the other way round.
+    ChangedCurrencies(Vec<&'static str>),
 }
 
 /// Why a whole file is rejected.
@@ -115,6 +143,8 @@ pub enum FormatError {
     MemberTooLarge { name: String, max_bytes: u64 },
     #[error("the member {name} inflates to more than {max_ratio} times its size")]
     CompressionRatioTooHigh { name: String, max_ratio: u64 },
+    #[error("{name}: {error}")]
+    InMember { name: String, error: Box<FormatError> },
 }
 
 impl<T> ParsedRows<T> {
@@ -122,11 +152,12 @@ impl<T> ParsedRows<T> {
         Self {
             rows: Vec::new(),
             bad_rows: Vec::new(),
-            uncollected_bad_rows: 0,
+            uncollected_bad_rows: BTreeMap::new(),
             alerts,
             total: 0,
             merged: 0,
             skipped: 0,
+            blanks: BTreeMap::new(),
         }
     }
 
@@ -139,7 +170,7 @@ impl<T> ParsedRows<T> {
             let first = self.bad_rows.iter().find(|bad| bad.kind == row.kind).unwrap_or(&row);
             Err(FormatError::TooManyBadRows { line: first.line, reason: first.reason.clone() })
         } else {
-            self.uncollected_bad_rows += 1;
+            *self.uncollected_bad_rows.entry(row.kind).or_default() += 1;
             Ok(())
         }
     }
@@ -147,18 +178,52 @@ impl<T> ParsedRows<T> {
     /// The rows that count when a file is compared with the one before: also those that are bad for a reason that says
     /// nothing about the file.
     pub fn comparable_row_count(&self) -> u64 {
-        let tolerated = self.bad_rows.iter().filter(|row| !row.kind.may_reject_file()).count();
-        (self.rows.len() + tolerated) as u64 + self.uncollected_bad_rows
+        let tolerated = self.count_bad_rows().into_iter().filter(|(kind, _)| !kind.may_reject_file());
+        self.rows.len() as u64 + tolerated.map(|(_, count)| count).sum::<u64>()
     }
 
     /// All bad rows, also those that are only counted.
     pub fn bad_row_count(&self) -> u64 {
-        self.bad_rows.len() as u64 + self.uncollected_bad_rows
+        self.count_bad_rows().values().sum()
+    }
+
+    /// All bad rows by what is wrong with them.
+    pub fn count_bad_rows(&self) -> BTreeMap<BadRowKind, u64> {
+        let mut counts = self.uncollected_bad_rows.clone();
+        for row in &self.bad_rows {
+            *counts.entry(row.kind).or_default() += 1;
+        }
+        counts
     }
 }
 
 impl BadRowKind {
-    pub const ALL: [Self; 4] = [Self::Unreadable, Self::Contradiction, Self::SharedId, Self::UnknownLabel];
+    pub const ALL: [Self; 7] = [
+        Self::Unreadable,
+        Self::Contradiction,
+        Self::SharedId,
+        Self::UnknownLabel,
+        Self::UnknownDocument,
+        Self::UnreadableAccount,
+        Self::ContradictoryAccount,
+    ];
+
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Contradiction => "contradiction",
+            Self::SharedId => "shared_id",
+            Self::UnknownLabel => "unknown_label",
+            Self::UnknownDocument => "unknown_document",
+            Self::UnreadableAccount => "unreadable_account",
+            Self::ContradictoryAccount => "contradictory_account",
+        }
+    }
+
+    /// Whether such a row is archived with its document, although it has no value that can be served.
+    pub const fn is_of_archived_row(self) -> bool {
+        matches!(self, Self::UnreadableAccount | Self::ContradictoryAccount)
+    }
 
     /// Whether many such rows mean that the file is not what we expect. The others say nothing about the rest of it.
     pub const fn may_reject_file(self) -> bool {
@@ -190,6 +255,15 @@ impl fmt::Display for FormatAlert {
             Self::ReorderedColumns => f.write_str("the order of the columns changed"),
             Self::AdditionalColumns(names) => write!(f, "there are additional columns: {}", names.join(", ")),
             Self::UnknownLabel(label) => write!(f, "rows with the unknown label {label} were not loaded"),
+            Self::WithheldRows { withheld, total } => {
+                write!(f, "{withheld} of {total} rows were archived, but have no value that can be served")
+            }
+            Self::UnknownCurrencies(codes) => {
+                write!(f, "PTAX lists currencies that this version does not load: {}", codes.join(", "))
+            }
+            Self::ChangedCurrencies(codes) => {
+                write!(f, "PTAX no longer lists these currencies, or quotes them otherwise: {}", codes.join(", "))
+            }
         }
     }
 }

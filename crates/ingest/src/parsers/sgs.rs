@@ -20,6 +20,9 @@ use super::{BadRow, BadRowKind, FormatAlert, FormatError, ParsedRows, RowError};
 const MAX_BODY_BYTES: usize = 4 << 20;
 
 const KNOWN_KEYS: [&str; 2] = ["data", "valor"];
+/// The last day of a rate that covers a period. Clients have met both spellings: `dataFim` in saved responses of 2025
+/// and 2026 (github.com/fabiobarretoadvogado/CalculosJuridicos), `datafim` in github.com/wilsonfreitas/python-bcb.
+const PERIOD_END_KEY: &str = "datafim";
 
 /// A response with a known meaning.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,9 +89,13 @@ fn parse_observations(elements: &[&RawValue]) -> Result<ParsedRows<Observation>,
     // The sort is stable, so that the first of equal rows stays.
     observations.sort_by_key(|(_, _, observation)| observation.date);
     for same_day in observations.chunk_by(|(_, _, left), (_, _, right)| left.date == right.date) {
-        let (_, _, first) = same_day[0];
-        if same_day.iter().all(|(_, _, other)| is_same_decimal_text(first.value, other.value)) {
-            parsed.rows.push(first);
+        // The TR of some days is given twice: until the last day of the month, and until the 1st of the next. The longer
+        // period is the month's rate; the shorter one is left out.
+        let longest = same_day.iter().map(|(_, _, row)| row.period_end).max().flatten();
+        let mut of_longest = same_day.iter().filter(|(_, _, row)| row.period_end == longest);
+        let Some((_, _, first)) = of_longest.next() else { continue };
+        if of_longest.clone().all(|(_, _, other)| is_same_decimal_text(first.value, other.value)) {
+            parsed.rows.push(*first);
             parsed.merged += same_day.len() as u64 - 1;
             continue;
         }
@@ -110,13 +117,24 @@ fn parse_observation(element: &str, alerts: &mut Vec<FormatAlert>) -> Result<Obs
     let valor = fields.string_value("valor")?;
     let value = parse_exact_decimal(&valor).map_err(|error| format!("valor {} {error}", quote_truncated(&valor)))?;
 
-    let additional: Vec<String> = fields.keys().filter(|key| !KNOWN_KEYS.contains(key)).map(quote_truncated).collect();
+    let is_period_end = |key: &str| key.eq_ignore_ascii_case(PERIOD_END_KEY);
+    let period_end_key = fields.keys().find(|key| is_period_end(key));
+    let period_end = match period_end_key {
+        Some(key) => Some(parse_date(&fields.string_value(key)?)?),
+        None => None,
+    };
+    if period_end.is_some_and(|end| end <= date) {
+        return Err(format!("its period does not end after {date}"));
+    }
+
+    let is_known = |key: &str| KNOWN_KEYS.contains(&key) || is_period_end(key);
+    let additional: Vec<String> = fields.keys().filter(|key| !is_known(key)).map(quote_truncated).collect();
     // The first row is enough for an alert: the others have the same keys.
     if !additional.is_empty() && alerts.is_empty() {
         alerts.push(FormatAlert::AdditionalColumns(additional));
     }
 
-    Ok(Observation { date, value })
+    Ok(Observation { period_end, ..Observation::new(date, value) })
 }
 
 fn parse_date(text: &str) -> Result<NaiveDate, String> {
@@ -292,11 +310,35 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_reported_once() {
-        let parsed = parse_ok(
-            r#"[{"data":"01/06/2025","valor":"1","datafim":"x"},{"data":"02/06/2025","valor":"1","datafim":"x"}]"#,
-        );
-        assert_eq!(parsed.alerts, [FormatAlert::AdditionalColumns(vec!["\"datafim\"".to_owned()])]);
+        let parsed =
+            parse_ok(r#"[{"data":"01/06/2025","valor":"1","nota":"x"},{"data":"02/06/2025","valor":"1","nota":"x"}]"#);
+        assert_eq!(parsed.alerts, [FormatAlert::AdditionalColumns(vec!["\"nota\"".to_owned()])]);
         assert_eq!(parsed.rows.len(), 2);
+    }
+
+    #[test]
+    fn a_rate_of_a_period_names_its_last_day() {
+        for key in ["dataFim", "datafim"] {
+            let body = format!(r#"[{{"data":"09/12/2021","{key}":"09/01/2022","valor":"0.5655"}}]"#);
+            let parsed = parse_ok(&body);
+            assert_eq!(parsed.rows[0].period_end.map(|end| end.to_string()).as_deref(), Some("2022-01-09"));
+            assert!(parsed.alerts.is_empty());
+        }
+        for end in ["09/12/2021", "x", ""] {
+            let body = format!(r#"[{{"data":"09/12/2021","dataFim":"{end}","valor":"0.5655"}}]"#);
+            assert_eq!(parse_ok(&body).bad_rows.len(), 1, "{end}");
+        }
+    }
+
+    #[test]
+    fn of_two_periods_that_begin_on_a_day_the_longer_one_counts() {
+        // The TR of October 2024, as saved in github.com/janjo1413/selicmvpfinal.
+        let parsed = parse_ok(
+            r#"[{"data":"01/10/2024","dataFim":"31/10/2024","valor":"0.0741"},
+                {"data":"01/10/2024","dataFim":"01/11/2024","valor":"0.0977"}]"#,
+        );
+        assert_eq!(format_rows(&parsed), ["2024-10-01 0.0977"]);
+        assert_eq!((parsed.merged, parsed.bad_rows.len()), (1, 0));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn parse_filings(set: CvmDataset, bytes: &[u8], today: NaiveDate) -> Result<
     for line in table.lines() {
         filings.add_line(&line, |row| parse_filing(set, row, today))?;
     }
-    Ok(filings.finish())
+    Ok(filings.finish(table.column_blanks("")))
 }
 
 fn parse_filing(set: CvmDataset, row: &CsvRow<'_, { COLUMNS.len() }>, today: NaiveDate) -> Result<Filing, String> {

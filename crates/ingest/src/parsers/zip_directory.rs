@@ -71,8 +71,22 @@ impl ZipDirectory {
         Ok(Self { entries, offset })
     }
 
-    /// The bytes of a member with its header: the first, and the one after the last.
-    pub fn member_range(&self, name: &str) -> Option<(u64, u64)> {
+    /// The bytes of these members with their headers, in order: for each range the first byte, and the one after the last.
+    /// Neighbors share a range. `None` if a member is missing.
+    pub fn member_ranges(&self, names: &[String]) -> Option<Vec<(u64, u64)>> {
+        let mut ranges = names.iter().map(|name| self.member_range(name)).collect::<Option<Vec<_>>>()?;
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, range| {
+            let are_neighbors = next.0 <= range.1;
+            if are_neighbors {
+                range.1 = range.1.max(next.1);
+            }
+            are_neighbors
+        });
+        Some(ranges)
+    }
+
+    fn member_range(&self, name: &str) -> Option<(u64, u64)> {
         let index = self.entries.iter().position(|entry| entry.name == name.as_bytes())?;
         let end = self.entries.get(index + 1).map_or(self.offset, |next| next.offset);
         let start = self.entries[index].offset;
@@ -131,6 +145,14 @@ mod tests {
             assert_eq!(CheckedZipArchive::open_pieces(&pieces).unwrap().read_member(name).unwrap(), content);
         }
         assert_eq!(directory.member_range("fourth.csv"), None);
+
+        let ranges_of =
+            |names: &[&str]| directory.member_ranges(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let [first, second, third] =
+            ["first.csv", "second.csv", "third.csv"].map(|name| directory.member_range(name).unwrap());
+        assert_eq!(ranges_of(&["third.csv", "first.csv"]), Some(vec![first, third]));
+        assert_eq!(ranges_of(&["second.csv", "first.csv"]), Some(vec![(first.0, second.1)]), "neighbors");
+        assert_eq!(ranges_of(&["first.csv", "fourth.csv"]), None);
     }
 
     #[test]

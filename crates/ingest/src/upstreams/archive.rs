@@ -109,8 +109,8 @@ async fn fetch_pieces(
         return Ok(Some(ArchiveFetch::SameMembers { validators: tail.validators }));
     }
 
-    for member in request.members {
-        let Some((start, end)) = directory.member_range(member) else { return Ok(None) };
+    let Some(ranges) = directory.member_ranges(request.members) else { return Ok(None) };
+    for (start, end) in ranges {
         // The end of it may be there already.
         let range = (start, end.min(fetched_from));
         if range.0 >= range.1 {

@@ -1,5 +1,7 @@
 //! The regulator's files (CVM): the company registry and the yearly archives of filings.
 
+use std::collections::BTreeMap;
+
 use chrono::{Datelike, NaiveDate};
 use sha2::{Digest, Sha256};
 use vintem_domain::{Company, CvmDataset, DataOrigin, Dataset, VERSION};
@@ -8,12 +10,13 @@ use vintem_store::sources::{FileValidators, SourcePartState};
 
 use super::archive::{ArchiveFetch, ArchiveRequest, fetch_archive};
 use super::{LoadContext, PartError, PartReport, RejectionError, record_success};
+use crate::drift::{DailyRowNorm, DriftAlert, compare_blanks, compare_days};
 use crate::fetch::{FetchError, FetchRequest, ResponseVerdict, UpstreamResponse, compress_for_archive};
 use crate::parsers::zip::CheckedZipArchive;
-use crate::parsers::{ParsedRows, company_registry, fca_securities, ipe, structured_filings};
+use crate::parsers::{FormatError, ParsedRows, company_registry, fca_securities, ipe, structured_filings};
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_row_count};
 
-const REGISTRY_PATH: &str = "/dados/CIA_ABERTA/CAD/DADOS/cad_cia_aberta.csv";
+pub const REGISTRY_PATH: &str = "/dados/CIA_ABERTA/CAD/DADOS/cad_cia_aberta.csv";
 
 /// A parsed file: rows that are loaded together, and the copy of the file to archive.
 pub struct ParsedFile<T> {
@@ -66,22 +69,20 @@ pub async fn load_filing_year(
     state: &mut SourcePartState,
 ) -> Result<PartReport, PartError> {
     let received_before = context.client.received_bytes();
-    let Some(archive) = fetch_year_archive(context, set, year, state).await? else {
+    let fetched = fetch_year_archive(context, set, year, &index_members(set, year), state).await?;
+    let Some(YearArchive { response, fingerprint }) = fetched else {
         let bytes = context.client.received_bytes() - received_before;
         return Ok(PartReport { bytes, ..report_unchanged(context, state, None) });
     };
-    let FilingArchive { response, fingerprint } = archive;
     let bytes = context.client.received_bytes() - received_before;
     let mut report = PartReport { bytes, ..PartReport::default() };
 
     let (today, is_whole) = (context.today, fingerprint.is_none());
     let parse = move |response: &UpstreamResponse| {
-        let archive = &response.body;
-        let archive = if is_whole { CheckedZipArchive::open(archive) } else { CheckedZipArchive::open_pieces(archive) };
-        parse_year_archive(&mut archive?, set, year, today)
+        parse_year_archive(&mut open_archive(&response.body, is_whole)?, set, year, today)
     };
     let (response, parsed_year) = parse_on_blocking_thread(response, parse).await?;
-    let ParsedFilingYear { filings, securities } = validate_or_quarantine(
+    let ParsedFilingYear { mut filings, securities } = validate_or_quarantine(
         context,
         state,
         &response,
@@ -103,36 +104,54 @@ pub async fn load_filing_year(
         load.append_securities(&securities.parsed.rows).await?;
         load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&securities.parsed.bad_rows)).await?;
         report.appended += load.commit().await?;
-        report.quarantined += securities.parsed.bad_row_count();
-        report.add_alerts(&securities.parsed.alerts);
+        report.add_problems(&securities.parsed);
+        filings.parsed.blanks.extend(securities.parsed.blanks);
     }
 
+    if set == CvmDataset::Ipe && year == today.year() {
+        report.add_alerts(compare_delivery_days(&filings.parsed.rows));
+    }
     state.sha256 = is_whole.then(|| response.body_sha256().to_vec());
     state.member_fingerprint = fingerprint;
     finish_part(context, state, response.validators, &filings.parsed, report)
 }
 
+/// The file is some days old, so its newest day may be incomplete.
+fn compare_delivery_days(filings: &[Filing]) -> Option<DriftAlert> {
+    let mut counts: BTreeMap<NaiveDate, u64> = BTreeMap::new();
+    for filing in filings {
+        *counts.entry(filing.delivered_on).or_default() += 1;
+    }
+    let newest = *counts.keys().next_back()?;
+    compare_days(DailyRowNorm::FILINGS, &counts, newest)
+}
+
+pub(super) fn open_archive(bytes: &[u8], is_whole: bool) -> Result<CheckedZipArchive<'_>, FormatError> {
+    if is_whole { CheckedZipArchive::open(bytes) } else { CheckedZipArchive::open_pieces(bytes) }
+}
+
 /// A changed archive.
-struct FilingArchive {
-    response: UpstreamResponse,
+pub(super) struct YearArchive {
+    pub response: UpstreamResponse,
     /// Of its members, if they alone were fetched.
-    fingerprint: Option<String>,
+    pub fingerprint: Option<String>,
 }
 
 /// `None` if we have what it holds.
-async fn fetch_year_archive(
+pub(super) async fn fetch_year_archive(
     context: &LoadContext<'_>,
     set: CvmDataset,
     year: i32,
+    members: &[String],
     state: &mut SourcePartState,
-) -> Result<Option<FilingArchive>, PartError> {
-    let path = format!("/dados/CIA_ABERTA/DOC/{}/DADOS/{}_cia_aberta_{year}.zip", set.id().to_uppercase(), set.id());
+) -> Result<Option<YearArchive>, PartError> {
+    let path = archive_path(set, year);
     let known = known_version(state);
     let request = ArchiveRequest {
         path: &path,
         known: &known.validators,
         known_fingerprint: state.member_fingerprint.as_deref(),
-        members: &needed_members(set, year),
+        members,
     };
     let fetched = match fetch_archive(context, &request, judge_file).await {
         Err(FetchError::Failed { last_response: Some(last_response), .. })
@@ -156,14 +175,20 @@ async fn fetch_year_archive(
             state.validators = response.validators;
             None
         }
-        ArchiveFetch::Whole(response) => Some(FilingArchive { response, fingerprint: None }),
+        ArchiveFetch::Whole(response) => Some(YearArchive { response, fingerprint: None }),
         ArchiveFetch::Pieces { response, fingerprint } => {
-            Some(FilingArchive { response, fingerprint: Some(fingerprint) })
+            Some(YearArchive { response, fingerprint: Some(fingerprint) })
         }
     })
 }
 
-fn needed_members(set: CvmDataset, year: i32) -> Vec<String> {
+/// The path of the archive of a year.
+pub fn archive_path(set: CvmDataset, year: i32) -> String {
+    format!("/dados/CIA_ABERTA/DOC/{}/DADOS/{}_cia_aberta_{year}.zip", set.id().to_uppercase(), set.id())
+}
+
+/// The members that say which filings there are.
+fn index_members(set: CvmDataset, year: i32) -> Vec<String> {
     let mut members = vec![index_member_name(set, year)];
     if set == CvmDataset::Fca {
         members.push(fca_securities::archive_member_name(year));
@@ -292,7 +317,7 @@ fn has_same_content(state: &SourcePartState, response: &UpstreamResponse) -> boo
 }
 
 /// Decompressing and parsing a year takes a good part of a second, which would block an async worker thread.
-async fn parse_on_blocking_thread<T: Send + 'static>(
+pub(super) async fn parse_on_blocking_thread<T: Send + 'static>(
     response: UpstreamResponse,
     parse: impl FnOnce(&UpstreamResponse) -> Result<T, RejectionError> + Send + 'static,
 ) -> Result<(UpstreamResponse, Result<T, RejectionError>), PartError> {
@@ -304,7 +329,7 @@ async fn parse_on_blocking_thread<T: Send + 'static>(
 }
 
 /// Returns the parsed data if it is valid; otherwise quarantines the whole response.
-async fn validate_or_quarantine<T, Row>(
+pub(super) async fn validate_or_quarantine<T, Row>(
     context: &LoadContext<'_>,
     state: &SourcePartState,
     response: &UpstreamResponse,
@@ -336,7 +361,7 @@ fn build_fetch_record<T>(context: &LoadContext<'_>, response: &UpstreamResponse,
 }
 
 /// `validators` if they changed.
-fn report_unchanged(
+pub(super) fn report_unchanged(
     context: &LoadContext<'_>,
     state: &mut SourcePartState,
     validators: Option<FileValidators>,
@@ -349,7 +374,7 @@ fn report_unchanged(
     report
 }
 
-fn finish_part<T>(
+pub(super) fn finish_part<T>(
     context: &LoadContext<'_>,
     state: &mut SourcePartState,
     validators: FileValidators,
@@ -357,8 +382,8 @@ fn finish_part<T>(
     mut report: PartReport,
 ) -> Result<PartReport, PartError> {
     report.rows = parsed.rows.len() as u64;
-    report.quarantined += parsed.bad_row_count();
-    report.add_alerts(&parsed.alerts);
+    report.add_problems(parsed);
+    report.add_alerts(compare_blanks(&mut state.usual, &parsed.blanks));
     if report.vanished.rejected > 0 {
         let rejected = report.vanished.rejected;
         report.alerts.push(format!("{rejected} rows disappeared again; too many at once to accept"));
@@ -366,6 +391,7 @@ fn finish_part<T>(
 
     state.validators = validators;
     state.rows = report.rows;
+    state.alerts.clone_from(&report.alerts);
     record_success(context, state, &report);
     Ok(report)
 }

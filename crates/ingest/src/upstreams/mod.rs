@@ -2,9 +2,11 @@
 
 mod archive;
 pub mod cvm;
+pub mod cvm_statements;
 pub mod ptax;
 pub mod sgs;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
@@ -15,7 +17,7 @@ use vintem_store::sources::{FileValidators, SourcePartState};
 use vintem_store::{Store, StoreError};
 
 use crate::fetch::{FetchError, FetchRequest, ResponseVerdict, UpstreamResponse, compress_for_archive};
-use crate::parsers::{FormatAlert, FormatError};
+use crate::parsers::{BadRowKind, FormatError, ParsedRows};
 use crate::source::SourcePart;
 use crate::validation::ValidationError;
 
@@ -83,7 +85,12 @@ impl LoadContext<'_> {
     pub async fn begin_load(&self, dataset: Dataset, fetch: &NewFetch) -> Result<LoadTransaction, StoreError> {
         let mut load = self.store.begin_load(dataset, DataOrigin::Real, fetch).await?;
         if self.announce {
-            load.emit_events_since(self.today - Days::new(EVENT_RETENTION_DAYS.into()));
+            // A value counts as old by its day of publication: a month is published weeks after its date.
+            let since = self.today - Days::new(EVENT_RETENTION_DAYS.into());
+            load.emit_events_since(match dataset {
+                Dataset::Series(series) => series.schedule().first_date_published_since(since),
+                Dataset::Fx | Dataset::Companies | Dataset::Filings | Dataset::Statements => since,
+            });
         }
         Ok(load)
     }
@@ -119,7 +126,8 @@ pub struct PartReport {
     /// Valid rows that were parsed.
     pub rows: u64,
     pub appended: u64,
-    pub quarantined: u64,
+    /// By what is wrong with them.
+    pub bad_rows: BTreeMap<BadRowKind, u64>,
     pub vanished: MissingRowCounts,
     pub alerts: Vec<String>,
     /// Whether the upstream had nothing new.
@@ -128,18 +136,32 @@ pub struct PartReport {
 
 impl PartReport {
     /// Adds a committed load of some of the part's rows.
-    pub fn add_load(&mut self, appended: u64, bad_rows: u64) {
+    pub fn add_load<T>(&mut self, appended: u64, parsed: &ParsedRows<T>) {
         self.appended += appended;
-        self.quarantined += bad_rows;
         self.unchanged &= appended == 0;
+        self.rows += parsed.rows.len() as u64;
+        self.add_problems(parsed);
     }
 
-    pub fn add_alerts(&mut self, alerts: &[FormatAlert]) {
-        for alert in alerts.iter().map(FormatAlert::to_string) {
+    /// Adds the bad rows of a table, and what is unusual about its format.
+    pub fn add_problems<T>(&mut self, parsed: &ParsedRows<T>) {
+        for (kind, count) in parsed.count_bad_rows() {
+            *self.bad_rows.entry(kind).or_default() += count;
+        }
+        self.add_alerts(&parsed.alerts);
+    }
+
+    pub fn add_alerts(&mut self, alerts: impl IntoIterator<Item = impl ToString>) {
+        for alert in alerts.into_iter().map(|alert| alert.to_string()) {
             if !self.alerts.contains(&alert) {
                 self.alerts.push(alert);
             }
         }
+    }
+
+    /// The bad rows, whatever is wrong with them.
+    pub fn quarantined(&self) -> u64 {
+        self.bad_rows.values().sum()
     }
 }
 

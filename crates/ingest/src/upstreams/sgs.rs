@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use chrono::{Days, NaiveDate};
+use vintem_domain::series::Shape;
 use vintem_domain::{Dataset, Series};
 use vintem_store::load::Observation;
 use vintem_store::sources::{FileValidators, SourcePartState};
@@ -10,7 +11,7 @@ use vintem_store::sources::{FileValidators, SourcePartState};
 use super::{DateWindow, LoadContext, PartError, PartReport, RejectionError, record_success};
 use crate::fetch::{FetchError, ResponseVerdict, UpstreamResponse};
 use crate::parsers::sgs::{SgsError, SgsResponse, parse_response};
-use crate::parsers::{BadRow, ParsedRows};
+use crate::parsers::{BadRow, FormatAlert, ParsedRows};
 use crate::source::SourcePart;
 use crate::validation::{to_quarantined_rows, validate_bad_row_count, validate_observations, validate_row_count};
 
@@ -38,6 +39,7 @@ pub async fn load_years(
     }
 
     state.rows = state.rows.max(report.rows);
+    state.alerts.clone_from(&report.alerts);
     record_success(context, state, &report);
     Ok(report)
 }
@@ -50,17 +52,11 @@ async fn load_window(
     report: &mut PartReport,
 ) -> Result<Option<Option<NaiveDate>>, PartError> {
     let (from, to) = window;
-    let code = series.sgs_code.expect("a source is made of published series alone");
-    let path = format!(
-        "/dados/serie/bcdata.sgs.{code}/dados?formato=json&dataInicial={}&dataFinal={}",
-        from.format("%d/%m/%Y"),
-        to.format("%d/%m/%Y")
-    );
-
+    let path = window_path(series, window);
     let response = context.fetch_or_quarantine(series.id, &path, judge_response).await?;
     report.bytes += response.body.len() as u64;
     let parsed = match parse_response(response.status, &response.body) {
-        Ok(SgsResponse::Rows(parsed)) => retain_rows_in_window(parsed, window, context.today),
+        Ok(SgsResponse::Rows(parsed)) => retain_valid_rows(parsed, series, window, context.today),
         Ok(SgsResponse::Empty) => ParsedRows::new(Vec::new()),
         Ok(SgsResponse::WindowTooWide) if from < to => return Ok(None),
         Ok(SgsResponse::WindowTooWide) => {
@@ -80,9 +76,8 @@ async fn load_window(
     }
     let newest = parsed.rows.last().map(|row| row.date);
 
-    report.add_alerts(&parsed.alerts);
-    report.rows += parsed.rows.len() as u64;
     if parsed.rows.is_empty() && parsed.bad_rows.is_empty() {
+        report.add_alerts(&parsed.alerts);
         return Ok(Some(newest));
     }
 
@@ -90,8 +85,18 @@ async fn load_window(
     load.append_observations(series, &parsed.rows).await?;
     load.quarantine_rows(context.source_id, series.id, &to_quarantined_rows(&parsed.bad_rows)).await?;
 
-    report.add_load(load.commit().await?, parsed.bad_row_count());
+    report.add_load(load.commit().await?, &parsed);
     Ok(Some(newest))
+}
+
+/// The path of the values of a window.
+pub fn window_path(series: &Series, (from, to): DateWindow) -> String {
+    let code = series.sgs_code.expect("a source is made of published series alone");
+    format!(
+        "/dados/serie/bcdata.sgs.{code}/dados?formato=json&dataInicial={}&dataFinal={}",
+        from.format("%d/%m/%Y"),
+        to.format("%d/%m/%Y")
+    )
 }
 
 /// The stored rows of a window that a good response has. Some of the first ones may be left out.
@@ -126,17 +131,27 @@ fn judge_response(response: &UpstreamResponse) -> ResponseVerdict {
     }
 }
 
-/// Skips future dates: the Selic target is published up to the next meeting and is not a fact yet. Rows outside the
-/// requested window are bad.
-fn retain_rows_in_window(
+/// Skips future dates: the Selic target is published up to the next meeting and is not a fact yet. Amounts from before
+/// the real are skipped, too. Rows outside the requested window are bad, and so are those without the end of their period
+/// in a series that has periods.
+pub fn retain_valid_rows(
     mut parsed: ParsedRows<Observation>,
+    series: &Series,
     (from, to): DateWindow,
     today: NaiveDate,
 ) -> ParsedRows<Observation> {
     let rows = std::mem::take(&mut parsed.rows);
-    for (line, row) in (1..).zip(rows) {
-        if row.date > today {
+    let has_periods = series.shape == Shape::Period;
+    if !has_periods && rows.iter().any(|row| row.period_end.is_some()) {
+        parsed.alerts.push(FormatAlert::AdditionalColumns(vec!["\"dataFim\"".to_owned()]));
+    }
+    for (line, mut row) in (1..).zip(rows) {
+        row.period_end = row.period_end.filter(|_| has_periods);
+        if row.date > today || row.date < series.served_since() {
             parsed.skipped += 1;
+        } else if has_periods && row.period_end.is_none() {
+            let text = format!("{} {}", row.date, row.value);
+            parsed.bad_rows.push(BadRow::new(line, &text, "it does not say when its period ends".to_owned()));
         } else if row.date < from || row.date > to {
             let text = format!("{} {}", row.date, row.value);
             parsed.bad_rows.push(BadRow::new(line, &text, "it is outside the requested window".to_owned()));

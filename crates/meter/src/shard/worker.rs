@@ -1,8 +1,9 @@
 //! The worker of a shard, which makes its calls to Redis, one at a time.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use metrics::{Counter, Histogram};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::oneshot;
@@ -35,6 +36,24 @@ pub struct ShardWorker {
     /// Counts of failed calls that may or may not have arrived.
     unconfirmed_counts: Vec<CallCounts>,
     last_confirmed_count: ConfirmedCount,
+    metrics: CallMetrics,
+}
+
+/// How the calls to one server go.
+pub struct CallMetrics {
+    seconds: Histogram,
+    failures: Counter,
+}
+
+impl CallMetrics {
+    /// `server` is its position in the settings.
+    pub fn new(server: usize) -> Self {
+        let server = server.to_string();
+        Self {
+            seconds: metrics::histogram!("vintem_redis_call_seconds", "server" => server.clone()),
+            failures: metrics::counter!("vintem_redis_call_failures_total", "server" => server),
+        }
+    }
 }
 
 /// A connection to one run of a server.
@@ -57,7 +76,7 @@ struct CallFailure {
 }
 
 impl ShardWorker {
-    pub fn new(state: Arc<ShardState>, client: Client) -> Self {
+    pub fn new(state: Arc<ShardState>, client: Client, metrics: CallMetrics) -> Self {
         Self {
             state,
             client,
@@ -66,6 +85,7 @@ impl ShardWorker {
             last_call_number: 0,
             unconfirmed_counts: Vec::new(),
             last_confirmed_count: ConfirmedCount::default(),
+            metrics,
         }
     }
 
@@ -232,6 +252,7 @@ impl ShardWorker {
             checks,
         };
 
+        let started = Instant::now();
         let result = {
             let mut sending = std::pin::pin!(self.send_call(&call));
             match timeout(call_timeout, &mut sending).await {
@@ -239,9 +260,11 @@ impl ShardWorker {
                 Err(_) => timeout(FINAL_POLL_TIMEOUT, sending).await.unwrap_or(Err(MeterError::Timeout(call_timeout))),
             }
         };
+        self.metrics.seconds.record(started.elapsed().as_secs_f64());
         let reply = match result.and_then(|value| call.decode_reply(value)) {
             Ok(reply) => reply,
             Err(error) => {
+                self.metrics.failures.increment(1);
                 // Drop the connection, so that a late reply is not taken for the next one. Without a connection nothing
                 // was sent.
                 let may_have_arrived = self.connection.take().is_some();

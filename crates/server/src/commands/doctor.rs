@@ -11,6 +11,7 @@ use vintem_store::Store;
 use vintem_store::sources::SourceState;
 
 use crate::commands::ingest;
+use crate::commands::live_survey::LiveSurveyArguments;
 use crate::connections::{ConnectionLimits, raise_descriptor_limit};
 use crate::describe_error;
 use crate::settings::{ServeSettings, UpstreamSettings};
@@ -23,6 +24,9 @@ pub struct DoctorCommand {
 
     #[command(flatten)]
     upstreams: UpstreamSettings,
+
+    #[command(flatten)]
+    live_survey: LiveSurveyArguments,
 
     /// Settings that could not be parsed; the others have their values.
     #[arg(skip)]
@@ -56,6 +60,9 @@ struct UsableDatabase {
 impl DoctorCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         let settings = &self.settings;
+        if self.live_survey.live {
+            return self.live_survey.run(&self.upstreams.upstream_addresses(), &settings.contact.contact).await;
+        }
         let mut report = Report::default();
 
         for setting in &self.bad_settings {

@@ -1,6 +1,7 @@
 //! `vintem ingest`: loads data from the upstreams once, on a schedule, or from a file.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -20,7 +21,10 @@ use vintem_store::sources::CrossCheck;
 
 use crate::background;
 use crate::commands::serve::ShutdownSignals;
-use crate::settings::{ContactSettings, DatabaseSettings, LogSettings, UpstreamSettings};
+use crate::http_server::ServerPhase;
+use crate::operator::metrics::metrics_handle;
+use crate::operator::{AdminPort, open_admin_port};
+use crate::settings::{AdminTokenSettings, ContactSettings, DatabaseSettings, LogSettings, UpstreamSettings};
 
 #[derive(Debug, Args)]
 #[command(after_help = sources_help())]
@@ -33,6 +37,13 @@ pub struct IngestCommand {
 
     #[command(flatten)]
     contact: ContactSettings,
+
+    /// Address of /livez, /readyz and /metrics with --watch [default: none]. Keep it private
+    #[arg(long, env = "VINTEM_INGEST_ADMIN_LISTEN", value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    admin_token: AdminTokenSettings,
 
     #[command(flatten)]
     log: LogSettings,
@@ -59,7 +70,7 @@ pub struct IngestCommand {
 
 fn sources_help() -> String {
     let ids: Vec<&str> = DataSource::all().map(DataSource::id).collect();
-    format!("Sources: {}. Groups of sources: sgs, ptax, cvm, filings", ids.join(", "))
+    format!("Sources: {}. Groups of sources: sgs, ptax, cvm, filings, statements", ids.join(", "))
 }
 
 impl IngestCommand {
@@ -75,11 +86,26 @@ impl IngestCommand {
 
         if self.watch {
             self.log.init_logging()?;
+            metrics_handle();
             let mut signals = ShutdownSignals::new()?;
             let (stop_sender, stop) = watch::channel(false);
+            let (phase, phase_changes) = watch::channel(ServerPhase::Serving);
+            if let Some(address) = self.admin_listen {
+                let port = AdminPort {
+                    role: "ingest",
+                    store: store.clone(),
+                    token: self.admin_token.admin_token,
+                    phase: phase_changes,
+                    live_snapshot: None,
+                    replica: None,
+                };
+                let (admin_address, _tasks) = open_admin_port(address, &Arc::default(), port)?;
+                tracing::info!(%admin_address, "listening");
+            }
             tokio::spawn(background::maintain_partitions(store));
             tokio::spawn(async move {
                 signals.wait().await;
+                phase.send_replace(ServerPhase::Stopping);
                 stop_sender.send_replace(true);
             });
             run_on_schedule(&ingestor, &clock, stop).await;
@@ -165,7 +191,7 @@ async fn load_file(
     }
 
     let report = ingestor.load_file(*source, name, &bytes, known_at).await?;
-    println!("{} rows read, {} new or changed, {} quarantined.", report.rows, report.appended, report.quarantined);
+    println!("{} rows read, {} new or changed, {} quarantined.", report.rows, report.appended, report.quarantined());
     Ok(())
 }
 
@@ -265,7 +291,7 @@ fn describe_outcome(source: DataSource, part: &str, outcome: &PartOutcome) -> St
             "{source} {part}: {} rows read, {} new or changed, {} quarantined, {:.1} MB",
             report.rows,
             report.appended,
-            report.quarantined,
+            report.quarantined(),
             report.bytes as f64 / 1e6
         ),
         PartOutcome::NotPublishedYet => format!("{source} {part}: not published yet"),

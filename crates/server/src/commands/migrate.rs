@@ -2,7 +2,8 @@
 
 use clap::Args;
 use vintem_store::Store;
-use vintem_store::migrations::SchemaChange;
+use vintem_store::diagnosis::DatabaseProblem;
+use vintem_store::migrations::{SCHEMA_VERSION, SchemaChange};
 
 use crate::settings::DatabaseSettings;
 
@@ -20,15 +21,20 @@ impl MigrateCommand {
     }
 }
 
-/// Fails at once, with the cause, if the database cannot be reached.
+/// Fails at once, with the cause, if the database cannot be reached or is too new for this version.
 pub async fn migrate(store: &Store) -> anyhow::Result<SchemaChange> {
-    store.check_connection().await?;
-    Ok(store.migrate().await?)
+    match store.check_schema().await {
+        Ok(()) | Err(DatabaseProblem::NoSchema | DatabaseProblem::OldSchema { .. }) => Ok(store.migrate().await?),
+        Err(problem) => Err(problem.into()),
+    }
 }
 
 fn describe(SchemaChange { before, after }: SchemaChange) -> String {
     match before {
         0 => format!("Created the tables (schema version {after})."),
+        before if before > SCHEMA_VERSION => {
+            format!("The schema is newer than this version of Vintém and supports it (version {after}).")
+        }
         before if before == after => format!("The schema is up to date (version {after})."),
         before => format!("Updated the schema from version {before} to {after}."),
     }

@@ -12,8 +12,8 @@ use vintem_domain::{Clock, SystemClock, VERSION};
 use vintem_ingest::ingestor::Ingestor;
 use vintem_ingest::scheduler::run_on_schedule;
 
-use super::demo;
 use super::migrate::migrate;
+use super::{demo, wait_for_unusable_schema};
 use crate::replica::{self, REDIS_PREFIX, Replica};
 use crate::settings::{LogSettings, ServeSettings, UpstreamSettings};
 use crate::worker::Worker;
@@ -85,7 +85,10 @@ impl ServeCommand {
     }
 
     async fn serve_until_stopped(self, mut signals: ShutdownSignals, with_worker: bool) -> anyhow::Result<()> {
-        let mut replica = replica::start_replica(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)).await?;
+        let mut replica = tokio::select! {
+            replica = replica::start_replica(&self.settings, REDIS_PREFIX, Arc::new(SystemClock)) => replica?,
+            _ = signals.wait() => return Ok(()),
+        };
 
         let mut tasks = Vec::new();
         let mut deliveries = None;
@@ -108,12 +111,19 @@ impl ServeCommand {
             admin_address = %replica.admin_address,
             "listening"
         );
-        let signal = tokio::select! {
-            () = announce_readiness(&replica, &self.settings.public_url) => signals.wait().await,
-            signal = signals.wait() => signal,
+        let schema_store = self.settings.database.open_store()?;
+        let ready_until_signal = async {
+            announce_readiness(&replica, &self.settings.public_url).await;
+            std::future::pending().await
         };
+        let stopped = tokio::select! {
+            never = ready_until_signal => never,
+            signal = signals.wait() => Ok(signal),
+            problem = wait_for_unusable_schema(&schema_store) => Err(problem),
+        };
+        schema_store.close().await;
         // Nobody balances the load of a process that was started by hand. A second signal ends the wait.
-        if signal == StopSignal::Terminate {
+        if matches!(stopped, Ok(StopSignal::Terminate)) {
             tracing::info!(seconds = self.settings.drain_seconds, "no longer ready; requests are still answered");
             tokio::select! {
                 () = replica.leave() => {}
@@ -128,7 +138,7 @@ impl ServeCommand {
         if let Some(deliveries) = deliveries {
             deliveries.await.context("the webhook dispatcher failed")?;
         }
-        Ok(())
+        stopped.map(|_| ()).map_err(Into::into)
     }
 }
 
@@ -151,6 +161,7 @@ async fn announce_readiness(replica: &Replica, public_url: &str) {
     let url = if public_url.is_empty() { format!("http://{}", replica.address) } else { public_url.to_owned() };
     // Nobody may be reading any more, which must not stop the service.
     let _ = writeln!(std::io::stdout(), "Vintém is ready at {url}{data}");
+    tracing::info!(url, "ready");
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

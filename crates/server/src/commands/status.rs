@@ -4,7 +4,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use clap::Args;
 use vintem_domain::dates::sao_paulo_date;
 use vintem_ingest::source::DataSource;
-use vintem_store::sources::SourceState;
+use vintem_store::sources::{SourceAlert, SourceState};
 
 use crate::settings::DatabaseSettings;
 
@@ -27,7 +27,7 @@ impl StatusCommand {
         }
 
         println!(
-            "{:17} {:11} {:11} {:12} {:>11}  state",
+            "{:22} {:11} {:11} {:12} {:>11}  state",
             "source", "data up to", "expected", "last success", "quarantined"
         );
         for source in DataSource::all() {
@@ -35,7 +35,9 @@ impl StatusCommand {
             let newest = newest_dates.get(&source.dataset()).copied();
             println!("{}", describe_source(source, state, newest, now));
         }
-        for part in states.iter().flat_map(|state| &state.failing_parts) {
+        // Series that were switched off are not fetched any more.
+        let fetched = states.iter().filter(|state| DataSource::from_id(&state.source).is_some());
+        for part in fetched.clone().flat_map(|state| &state.failing_parts) {
             let failure = &part.failure;
             println!(
                 "{} {} fails since {}: {}. Next attempt: {}",
@@ -45,6 +47,9 @@ impl StatusCommand {
                 failure.problem,
                 format_time(failure.next_attempt_at)
             );
+        }
+        for SourceAlert { source, part, alert } in fetched.flat_map(|state| &state.alerts) {
+            println!("{source} {part} was loaded, but {alert}");
         }
         Ok(())
     }
@@ -65,12 +70,13 @@ fn describe_source(
             if state.failing_parts.is_empty() { "stale" } else { "stale, failing" }
         }
         Some(state) if !state.failing_parts.is_empty() => "failing in part",
+        Some(_) if newest.and_then(|newest| dataset.next_expected_at(newest)).is_some_and(|at| now >= at) => "late",
         Some(_) if checked_at.is_none() => "first fetch unfinished",
         Some(_) => "ok",
     };
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     format!(
-        "{:17} {:11} {:11} {:12} {:>11}  {judgment}",
+        "{:22} {:11} {:11} {:12} {:>11}  {judgment}",
         source.id(),
         or_dash(newest.map(|date| date.to_string())),
         or_dash(expected.map(|date| date.to_string())),
@@ -111,6 +117,6 @@ mod tests {
         assert!(describe_source(cdi, None, None, now).ends_with("never fetched"));
         let state = SourceState { checked_at: Some(now), ..SourceState::default() };
         let text = describe_source(cdi, Some(&state), "2026-11-12".parse().ok(), now);
-        assert_eq!(text, "cdi               2026-11-12  2026-11-13  now                    0  ok");
+        assert_eq!(text, "cdi                    2026-11-12  2026-11-13  now                    0  ok");
     }
 }

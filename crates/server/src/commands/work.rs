@@ -1,5 +1,7 @@
 //! `vintem work`: builds the bulk export, publishes events, and delivers webhooks.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -8,10 +10,15 @@ use tokio::sync::watch;
 use vintem_api::TaskHealth;
 use vintem_domain::{Clock, SystemClock};
 use vintem_snapshot::LiveSnapshot;
+use vintem_store::Store;
 
 use super::serve::ShutdownSignals;
+use super::wait_for_unusable_schema;
 use crate::background;
-use crate::settings::{DatabaseSettings, DirectorySettings, LogSettings, WebhookSettings};
+use crate::http_server::ServerPhase;
+use crate::operator::metrics::metrics_handle;
+use crate::operator::{AdminPort, open_admin_port};
+use crate::settings::{AdminTokenSettings, DatabaseSettings, DirectorySettings, LogSettings, WebhookSettings};
 use crate::supervision::spawn_supervised;
 use crate::worker::{Worker, build_changed_exports};
 
@@ -25,6 +32,13 @@ pub struct WorkCommand {
 
     #[command(flatten)]
     webhooks: WebhookSettings,
+
+    /// Address of /livez, /readyz and /metrics [default: none]. Keep it private
+    #[arg(long, env = "VINTEM_WORK_ADMIN_LISTEN", value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    admin_token: AdminTokenSettings,
 
     #[command(flatten)]
     log: LogSettings,
@@ -43,27 +57,11 @@ impl WorkCommand {
         let live_snapshot = Arc::new(LiveSnapshot::default());
 
         if self.once {
-            let directory =
-                directory.context("There is no export directory. Set VINTEM_EXPORT_DIR or VINTEM_DATA_DIR.")?;
-            store.check_schema().await?;
-            live_snapshot.refresh(&store).await.context("the data could not be read")?;
-            let snapshot = live_snapshot.get().context("The database has no data yet. Run `vintem ingest` first.")?;
-            let report =
-                tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &directory, SystemClock.now()))
-                    .await??;
-            anyhow::ensure!(
-                report.failed_datasets.is_empty(),
-                "Export files of {} could not be built; see the log for the cause",
-                report.failed_datasets.join(", ")
-            );
-            println!(
-                "Built export files for {} datasets; postponed {} that were built less than an hour ago.",
-                report.built_datasets.len(),
-                report.postponed_count
-            );
-            return Ok(());
+            return build_exports_once(&store, &live_snapshot, directory).await;
         }
 
+        metrics_handle();
+        let (phase, phase_changes) = watch::channel(ServerPhase::Serving);
         let notifications = Arc::new(background::Notifications::default());
         let health = Arc::new(TaskHealth::default());
         let follow = (store.clone(), live_snapshot.clone(), notifications.clone());
@@ -77,6 +75,18 @@ impl WorkCommand {
             spawn_supervised("compaction", &health, live_snapshot.clone(), background::compact_layers),
             spawn_supervised("partitions", &health, store.clone(), background::maintain_partitions),
         ];
+        if let Some(address) = self.admin_listen {
+            let port = AdminPort {
+                role: "work",
+                store: store.clone(),
+                token: self.admin_token.admin_token,
+                phase: phase_changes,
+                live_snapshot: Some(live_snapshot.clone()),
+                replica: None,
+            };
+            let (admin_address, _tasks) = open_admin_port(address, &health, port)?;
+            tracing::info!(%admin_address, "listening");
+        }
         if directory.is_none() {
             tracing::info!("bulk export is off: neither VINTEM_EXPORT_DIR nor VINTEM_DATA_DIR is set");
         }
@@ -86,13 +96,41 @@ impl WorkCommand {
         tasks.extend(worker.spawn_publisher_and_exports(directory));
 
         tracing::info!("worker started");
-        signals.wait().await;
+        let problem = tokio::select! {
+            _ = signals.wait() => None,
+            problem = wait_for_unusable_schema(&store) => Some(problem),
+        };
         tracing::info!("stopping");
 
+        phase.send_replace(ServerPhase::Stopping);
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         stop.send_replace(true);
         deliveries.await.context("the webhook dispatcher failed")?;
         store.close().await;
-        Ok(())
+        problem.map_or(Ok(()), |problem| Err(problem.into()))
     }
+}
+
+async fn build_exports_once(
+    store: &Store,
+    live_snapshot: &LiveSnapshot,
+    directory: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    let directory = directory.context("There is no export directory. Set VINTEM_EXPORT_DIR or VINTEM_DATA_DIR.")?;
+    store.check_schema().await?;
+    live_snapshot.refresh(store).await.context("the data could not be read")?;
+    let snapshot = live_snapshot.get().context("The database has no data yet. Run `vintem ingest` first.")?;
+    let report =
+        tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &directory, SystemClock.now())).await??;
+    anyhow::ensure!(
+        report.failed_datasets.is_empty(),
+        "Export files of {} could not be built; see the log for the cause",
+        report.failed_datasets.join(", ")
+    );
+    println!(
+        "Built export files for {} datasets; postponed {} that were built less than an hour ago.",
+        report.built_datasets.len(),
+        report.postponed_count
+    );
+    Ok(())
 }

@@ -65,21 +65,22 @@ fn only_api_routes_are_charged_to_the_quota() {
 #[tokio::test]
 async fn env_example_lists_every_setting() -> TestResult {
     let example = std::fs::read_to_string(workspace_root().join(".env.example"))?;
-    let (_, help, _) = vintem_testkit::run_vintem(crate::vintem_binary(), "", &["up", "--help"]).await?;
-    let settings: BTreeSet<&str> = help
-        .split(|character: char| !character.is_ascii_uppercase() && character != '_')
-        .filter(|word| word.starts_with("VINTEM_"))
-        .collect();
-
-    let in_example: BTreeSet<&str> = example
-        .split(|character: char| !character.is_ascii_uppercase() && character != '_')
-        .filter(|word| word.starts_with("VINTEM_"))
-        .collect();
+    let mut settings = BTreeSet::new();
+    for command in ["up", "work", "ingest"] {
+        let (_, help, _) = vintem_testkit::run_vintem(crate::vintem_binary(), "", &[command, "--help"]).await?;
+        settings.extend(setting_names(&help).map(str::to_owned));
+    }
+    let in_example: BTreeSet<String> = setting_names(&example).map(str::to_owned).collect();
 
     assert!(settings.len() > 10);
     assert_eq!(settings, in_example);
 
     Ok(())
+}
+
+fn setting_names(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|character: char| !character.is_ascii_uppercase() && character != '_');
+    words.filter(|word| word.starts_with("VINTEM_"))
 }
 
 /// Compares a document with the text that the code has for it. With `VINTEM_WRITE_DOCUMENTS` set it writes it instead.

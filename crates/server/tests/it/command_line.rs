@@ -1,9 +1,13 @@
 //! The command-line interface, run as an operator would run it.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use vintem_domain::{DataOrigin, Dataset, series};
 use vintem_store::load::{NewFetch, Observation};
-use vintem_testkit::{TestDatabase, run_vintem};
+use vintem_testkit::{
+    DedicatedRedis, ServerProcess, TempDirectory, TestDatabase, http_client_builder, run_vintem, wait_until,
+};
 
 use crate::{TestResult, friday, vintem_binary};
 
@@ -43,7 +47,7 @@ async fn demo_refuses_a_database_that_holds_real_data() -> TestResult {
     let fetch = NewFetch::without_response("test:selic".into(), friday(), [7; 32]);
 
     let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Real, &fetch).await?;
-    let row = Observation { date: "2026-11-13".parse()?, value: "15.00".parse()? };
+    let row = Observation::new("2026-11-13".parse()?, "15.00".parse()?);
     load.append_observations(selic, &[row]).await?;
     load.commit().await?;
 
@@ -96,5 +100,46 @@ async fn a_short_pepper_or_secret_key_is_refused_at_start() -> TestResult {
     assert!(!status.success() && error.contains("VINTEM_SECRET_KEY"), "{error}");
     assert!(!error.contains("short"), "the key is not repeated");
 
+    Ok(())
+}
+
+/// Stored rows of a disabled series stay in the database, and in the copy on disk of a replica that served them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_series_is_neither_served_nor_listed() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let redis = DedicatedRedis::start()?;
+    let directory = TempDirectory::create()?;
+    let data_dir = format!("--data-dir={}", directory.path().display());
+    let http = http_client_builder().build()?;
+    let status_of = async |process: &ServerProcess, id: &str| {
+        let response = http.get(process.url(&format!("/api/v1/market/series/{id}/current"))).send().await?;
+        anyhow::Ok(response.status().as_u16())
+    };
+
+    let process = ServerProcess::start(vintem_binary(), &database.url(), &redis.url(), &[&data_dir])?;
+    for id in ["igp-m", "ipca-12m", "real-selic"] {
+        assert_eq!(status_of(&process, id).await?, 200, "{id}");
+    }
+    let copy = directory.path().join("snapshot/served");
+    wait_until("the copy is on disk", Duration::from_secs(20), || async { copy.exists() }).await;
+    drop(process);
+
+    // What is computed from a disabled series goes with it.
+    let disabled = [("VINTEM_DISABLED_SERIES", "igp-m, ipca-12m")];
+    let process =
+        ServerProcess::start_with_env(vintem_binary(), &database.url(), &redis.url(), &[&data_dir], &disabled)?;
+    for id in ["igp-m", "ipca-12m", "real-selic"] {
+        assert_eq!(status_of(&process, id).await?, 404, "{id}");
+    }
+    assert_eq!(status_of(&process, "igp-di").await?, 200);
+    let catalog: Value = http.get(process.url("/api/v1/market/series")).send().await?.json().await?;
+    let ids: Vec<&str> =
+        catalog["data"].as_array().into_iter().flatten().filter_map(|row| row["id"].as_str()).collect();
+    assert!(
+        ids.contains(&"igp-di") && !ids.iter().any(|id| ["igp-m", "ipca-12m", "real-selic"].contains(id)),
+        "{ids:?}"
+    );
+    let page = http.get(process.url("/series/igp-m")).send().await?;
+    assert_eq!(page.status(), 404);
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Workers are real processes, killed at random moments and restarted; PostgreSQL is stopped and killed meanwhile.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
@@ -11,7 +11,7 @@ use vintem_domain::Plan;
 use vintem_store::{Store, Timeouts};
 use vintem_testkit::webhook_receiver::{ReceiverBehavior, WebhookReceiver};
 use vintem_testkit::webhooks::insert_webhooks;
-use vintem_testkit::{DedicatedPostgres, WorkerProcess, create_key, parse_env_var, run_vintem};
+use vintem_testkit::{DedicatedPostgres, QuietClock, WorkerProcess, create_key, parse_env_var, run_vintem};
 
 use crate::{TestResult, vintem_binary};
 
@@ -178,7 +178,7 @@ async fn killing_workers_and_postgres_loses_no_delivery() -> TestResult {
 
     harness.start_worker()?;
 
-    let started = Instant::now();
+    let started = QuietClock::start();
     loop {
         let (published, waiting) = harness.count_published_and_pending().await?;
         if published == i64::from(events) && waiting == 0 {

@@ -57,7 +57,7 @@ async fn an_index_lists_every_operation_below_it() -> TestResult {
 #[tokio::test]
 async fn the_market_index_links_to_every_series() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
-    let replica = TestReplica::start(&database, friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let index: Value = replica.get("/api/v1/market").await?.json().await?;
     let links = index["series"].as_array().expect("a list");
 

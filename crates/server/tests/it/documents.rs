@@ -3,8 +3,9 @@
 
 use vintem_domain::event::EventKind;
 use vintem_domain::problem::ErrorCode;
-use vintem_domain::series::{PUBLISHED_SERIES, served_series};
+use vintem_domain::series::{PlausibleRange, SeriesGroup, published_series, served_series};
 use vintem_domain::{Lang, Series};
+use vintem_server::operator::metrics::METRICS;
 
 use crate::TestResult;
 use crate::architecture::check_document;
@@ -29,15 +30,35 @@ fn documents_list_every_series() -> TestResult {
             let texts = [series.unit.text(), series.name, series.is_not].map(|text| text.in_lang(lang));
             format!("| `{}` | {code} | {} |\n", series.id, texts.join(" | "))
         };
-        let rows: String = served_series().map(row).collect();
-        check_list(file, "series", &format!("{header}\n|---|---|---|---|---|\n{rows}"))?;
+        let of_group = |group: SeriesGroup| {
+            let rows: String = served_series().filter(|series| series.group == group).map(row).collect();
+            let name = group.name().in_lang(lang);
+            (!rows.is_empty()).then(|| format!("### {name}\n\n{header}\n|---|---|---|---|---|\n{rows}"))
+        };
+        let groups: Vec<String> = SeriesGroup::ALL.into_iter().filter_map(of_group).collect();
+        check_list(file, "series", &groups.join("\n"))?;
     }
 
-    let ids: Vec<String> = PUBLISHED_SERIES.iter().map(|series| format!("`{}`", series.id)).collect();
-    let codes: Vec<String> =
-        PUBLISHED_SERIES.iter().filter_map(|series| series.sgs_code).map(|code| code.to_string()).collect();
-    let sources = format!("- {}: series {} of SGS\n", ids.join(", "), codes.join(", "));
-    check_list("docs/upstreams.md", "series", &sources)
+    let row = |series: &Series| {
+        let code = series.sgs_code.map(|code| code.to_string()).unwrap_or_default();
+        let PlausibleRange { min, max, reason, .. } = series.plausible;
+        let (id, publisher) = (series.id, series.publisher.name().en);
+        let (starts_on, license) = (series.starts_on, series.license.id());
+        let evidence = series.evidence.join("; ");
+        format!("| `{id}` | {code} | {publisher} | {starts_on} | {min} to {max}: {reason} | {license} | {evidence} |\n")
+    };
+    let rows: String = published_series().map(row).collect();
+    let header = "| id | SGS | publisher | first date | plausible values | license | sources of the code |";
+    check_list("docs/upstreams.md", "series", &format!("{header}\n|---|---|---|---|---|---|---|\n{rows}"))
+}
+
+#[test]
+fn documents_list_every_metric() -> TestResult {
+    let mut table = "| name | type | meaning and labels |\n|---|---|---|\n".to_owned();
+    for metric in METRICS {
+        table.push_str(&format!("| `{}` | {} | {} |\n", metric.name, metric.kind.id(), metric.help));
+    }
+    check_list("docs/operations.md", "metrics", &table)
 }
 
 #[test]

@@ -10,7 +10,7 @@ use vintem_server::worker::publish_pending_events;
 use vintem_snapshot::LiveSnapshot;
 use vintem_store::Store;
 use vintem_store::load::{NewFetch, Observation};
-use vintem_testkit::{TestDatabase, TestReplica, wait_until};
+use vintem_testkit::{QuietClock, TestDatabase, TestReplica, wait_until};
 
 use crate::{TestResult, friday, insert_event};
 
@@ -252,7 +252,7 @@ async fn a_long_poll_ends_on_an_event_on_timeout_or_on_shutdown() -> TestResult 
         waiting.push(poll("wait=30").await?);
     }
 
-    let started = Instant::now();
+    let started = QuietClock::start();
     let ninth: Value = poll("wait=30").await?.json().await?;
     assert_eq!(ninth["data"], json!([]));
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
@@ -274,7 +274,7 @@ async fn a_long_poll_ends_on_an_event_on_timeout_or_on_shutdown() -> TestResult 
     let cursor = body["cursor"].clone();
 
     let pending = poll("wait=30").await?;
-    let started = Instant::now();
+    let started = QuietClock::start();
     replica.replica.stop().await;
     let ended: Value = pending.json().await?;
     assert_eq!((&ended["data"], &ended["cursor"]), (&json!([]), &cursor));
@@ -289,7 +289,7 @@ async fn load_rate(store: &Store, series: &'static Series, value: u32) -> TestRe
     let fetch = NewFetch::without_response(format!("test:{}", series.id), fetched_at, [value as u8; 32]);
     let mut load = store.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
     load.emit_events_since("2026-11-01".parse()?);
-    load.append_observations(series, &[Observation { date: "2026-11-12".parse()?, value: value.into() }]).await?;
+    load.append_observations(series, &[Observation::new("2026-11-12".parse()?, value.into())]).await?;
     load.commit().await?;
     Ok(())
 }

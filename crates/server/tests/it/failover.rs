@@ -9,7 +9,7 @@ use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use tokio::task::JoinHandle;
 use vintem_testkit::{
-    DedicatedPostgres, QuietClock, ServerProcess, create_key_by_cli, http_client_builder, redis_url, run_vintem,
+    DedicatedPostgres, DedicatedRedis, QuietClock, ServerProcess, create_key_by_cli, http_client_builder, run_vintem,
     wait_until,
 };
 
@@ -121,7 +121,8 @@ async fn fail_over(is_synchronous: bool) -> anyhow::Result<FailoverOutcome> {
         standby.port()
     );
     let flags = ["--register-per-day=100000", "--limit-free=10000000", "--limit-platinum=10000000"];
-    let replica = ServerProcess::start(vintem_binary(), &database, &redis_url(), &flags)?;
+    let redis = DedicatedRedis::start()?;
+    let replica = ServerProcess::start(vintem_binary(), &database, &redis.url(), &flags)?;
     let http = http_client_builder().timeout(Duration::from_secs(5)).build()?;
     let clock = QuietClock::start();
     let get = |path: &str| {

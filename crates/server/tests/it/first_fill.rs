@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
-use vintem_domain::series::{CROSS_CHECK_SERIES, PUBLISHED_SERIES};
+use vintem_domain::series::{cross_check_series, published_series};
 use vintem_domain::{Clock, Currency, ManualClock};
 use vintem_ingest::scheduler::HostLoop;
 use vintem_ingest::source::{DataSource, Upstream};
-use vintem_testkit::http_client_builder;
 use vintem_testkit::upstreams::{FakeUpstreamOptions, Fault, IpeRow, UpstreamService};
+use vintem_testkit::{QuietClock, http_client_builder};
 
 use crate::TestResult;
 use crate::ingest::{FAST_RETRY, IngestHarness, parse_date};
@@ -56,9 +56,9 @@ impl<'i> SimulatedSchedule<'i> {
 
 async fn has_newest_values(harness: &IngestHarness) -> anyhow::Result<bool> {
     let store = harness.database.open_store()?;
-    for series in PUBLISHED_SERIES.iter().chain(&CROSS_CHECK_SERIES) {
+    for series in published_series().chain(cross_check_series()) {
         let newest = store.observation_dates(series.id).await?.last().copied();
-        if newest.is_none_or(|newest| series.frequency.is_stale(newest, parse_date("2026-11-13"))) {
+        if newest.is_none_or(|newest| series.schedule().is_stale(newest, parse_date("2026-11-13"))) {
             return Ok(false);
         }
     }
@@ -96,7 +96,7 @@ async fn everything_that_can_be_loaded_is_loaded_whatever_goes_wrong() -> TestRe
     upstreams.set_fault("itr_cia_aberta", Some(Fault::SlowBody { bytes_per_second: 2_000_000 }));
     upstreams.set_fault("/dados/CIA_ABERTA/", Some(Fault::Unavailable { retry_after: None }));
 
-    let started = Instant::now();
+    let started = QuietClock::start();
     let started_at = harness.clock.now();
     let mut schedule = SimulatedSchedule::new(&harness);
     let mut steps = 0;

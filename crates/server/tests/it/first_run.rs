@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams, Fault};
 use vintem_testkit::{TempDirectory, TestDatabase, find_free_port, redis_url};
@@ -75,6 +74,11 @@ fn each_wrong_setting_is_named_with_its_cause() -> TestResult {
         ("VINTEM_ADMIN_LISTEN", "9080", "invalid socket address syntax. The default is 127.0.0.1:9080.".to_owned()),
         ("VINTEM_TRUSTED_PROXIES", "10.0.0.0/99", "invalid IP address syntax.".to_owned()),
         ("VINTEM_WEBHOOK_ALLOW", "all", "invalid IP address syntax.".to_owned()),
+        (
+            "VINTEM_DISABLED_SERIES",
+            "igp-m, selic",
+            "`selic` cannot be disabled, or is not in the catalog (`/api/v1/market/series`).".to_owned(),
+        ),
         ("VINTEM_POSTGRES_BUDGET_MS", "5", "5 is not in 10..=10000. The default is 500.".to_owned()),
         ("VINTEM_REDIS_BUDGET_MS", "fast", number("25")),
         ("VINTEM_REPLICAS", "0", "0 is not in 1..=1000. The default is 1.".to_owned()),
@@ -170,15 +174,37 @@ async fn each_problem_of_the_database_is_named_with_its_remedy() -> TestResult {
     assert!(stdout_of(&migrate()?).starts_with("Created the tables (schema version "));
     assert!(stdout_of(&migrate()?).starts_with("The schema is up to date (version "));
 
+    // A newer version has migrated the database. It says whether this version may still use it.
     let mut connection = empty.connect().await?;
+    sqlx::query(
+        "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+         values (9999, 'of a newer version', true, '', 0)",
+    )
+    .execute(&mut connection)
+    .await?;
+    let list_keys = || configured(directory.path(), &url, &["keys", "list"]).output();
+    assert!(list_keys()?.status.success());
+    assert!(stdout_of(&migrate()?).starts_with("The schema is newer than this version of Vintém and supports it "));
+
+    sqlx::query("update schema_support set oldest_supported = 9999").execute(&mut connection).await?;
+    for output in [list_keys()?, migrate()?] {
+        assert!(error_of(&output).starts_with("error: The schema is at version 9999, which this version of Vintém "));
+        assert!(error_of(&output).ends_with("Install a newer Vintém."));
+    }
+
+    // Replicas and workers also start without PostgreSQL, so they notice it later.
+    for arguments in [&["serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"][..], &["work"]] {
+        let output = configured(directory.path(), &url, arguments).output()?;
+        let log = String::from_utf8(output.stderr)?;
+        let last = log.lines().last().unwrap_or_default();
+        assert!(last.starts_with("error: The schema is at version 9999, which this version of Vintém "), "{log}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+
     sqlx::query("delete from _sqlx_migrations where version > 2").execute(&mut connection).await?;
-    let output = configured(directory.path(), &url, &["keys", "list"]).output()?;
+    let output = list_keys()?;
     assert!(error_of(&output).starts_with("error: The schema is at version 2; this version of Vintém needs "));
     assert!(error_of(&output).ends_with("Update it with: vintem migrate"));
-
-    sqlx::query("update _sqlx_migrations set version = 9999 where version = 2").execute(&mut connection).await?;
-    let output = configured(directory.path(), &url, &["keys", "list"]).output()?;
-    assert!(error_of(&output).starts_with("error: The schema is at version 9999; this version of Vintém supports "));
 
     Ok(())
 }
@@ -373,24 +399,20 @@ async fn up_loads_a_demo_and_says_when_it_is_ready() -> TestResult {
 async fn the_service_stays_up_when_nobody_reads_its_output() -> TestResult {
     let directory = TempDirectory::create()?;
     let database = TestDatabase::create_demo(friday()).await?;
-    let address = format!("127.0.0.1:{}", find_free_port()?);
     let mut process = configured(directory.path(), &database.url(), &["serve"])
-        .env("VINTEM_LISTEN", &address)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     drop(process.stdout.take());
 
-    let mut log = BufReader::new(process.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(log.any(|line| line.contains("serving new snapshot")), "it ended before it was ready");
+    // It logs that it is ready after it has tried to print it.
+    let log = BufReader::new(process.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut entries = log.map_while(|line| serde_json::from_str::<serde_json::Value>(&line).ok());
+    let ready = entries.find(|entry| entry["message"] == "ready").expect("it ended before it was ready");
+    let url = ready["url"].as_str().unwrap_or_default();
 
-    // The line that says it is ready follows within a poll interval of 50 ms.
     let http = vintem_testkit::http_client_builder().build()?;
-    for _ in 0..20 {
-        let response = http.get(format!("http://{address}/health")).send().await?;
-        assert_eq!(response.status(), 200);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    assert_eq!(http.get(format!("{url}/health")).send().await?.status(), 200);
     assert!(process.try_wait()?.is_none(), "it is still running");
     process.kill()?;
     process.wait()?;

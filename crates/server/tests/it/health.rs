@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
@@ -87,9 +87,12 @@ impl WatchedReplica {
         Ok(self.http.get(url).header("X-API-Key", key).send().await?)
     }
 
+    async fn health(&self) -> anyhow::Result<Value> {
+        Ok(self.http.get(format!("http://{}/health", self.replica.address)).send().await?.json().await?)
+    }
+
     async fn reasons(&self) -> anyhow::Result<Vec<String>> {
-        let response = self.http.get(format!("http://{}/health", self.replica.address)).send().await?;
-        let health: Value = response.json().await?;
+        let health = self.health().await?;
         let reasons: Vec<String> = serde_json::from_value(health["reasons"].clone())?;
         let expected_status = if reasons.is_empty() { "ok" } else { "degraded" };
         anyhow::ensure!(health["status"] == expected_status, "{health}");
@@ -99,6 +102,17 @@ impl WatchedReplica {
     async fn wait_for(&self, reasons: &[&str]) {
         wait_until(&format!("/health says {reasons:?}"), MAX_WAIT, || async {
             self.reasons().await.is_ok_and(|shown| reasons.iter().all(|reason| shown.iter().any(|one| one == reason)))
+        })
+        .await;
+    }
+
+    /// Waits until the replica has read all keys of this moment.
+    async fn wait_for_keys(&self) {
+        let asked_at = Instant::now();
+        wait_until("the keys of this moment are read", MAX_WAIT, || async {
+            let age = self.health().await.ok().and_then(|health| health["keys_age_seconds"].as_f64());
+            // The age is in whole seconds.
+            age.is_some_and(|age| age + 1.0 < asked_at.elapsed().as_secs_f64())
         })
         .await;
     }
@@ -164,9 +178,11 @@ async fn a_read_only_database_and_usage_that_waits_show() -> TestResult {
 async fn keys_and_data_that_are_read_again_show() -> TestResult {
     let watched = WatchedReplica::start().await?;
     let (_, key) = create_key(&watched.store, Plan::Gold).await?;
+    watched.wait_for_keys().await;
     watched.wait_until_well().await;
 
-    // What a refresh reads after it has noticed that the database is another one.
+    // What a refresh reads after it has noticed that the database is another one. Until the replica has seen a key, it
+    // reads this before anything else.
     let (mut connection, mut blocking_keys, mut blocking_data) =
         (watched.connect().await?, watched.connect().await?, watched.connect().await?);
     let mut keys_lock = blocking_keys.begin().await?;

@@ -297,6 +297,48 @@ async fn an_upstream_outage_marks_data_stale_until_it_ends() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_unusual_change_shows_until_the_publisher_takes_it_back() -> TestResult {
+    let harness = IngestHarness::new().await?;
+    harness.ingest_basic_sources().await?;
+    let (replica, _) = harness.start_replica().await?;
+    let alerts = async || -> anyhow::Result<Value> {
+        replica.replica.snapshot().refresh_sources(&harness.database.open_store()?).await?;
+        let status: Value = replica.get("/api/v1/status").await?.json().await?;
+        let sources = status["sources"].as_array().expect("a list");
+        let filings = sources.iter().find(|source| source["id"] == "filings").expect("filings");
+        Ok(filings["alerts"].clone())
+    };
+    assert_eq!(alerts().await?, json!([]));
+
+    let with_column = Fault::transform_zip_member(|table| {
+        let lines = table.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let changed = lines.enumerate().map(|(number, line)| {
+            let field: &[u8] = if number == 0 { b";Hora_Entrega\r\n" } else { b";09:00\r\n" };
+            [line.trim_ascii_end(), field].concat()
+        });
+        changed.collect::<Vec<_>>().concat()
+    });
+    harness.upstreams.set_fault("ipe_cia_aberta_2026.zip", Some(with_column));
+    harness.advance_days(1);
+    let report = harness.ingest(&["ipe"]).await?;
+    assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    let planted = json!([
+        {"source": "ipe", "part": "2026", "message": "there are additional columns: \"Hora_Entrega\""}
+    ]);
+    assert_eq!(alerts().await?, planted);
+
+    // The same file again changes nothing.
+    harness.ingest(&["ipe"]).await?;
+    assert_eq!(alerts().await?, planted);
+
+    harness.upstreams.clear_faults();
+    harness.advance_days(7);
+    harness.ingest(&["ipe"]).await?;
+    assert_eq!(alerts().await?, json!([]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn retry_after_from_an_upstream_is_honored() -> TestResult {
     let harness = IngestHarness::new().await?;
     for fault in
@@ -414,7 +456,7 @@ async fn file_order_and_repetition_do_not_change_what_is_stored() -> TestResult 
         assert!(report.failures.iter().all(|(_, part, _)| part != "2024"), "{:#?}", report.failures);
         assert_eq!(
             report.failures.len(),
-            if matches!(source, DataSource::Filings(_)) { 2 } else { 0 },
+            if matches!(source, DataSource::Filings(_) | DataSource::Statements(_)) { 2 } else { 0 },
             "{}",
             source.id()
         );

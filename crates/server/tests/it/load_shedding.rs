@@ -209,15 +209,13 @@ async fn while_a_table_is_locked_requests_fail_fast_and_no_connection_is_lost() 
 
     drop(lock);
     let register = || replica.send(replica.http.post(replica.url("/api/v1/plans/register")).json(&registration_body()));
-    wait_until("keys can be registered again", Duration::from_secs(2), || async {
-        register().await.is_ok_and(|response| response.status() == 201)
+    // As many concurrent requests as during the lock: the pool lost no connection. One of them may still be refused
+    // while the machine is slow, but not in every round.
+    wait_until("thirty keys can be registered at the same time again", Duration::from_secs(30), || async {
+        let responses = try_join_all((0..30).map(|_| register())).await;
+        responses.is_ok_and(|all| all.iter().all(|response| response.status() == 201))
     })
     .await;
-
-    // As many concurrent requests as during the lock: the pool lost no connection.
-    for response in try_join_all((0..30).map(|_| register())).await? {
-        assert_eq!(response.status(), 201);
-    }
     Ok(())
 }
 

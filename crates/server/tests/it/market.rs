@@ -2,20 +2,24 @@
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
-use vintem_domain::{Currency, DataOrigin, Dataset, series};
+use vintem_domain::dates::same_day_next_month;
+use vintem_domain::series::{self, Shape};
+use vintem_domain::{Currency, DataOrigin, Dataset};
 use vintem_store::load::{BulletinKind, NewBulletin, NewFetch, Observation};
 use vintem_testkit::{TestDatabase, TestReplica};
 
 use crate::response_cache::decode_body;
 use crate::{TestResult, friday};
 
-/// A database with these values: series id → dates and values.
-async fn database_with_values(values: &[(&str, &[(&str, &str)])]) -> anyhow::Result<TestDatabase> {
+/// A database with these values: series id → dates and values. Periods last a month.
+pub async fn database_with_values(values: &[(&str, &[(&str, &str)])]) -> anyhow::Result<TestDatabase> {
     let database = TestDatabase::create_empty().await?;
     for (id, rows) in values {
         let series = series::find_series(id).expect("in the table of series");
         let rows = rows.iter().map(|(date, value)| -> anyhow::Result<Observation> {
-            Ok(Observation { date: date.parse()?, value: value.parse()? })
+            let row = Observation::new(date.parse()?, value.parse()?);
+            let period_end = (series.shape == Shape::Period).then(|| same_day_next_month(row.date));
+            Ok(Observation { period_end, ..row })
         });
 
         let fetch = NewFetch::without_response(format!("test:{id}"), friday(), [1; 32]);
@@ -54,11 +58,11 @@ async fn database_with_bulletins(
     Ok(database)
 }
 
-async fn start_replica(database: &TestDatabase) -> anyhow::Result<TestReplica> {
+pub async fn start_replica(database: &TestDatabase) -> anyhow::Result<TestReplica> {
     TestReplica::start_with_high_limits(database, friday()).await
 }
 
-async fn get_market(replica: &TestReplica, path: &str) -> anyhow::Result<Value> {
+pub async fn get_market(replica: &TestReplica, path: &str) -> anyhow::Result<Value> {
     let response = replica.get(&format!("/api/v1/market/{path}")).await?;
     anyhow::ensure!(response.status() == 200, "{path}: {} {}", response.status(), response.text().await?);
     Ok(response.json().await?)
@@ -320,7 +324,7 @@ async fn rows_have_provenance_and_are_filtered_by_updated_since() -> TestResult 
     let fetch = NewFetch::without_response("test:later".into(), later, [2; 32]);
     let mut load = database.open_store()?.begin_load(Dataset::Series(cdi), DataOrigin::Real, &fetch).await?;
     let row = |date: &str, value: &str| -> anyhow::Result<Observation> {
-        Ok(Observation { date: date.parse()?, value: value.parse()? })
+        Ok(Observation::new(date.parse()?, value.parse()?))
     };
 
     load.append_observations(cdi, &[row("2026-11-11", "14.65")?, row("2026-11-12", "14.65")?]).await?;
@@ -357,7 +361,7 @@ async fn as_of_returns_a_series_as_known_on_that_day() -> TestResult {
     let monday = friday() + chrono::TimeDelta::days(3);
     let fetch = NewFetch::without_response("test:revised".into(), monday, [2; 32]);
     let mut load = database.open_store()?.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
-    load.append_observations(series, &[Observation { date: "2026-09-01".parse()?, value: "0.48".parse()? }]).await?;
+    load.append_observations(series, &[Observation::new("2026-09-01".parse()?, "0.48".parse()?)]).await?;
     load.commit().await?;
 
     let replica = TestReplica::start_with_high_limits(&database, monday + chrono::TimeDelta::days(1)).await?;
@@ -597,7 +601,7 @@ async fn decimals_keep_every_digit_from_load_to_response() -> TestResult {
     let cdi = series::find_series("cdi").expect("in the table");
     let first_date: chrono::NaiveDate = "2026-10-01".parse()?;
     let rows = decimals.iter().enumerate().map(|(index, text)| -> anyhow::Result<Observation> {
-        Ok(Observation { date: first_date + chrono::Days::new(index as u64), value: text.parse::<Decimal>()? })
+        Ok(Observation::new(first_date + chrono::Days::new(index as u64), text.parse::<Decimal>()?))
     });
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
 

@@ -8,7 +8,7 @@ use vintem_testkit::{TestDatabase, TestReplica, TestReplicaOptions};
 use crate::{TestResult, friday};
 
 /// One path of every kind of page, with content.
-const PAGE_PATHS: [&str; 15] = [
+const PAGE_PATHS: [&str; 19] = [
     "/",
     "/pricing",
     "/docs",
@@ -17,7 +17,11 @@ const PAGE_PATHS: [&str; 15] = [
     "/docs/guides/webhooks",
     "/dashboard",
     "/status",
+    "/series",
+    "/series?q=aluguel",
+    "/series/group/inflation",
     "/series/cdi",
+    "/series/savings",
     "/series/usd-brl",
     "/search?q=energia",
     "/terms",

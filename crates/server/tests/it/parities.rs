@@ -1,6 +1,6 @@
 //! Parities, the published rates against the dollar: stored, filled in where they were missing, and used by crosses.
 
-use chrono::{DateTime, Duration, NaiveDateTime, Utc};
+use chrono::{DateTime, Duration, NaiveDate, NaiveDateTime, Utc};
 use serde_json::{Value, json};
 use vintem_domain::{Currency, DataOrigin, Dataset, Plan, Quote};
 use vintem_ingest::fetch::compress_for_archive;
@@ -9,8 +9,9 @@ use vintem_ingest::parsers::ptax::parse_bulletins;
 use vintem_ingest::upstreams::ptax::backfill_parities;
 use vintem_store::Store;
 use vintem_store::load::{ArchivedResponse, BulletinKind, NewBulletin, NewFetch};
+use vintem_store::sources::{CheckedValues, CrossCheck, CrossCheckFinding};
 use vintem_testkit::upstreams::{FakeUpstreamOptions, UpstreamService};
-use vintem_testkit::{TestDatabase, TestReplica};
+use vintem_testkit::{TempDirectory, TestDatabase, TestReplica, TestReplicaOptions, wait_until};
 
 use crate::ingest::{FAST_RETRY, IngestHarness};
 use crate::{TestResult, friday};
@@ -240,5 +241,84 @@ async fn a_range_before_the_real_is_empty_and_says_where_earlier_rates_are() -> 
         assert!(body["data"].is_array() && body.get("message").is_none(), "{path}: {body}");
     }
 
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disputed_rate_marks_what_is_computed_from_it_also_after_a_start_from_the_copy() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let directory = TempDirectory::create()?;
+    let store = database.open_store()?;
+    let time = "2026-11-05T13:00:00";
+    let rows = [
+        closing_bulletin(Currency::Usd, time, ("5.0000", "5.0010"), Some(("1.0000", "1.0000")))?,
+        closing_bulletin(Currency::Eur, time, ("6.0000", "6.0010"), Some(("1.2000", "1.2002")))?,
+        closing_bulletin(Currency::Gbp, time, ("7.0000", "7.0010"), Some(("1.4000", "1.4002")))?,
+        closing_bulletin(Currency::Usd, "2026-11-06T13:00:00", ("5.1000", "5.1010"), Some(("1.0000", "1.0000")))?,
+    ];
+    load_bulletins(&store, 0, &rows).await?;
+    let day = "2026-11-05".parse()?;
+    let finding = |id: &str, values, disputed_days: &[NaiveDate]| CrossCheckFinding {
+        check: CrossCheck::new(id.to_owned(), friday()),
+        judged: vec![values],
+        disputed_days: disputed_days.to_vec(),
+    };
+    let findings = [
+        finding("usd-sell", CheckedValues::ClosingRates(Currency::Usd), &[day]),
+        finding("eur-sell", CheckedValues::ClosingRates(Currency::Eur), &[day]),
+        finding("eur-buy", CheckedValues::ClosingRates(Currency::Eur), &[day]),
+        finding("gbp-from-parity", CheckedValues::Parities(Currency::Gbp), &[day]),
+    ];
+    let generation = fx_generation(&store).await?.expect("it is loaded");
+    store.save_cross_checks(&findings, friday()).await?;
+    assert_eq!(fx_generation(&store).await?, Some(generation + 1), "once for all checks");
+    store.save_cross_checks(&findings, friday()).await?;
+    store.save_cross_checks(&[], friday() - Duration::minutes(1)).await?;
+    // Another check still disputes the same day.
+    store.save_cross_checks(&[&findings[..2], &findings[3..]].concat(), friday()).await?;
+    assert_eq!(
+        fx_generation(&store).await?,
+        Some(generation + 2),
+        "neither repetition nor an older run changes anything"
+    );
+    let mut reader = store.open_reader().await?;
+    assert_eq!(reader.disputed_days(CheckedValues::ClosingRates(Currency::Eur)).await?, [day]);
+
+    for is_first_start in [true, false] {
+        let flags = ["--data-dir", directory.path().to_str().expect("a path of ours is text")];
+        let options = TestReplicaOptions { flags: &flags, redis_prefix: None };
+        let replica = TestReplica::start_with_options(&database, friday() + Duration::days(1), options).await?;
+        let (_, key) = replica.create_key(Plan::Platinum).await?;
+        for (pair, is_disputed) in [
+            ("USD/BRL", true),
+            ("BRL/USD", true),
+            ("EUR/USD", false),
+            ("EUR/GBP", true),
+            ("GBP/USD", true),
+            ("GBP/BRL", false),
+        ] {
+            let path = format!("/api/v1/market/fx?pair={pair}&from=2026-11-05&to=2026-11-05");
+            let body: Value = replica.get_with_key(&path, &key).await?.json().await?;
+            let mark = body["data"][0].get("disputed");
+            assert_eq!(mark, is_disputed.then_some(&json!(true)), "{pair}, first start: {is_first_start}: {body}");
+        }
+        let current: Value = replica.get_with_key("/api/v1/market/fx/current?pair=USD/BRL", &key).await?.json().await?;
+        assert_eq!((&current["date"], current.get("disputed")), (&json!("2026-11-06"), None), "{current}");
+
+        if is_first_start {
+            let copy = directory.path().join("snapshot/served");
+            wait_until("the copy is on disk", std::time::Duration::from_secs(20), || async { copy.exists() }).await;
+            // Without a new generation, so that only the copy has them.
+            let mut connection = database.connect().await?;
+            sqlx::query("delete from disputed_day").execute(&mut connection).await?;
+        }
+    }
+
+    // Checks that no longer run dispute nothing.
+    store.save_cross_checks(&findings, friday()).await?;
+    store.save_cross_checks(&[], friday()).await?;
+    assert_eq!(store.cross_checks().await?, []);
+    let mut reader = store.open_reader().await?;
+    assert!(reader.disputed_days(CheckedValues::ClosingRates(Currency::Usd)).await?.is_empty());
     Ok(())
 }

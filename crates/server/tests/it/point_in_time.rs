@@ -61,7 +61,7 @@ impl HistoryModel {
             let date = load_date(load) - Days::new(days_back);
             if Calendar::Settlement.is_business_day(date) && random.random_range(0..3) > 0 {
                 let value = format!("0.05{}", random.random_range(0..3));
-                rates.push(Observation { date, value: value.parse()? });
+                rates.push(Observation::new(date, value.parse()?));
                 record_version(&mut self.rates, load, date, value);
             }
         }

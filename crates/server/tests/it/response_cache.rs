@@ -77,6 +77,8 @@ fn sample_values(param: &str) -> &'static [&'static str] {
         "align" => &["day", "month"],
         "calendar" => &["settlement", "exchange"],
         "days" => &["3", "-20"],
+        "group" => &["inflation", "fiscal"],
+        "day" => &["15", "31"],
         "q" | "name" => &["banco", "petr%C3%B3leo", "ata+assembleia", "%22fato%20relevante%22"],
         "status" => &["ATIVO"],
         "sector" => &["Bancos"],
@@ -213,7 +215,7 @@ async fn load_selic(database: &TestDatabase, replicas: [&TestReplica; 2], turn: 
     let value = Decimal::new(1000 + i64::from(turn), 2);
     let store = database.open_store()?;
     let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Synthetic, &fetch).await?;
-    load.append_observations(selic, &[Observation { date: friday().date_naive(), value }]).await?;
+    load.append_observations(selic, &[Observation::new(friday().date_naive(), value)]).await?;
     load.commit().await?;
     for replica in replicas {
         replica.wait_for_current_snapshot().await?;
@@ -348,7 +350,7 @@ async fn a_cached_response_expires_at_midnight_and_on_a_load() -> TestResult {
     let fetch = NewFetch::without_response("test:kept".to_owned(), friday() + Span::seconds(1), [7; 32]);
     let store = database.open_store()?;
     let mut load = store.begin_load(Dataset::Series(selic), DataOrigin::Synthetic, &fetch).await?;
-    load.append_observations(selic, &[Observation { date: friday().date_naive(), value: "99.25".parse()? }]).await?;
+    load.append_observations(selic, &[Observation::new(friday().date_naive(), "99.25".parse()?)]).await?;
     load.commit().await?;
 
     wait_until("the new value is served", Duration::from_secs(10), || async {

@@ -16,7 +16,7 @@ fn test_fetch() -> NewFetch {
 }
 
 fn observation(day: &str, value: &str) -> Observation {
-    Observation { date: day.parse().expect("a day"), value: value.parse().expect("a decimal") }
+    Observation::new(day.parse().expect("a day"), value.parse().expect("a decimal"))
 }
 
 #[tokio::test]

@@ -212,7 +212,7 @@ async fn the_origin_of_a_load_that_commits_late_is_known() -> TestResult {
     let load = async |series: &'static Series| -> anyhow::Result<LoadTransaction> {
         let fetch = NewFetch::without_response(format!("test:{}", series.id), friday(), [7; 32]);
         let mut load = store.begin_load(Dataset::Series(series), DataOrigin::Real, &fetch).await?;
-        load.append_observations(series, &[Observation { date: "2026-11-12".parse()?, value: 14.into() }]).await?;
+        load.append_observations(series, &[Observation::new("2026-11-12".parse()?, 14.into())]).await?;
         Ok(load)
     };
 

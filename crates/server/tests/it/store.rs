@@ -10,7 +10,7 @@ use vintem_store::Store;
 use vintem_store::keys::{KeyChanges, KeyHistoryPosition, NewKey, NewSecret, PepperMark};
 use vintem_store::load::{ListedSecurity, NewFetch, Observation};
 use vintem_store::usage::{ChunkRecord, UsageGapReason};
-use vintem_testkit::TestDatabase;
+use vintem_testkit::{TestDatabase, wait_until};
 
 use crate::{TestResult, friday};
 
@@ -19,7 +19,7 @@ fn fetch_after_hours(hours: i64) -> NewFetch {
 }
 
 fn observation(day: &str, value: &str) -> Observation {
-    Observation { date: day.parse().expect("a day"), value: value.parse().expect("a decimal") }
+    Observation::new(day.parse().expect("a day"), value.parse().expect("a decimal"))
 }
 
 async fn load_selic(store: &Store, hours: i64, rows: &[Observation]) -> anyhow::Result<u64> {
@@ -245,4 +245,43 @@ async fn key_changes_are_returned_in_order() -> TestResult {
 
 fn test_pepper() -> PepperMark {
     PepperMark { id: "test".to_owned(), verifier: [0; 32] }
+}
+
+#[tokio::test]
+async fn a_migration_that_cannot_get_its_locks_gives_way_and_is_repeated() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let mut connection = database.connect().await?;
+    sqlx::raw_sql(
+        "alter table event drop column dataset, drop column generation;
+         delete from _sqlx_migrations where version = 14",
+    )
+    .execute(&mut connection)
+    .await?;
+    let count_waiting = "select count(*) from pg_locks where relation = 'event'::regclass and not granted";
+
+    let reader = database.lock_table("event").await?;
+    let store = database.open_store()?;
+    let watch_it_wait = async {
+        for expected in [1, 0, 1] {
+            let limit = std::time::Duration::from_secs(20);
+            wait_until("the migration to wait, to give way and to wait again", limit, || async {
+                let Ok(mut observer) = database.connect().await else { return false };
+                let waiting: i64 = sqlx::query_scalar(count_waiting).fetch_one(&mut observer).await.unwrap_or(-1);
+                waiting == expected
+            })
+            .await;
+        }
+        drop(reader);
+    };
+    let (change, ()) = tokio::join!(store.migrate(), watch_it_wait);
+    let change = change?;
+    assert_eq!(change.before, change.after);
+    let columns: i64 = sqlx::query_scalar(
+        "select count(*) from information_schema.columns
+         where table_name = 'event' and column_name in ('dataset', 'generation')",
+    )
+    .fetch_one(&mut connection)
+    .await?;
+    assert_eq!(columns, 2);
+    Ok(())
 }

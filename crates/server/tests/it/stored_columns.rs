@@ -188,7 +188,11 @@ async fn buy_and_sell_rates_are_read_back_from_their_own_columns() -> TestResult
     let versions: Vec<_> = history.rows.iter().map(|row| (row.date, row.value)).collect();
     assert_eq!(versions, [(bulletin.date, (bulletin.published_at, rates))]);
 
-    assert_eq!(store.current_closing_rates(Currency::Eur).await?, [(bulletin.date, bulletin.buy, bulletin.sell)]);
+    let quote = Quote { buy: bulletin.buy, sell: bulletin.sell };
+    assert_eq!(
+        store.current_closing_rates(Currency::Eur).await?,
+        [(bulletin.date, PublishedRates { quote, parity: bulletin.parity })]
+    );
 
     Ok(())
 }

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use sqlx::{Connection, PgConnection};
+use vintem_ingest::fetch::UpstreamAddresses;
+use vintem_ingest::survey::{SurveyOptions, SurveyProblem, survey};
 use vintem_meter::ping_redis;
+use vintem_store::diagnosis::DatabaseProblem;
 use vintem_store::{Store, Timeouts};
 use vintem_testkit::{
     DedicatedPostgres, DedicatedRedis, ServerProcess, TempDirectory, create_key_by_cli, find_free_port,
     http_client_builder, run_vintem, wait_until,
 };
 
-use crate::{TestResult, vintem_binary};
+use crate::{TestResult, friday, vintem_binary};
 
 /// A certificate authority, and certificates that it signed.
 struct Certificates {
@@ -87,6 +90,14 @@ fn show_from_redis(redis: &DedicatedRedis, port: u16, directory: &Path, certific
     Ok(())
 }
 
+/// Checks that the database can be reached. Those of these tests have no tables.
+async fn check_connection(store: &Store) -> Result<(), DatabaseProblem> {
+    match store.check_schema().await {
+        Err(DatabaseProblem::NoSchema) => Ok(()),
+        result => result,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_must_show_the_right_certificate() -> TestResult {
     let trusted = Certificates::new()?;
@@ -101,11 +112,11 @@ async fn postgres_must_show_the_right_certificate() -> TestResult {
             show_from_postgres(&postgres, certificate).await?;
             wait_until(name, Duration::from_secs(20), || async {
                 let Ok(store) = Store::open(&url, 1, Timeouts::for_workers()) else { return false };
-                store.check_connection().await.is_ok() == is_accepted
+                check_connection(&store).await.is_ok() == is_accepted
             })
             .await;
         }
-        let refusal = Store::open(&url, 1, Timeouts::for_workers())?.check_connection().await;
+        let refusal = check_connection(&Store::open(&url, 1, Timeouts::for_workers())?).await;
         assert!(refusal.as_ref().is_err_and(|error| error.to_string().contains("certificate")), "{name}: {refusal:?}");
     }
     Ok(())
@@ -134,10 +145,10 @@ async fn postgres_can_ask_for_a_client_certificate() -> TestResult {
 
     wait_until("a connection with the client's certificate", Duration::from_secs(20), || async {
         let Ok(store) = Store::open(&with_certificate, 1, Timeouts::for_workers()) else { return false };
-        store.check_connection().await.is_ok()
+        check_connection(&store).await.is_ok()
     })
     .await;
-    assert!(Store::open(&url, 1, Timeouts::for_workers())?.check_connection().await.is_err());
+    assert!(check_connection(&Store::open(&url, 1, Timeouts::for_workers())?).await.is_err());
     Ok(())
 }
 
@@ -198,5 +209,30 @@ async fn a_replica_serves_limits_and_counts_over_encrypted_connections() -> Test
     assert_eq!(usage["total_requests"], 4);
     let health: serde_json::Value = http.get(replica.url("/health")).send().await?.json().await?;
     assert_eq!(health["status"], "ok", "{health}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_survey_names_a_publisher_whose_certificate_is_not_trusted() -> TestResult {
+    let redis = DedicatedRedis::start()?;
+    let port = find_free_port()?;
+    let certificates = Certificates::new()?;
+    for (name, certificate) in wrong_certificates(&certificates)? {
+        show_from_redis(&redis, port, certificates.directory.path(), &certificate)?;
+        let url = format!("https://127.0.0.1:{port}");
+        let addresses = UpstreamAddresses { sgs: url.clone(), ptax: url.clone(), cvm: url };
+        let options = SurveyOptions {
+            contact: String::new(),
+            pause: Duration::ZERO,
+            max_bytes_per_host: u64::MAX,
+            recorder: None,
+        };
+        for host in survey(&addresses, &options, friday()).await? {
+            let problems: Vec<&str> =
+                host.findings.iter().flat_map(|finding| &finding.problems).map(SurveyProblem::id).collect();
+            assert_eq!(problems, ["certificate"; 2], "{name}: {host:?}");
+            assert!(host.skipped > 0, "nothing more is asked of it");
+        }
+    }
     Ok(())
 }

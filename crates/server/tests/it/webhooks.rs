@@ -1,6 +1,6 @@
 //! Webhooks: who may create them, which addresses are allowed, signatures, retries, and the delivery log.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use vintem_deliver::webhook::WebhookDispatcher;
 use vintem_domain::text::hex_encode;
 use vintem_domain::{Clock, Plan};
 use vintem_testkit::webhook_receiver::{ReceivedRequest, ReceiverBehavior, WebhookReceiver};
-use vintem_testkit::{TestDatabase, TestReplica, wait_until};
+use vintem_testkit::{QuietClock, TestDatabase, TestReplica, wait_until};
 
 use crate::{TestResult, friday, insert_event};
 
@@ -596,7 +596,7 @@ async fn a_downgraded_expired_or_revoked_key_gets_no_more_deliveries() -> TestRe
     // Published before the plan changes, so it is already due.
     harness.publish_revision("selic", "2026-11-10").await?;
     store.set_key_plan(harness.key_id, Plan::Gold).await?;
-    let started = Instant::now();
+    let started = QuietClock::start();
     harness.deliver_due_now().await?;
     harness.publish_revision("selic", "2026-11-11").await?;
     harness.deliver_due_now().await?;
@@ -689,7 +689,7 @@ async fn a_slow_receiver_does_not_delay_others() -> TestResult {
     }
 
     // Rounds as the worker runs them: none waits for the slow receiver.
-    let started = Instant::now();
+    let started = QuietClock::start();
     while harness.list_deliveries(&fast, "state=delivered&limit=1").await?.is_empty()
         || harness.receiver.requests_to("/fast").len() < 20
     {
@@ -750,7 +750,7 @@ async fn one_worker_delivers_at_a_time_and_a_standby_takes_over() -> TestResult 
     harness.dispatcher = harness.replica.webhook_dispatcher()?;
 
     // The dead worker's connection closes a moment later.
-    let started = Instant::now();
+    let started = QuietClock::start();
     while harness.receiver.requests_to("/hook").len() < 2 {
         assert!(started.elapsed() < Duration::from_secs(10), "nobody takes over");
         standby.deliver_due().await?;

@@ -7,10 +7,11 @@ use chrono::{DateTime, NaiveDate};
 use vintem_domain::{Currency, Dataset, Decimal, Quote};
 use vintem_store::load::BulletinKind;
 use vintem_store::reader::{BulletinRow, SnapshotReader};
+use vintem_store::sources::CheckedValues;
 
 use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
-use crate::market::{FxBulletin, FxRates};
+use crate::fx_rates::{DisputedFxDays, FxBulletin, FxRates};
 use crate::parities::ParityTableBuilder;
 use crate::snapshot::Snapshot;
 use crate::snapshot_dataset::{BuildFuture, SnapshotBuild, SnapshotDataset};
@@ -47,6 +48,9 @@ impl SnapshotDataset for FxData {
         let mut writer = DiskCacheWriter::create(directory)?;
         for currency in Currency::ALL {
             write_bulletins(&mut writer, fx, currency)?;
+            let disputed = fx.disputed_days(currency);
+            writer.write_dates(disputed.rates.iter().copied())?;
+            writer.write_dates(disputed.parities.iter().copied())?;
         }
         Ok(vec![writer.finish(|checksum| format!("fx-{checksum:08x}"))?])
     }
@@ -56,10 +60,13 @@ impl SnapshotDataset for FxData {
             let mut reader = DiskCacheReader::open(&directory.join(file))?;
             let mut parities = ParityTableBuilder::default();
             let mut bulletins: [Vec<FxBulletin>; Currency::ALL.len()] = Default::default();
-            for of_currency in &mut bulletins {
-                *of_currency = read_bulletins(&mut reader, &mut parities)?;
+            let mut disputed_days: [DisputedFxDays; Currency::ALL.len()] = Default::default();
+            for (bulletins, disputed_days) in bulletins.iter_mut().zip(&mut disputed_days) {
+                *bulletins = read_bulletins(&mut reader, &mut parities)?;
+                *disputed_days = DisputedFxDays { rates: reader.read_dates()?, parities: reader.read_dates()? };
             }
-            snapshot.fx = Some(Arc::new(FxRates::new(bulletins, parities.finish())));
+            let rates = FxRates::new(bulletins, parities.finish()).with_disputed_days(disputed_days);
+            snapshot.fx = Some(Arc::new(rates));
         }
         Ok(())
     }
@@ -111,10 +118,15 @@ fn read_bulletins(reader: &mut DiskCacheReader, parities: &mut ParityTableBuilde
 
 async fn read_fx_rates(reader: &mut SnapshotReader) -> Result<FxRates> {
     let mut bulletins: [Vec<FxBulletin>; Currency::ALL.len()] = Default::default();
+    let mut disputed_days: [DisputedFxDays; Currency::ALL.len()] = Default::default();
     let mut parities = ParityTableBuilder::default();
     for currency in Currency::ALL {
         let of_currency = &mut bulletins[currency as usize];
         reader.for_each_bulletin(currency, |row| of_currency.push(FxBulletin::from_row(&row, &mut parities))).await?;
+        disputed_days[currency as usize] = DisputedFxDays {
+            rates: reader.disputed_days(CheckedValues::ClosingRates(currency)).await?,
+            parities: reader.disputed_days(CheckedValues::Parities(currency)).await?,
+        };
     }
-    Ok(FxRates::new(bulletins, parities.finish()))
+    Ok(FxRates::new(bulletins, parities.finish()).with_disputed_days(disputed_days))
 }

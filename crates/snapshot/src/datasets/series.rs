@@ -7,14 +7,15 @@ use std::sync::Arc;
 use chrono::NaiveDate;
 use vintem_domain::dates::month_end;
 use vintem_domain::decimal::annualize_daily_rate;
-use vintem_domain::series::{self, DERIVED_SERIES, DatedValue, Formula, PUBLISHED_SERIES};
+use vintem_domain::series::{self, DatedValue, Formula, derived_series, published_series};
 use vintem_domain::{Dataset, DateRange, Series};
 use vintem_store::load::Observation;
 use vintem_store::reader::RowProvenance;
+use vintem_store::sources::CheckedValues;
 
 use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
-use crate::market::SeriesValues;
+use crate::series_values::SeriesValues;
 use crate::snapshot::Snapshot;
 use crate::snapshot_dataset::{BuildFuture, SnapshotBuild, SnapshotDataset};
 
@@ -22,15 +23,15 @@ pub struct SeriesData;
 
 impl SnapshotDataset for SeriesData {
     fn datasets(&self) -> Vec<Dataset> {
-        PUBLISHED_SERIES.iter().map(Dataset::Series).collect()
+        published_series().map(Dataset::Series).collect()
     }
 
     fn build<'b>(&'b self, build: &'b mut SnapshotBuild<'_>) -> BuildFuture<'b> {
         Box::pin(async {
-            for series in &PUBLISHED_SERIES {
+            for series in published_series() {
                 build_published_series(build, series).await?;
             }
-            for series in &DERIVED_SERIES {
+            for series in derived_series() {
                 build_derived_series(build, series);
             }
             Ok(())
@@ -51,14 +52,20 @@ impl SnapshotDataset for SeriesData {
 
     fn save(&self, snapshot: &Snapshot, directory: &Path) -> Result<Vec<String>> {
         let mut writer = DiskCacheWriter::create(directory)?;
-        let loaded = PUBLISHED_SERIES.iter().filter_map(|series| Some((series.id, snapshot.series(series)?)));
-        let loaded: Vec<(&str, &SeriesValues)> = loaded.collect();
-        writer.write_strings(&loaded.iter().map(|(id, _)| (*id).to_owned()).collect::<Vec<_>>())?;
+        let loaded = published_series().filter_map(|series| Some((series, snapshot.series(series)?)));
+        let loaded: Vec<(&Series, &SeriesValues)> = loaded.collect();
+        writer.write_strings(&loaded.iter().map(|(series, _)| series.id.to_owned()).collect::<Vec<_>>())?;
         for (_, values) in loaded {
             let rows = values.published_rows();
             writer.write_dates(rows.iter().map(|(row, _)| row.date))?;
             writer.write_decimals(rows.iter().map(|(row, _)| row.value))?;
             writer.write_provenances(rows.iter().map(|(_, provenance)| *provenance))?;
+            // Few series have these; the others have two empty columns. A row without an end repeats its date.
+            let has_periods = rows.iter().any(|(row, _)| row.period_end.is_some());
+            let period_ends = rows.iter().filter(|_| has_periods);
+            writer.write_dates(period_ends.map(|(row, _)| row.period_end.unwrap_or(row.date)))?;
+            writer.write_dates(rows.iter().filter(|(row, _)| row.is_provisional).map(|(row, _)| row.date))?;
+            writer.write_dates(values.disputed_days().iter().copied())?;
         }
         Ok(vec![writer.finish(|checksum| format!("series-{checksum:08x}"))?])
     }
@@ -66,9 +73,10 @@ impl SnapshotDataset for SeriesData {
     fn open(&self, snapshot: &mut Snapshot, files: &[String], directory: &Path) -> Result<()> {
         for file in files {
             let mut reader = DiskCacheReader::open(&directory.join(file))?;
-            let mut published: HashMap<String, PublishedRows> = HashMap::new();
+            let mut published: HashMap<String, PublishedSeries> = HashMap::new();
             for id in reader.read_strings()? {
-                published.insert(id, read_rows(&mut reader)?);
+                let series = PublishedSeries { rows: read_rows(&mut reader)?, disputed_days: reader.read_dates()? };
+                published.insert(id, series);
             }
             insert_series(snapshot, &published);
         }
@@ -76,26 +84,44 @@ impl SnapshotDataset for SeriesData {
     }
 }
 
-type PublishedRows = Vec<(Observation, RowProvenance)>;
+/// A series as its publisher has it.
+struct PublishedSeries {
+    rows: Vec<(Observation, RowProvenance)>,
+    disputed_days: Vec<NaiveDate>,
+}
 
-fn read_rows(reader: &mut DiskCacheReader) -> Result<PublishedRows> {
-    let (dates, values, provenances) = (reader.read_dates()?, reader.read_decimals()?, reader.read_provenances()?);
+fn read_rows(reader: &mut DiskCacheReader) -> Result<Vec<(Observation, RowProvenance)>> {
+    let dates = reader.read_dates()?;
+    let values = reader.read_decimals()?;
+    let provenances = reader.read_provenances()?;
     if values.len() != dates.len() || provenances.len() != dates.len() {
         return Err(DiskCacheError::Damaged("a column of a series is shorter than another").into());
     }
-    let rows = dates.into_iter().zip(values).zip(provenances);
-    Ok(rows.map(|((date, value), provenance)| (Observation { date, value }, provenance)).collect())
+    let period_ends = reader.read_dates()?;
+    let provisional_days = reader.read_dates()?;
+    if !period_ends.is_empty() && period_ends.len() != dates.len() {
+        return Err(DiskCacheError::Damaged("some rows of a series lack the end of their period").into());
+    }
+
+    let rows = dates.into_iter().zip(values).zip(provenances).enumerate();
+    let to_row = |(index, ((date, value), provenance))| {
+        let period_end = period_ends.get(index).copied().filter(|end| *end != date);
+        let is_provisional = provisional_days.binary_search(&date).is_ok();
+        (Observation { date, value, period_end, is_provisional }, provenance)
+    };
+    Ok(rows.map(to_row).collect())
 }
 
 /// Adds published series to a snapshot, and what is computed from them.
-fn insert_series(snapshot: &mut Snapshot, published: &HashMap<String, PublishedRows>) {
-    for series in &PUBLISHED_SERIES {
-        let Some(rows) = published.get(series.id) else { continue };
+fn insert_series(snapshot: &mut Snapshot, published: &HashMap<String, PublishedSeries>) {
+    for series in published_series() {
+        let Some(PublishedSeries { rows, disputed_days }) = published.get(series.id) else { continue };
         let daily = series.gap_fill_series.and_then(|gap_fill| published.get(gap_fill));
-        let derived = daily.map(|daily| annualize_missing_days(rows, daily)).unwrap_or_default();
-        snapshot.series.insert(series.id, Arc::new(SeriesValues::new(rows.clone(), derived)));
+        let derived = daily.map(|daily| annualize_missing_days(rows, &daily.rows)).unwrap_or_default();
+        let values = SeriesValues::new(rows.clone(), derived).with_disputed_days(disputed_days.clone());
+        snapshot.series.insert(series.id, Arc::new(values));
     }
-    for series in &DERIVED_SERIES {
+    for series in derived_series() {
         if let Some(values) = compute_series(snapshot, series) {
             snapshot.series.insert(series.id, Arc::new(values));
         }
@@ -104,7 +130,7 @@ fn insert_series(snapshot: &mut Snapshot, published: &HashMap<String, PublishedR
 
 /// `None` until every input has been loaded once.
 fn compute_series(snapshot: &Snapshot, series: &Series) -> Option<SeriesValues> {
-    let inputs = series.source_series();
+    let inputs = series::source_series(series);
     let inputs: Vec<_> =
         inputs.iter().map(|input| Some(snapshot.series(input)?.rows_with_provenance())).collect::<Option<_>>()?;
     Some(SeriesValues::new(apply_formula(series.formula.as_ref()?, &inputs), Vec::new()))
@@ -123,13 +149,15 @@ async fn build_published_series(build: &mut SnapshotBuild<'_>, series: &'static 
             Some(gap_fill) => annualize_missing_days(&published, &build.reader.observations(gap_fill).await?),
             None => Vec::new(),
         };
-        build.next.series.insert(series.id, Arc::new(SeriesValues::new(published, derived)));
+        let disputed_days = build.reader.disputed_days(CheckedValues::Series(series)).await?;
+        let values = SeriesValues::new(published, derived).with_disputed_days(disputed_days);
+        build.next.series.insert(series.id, Arc::new(values));
     }
     Ok(())
 }
 
 fn build_derived_series(build: &mut SnapshotBuild<'_>, series: &'static Series) {
-    let inputs = series.source_series();
+    let inputs = series::source_series(series);
     if inputs.iter().all(|input| build.is_unchanged(Dataset::Series(input))) {
         share_served_series(build, series);
         return;
@@ -159,7 +187,7 @@ pub fn apply_formula(
         let until = inputs.iter().flatten().filter(|(row, _)| row.date <= month_end(date));
         until.map(|(_, provenance)| *provenance).max_by_key(|known| known.known_at_seconds).unwrap_or_default()
     };
-    values.into_iter().map(|(date, value)| (Observation { date, value }, provenance(date))).collect()
+    values.into_iter().map(|(date, value)| (Observation::new(date, value), provenance(date))).collect()
 }
 
 /// Computes the days that the annual series lacks from the daily rates.
@@ -170,7 +198,7 @@ pub fn annualize_missing_days(
     let published_days: HashSet<NaiveDate> = published.iter().map(|(row, _)| row.date).collect();
     let missing = daily.iter().filter(|(row, _)| !published_days.contains(&row.date));
     let annualize = |(row, provenance): &(Observation, RowProvenance)| {
-        Some((Observation { date: row.date, value: annualize_daily_rate(row.value)? }, *provenance))
+        Some((Observation::new(row.date, annualize_daily_rate(row.value)?), *provenance))
     };
     missing.filter_map(annualize).collect()
 }

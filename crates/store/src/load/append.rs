@@ -1,6 +1,7 @@
 //! Appending: rows are staged by COPY, and those that differ from their newest stored version are inserted.
 
 use sqlx::AssertSqlSafe;
+use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::{Company, CvmDataset, Series};
 
 use super::LoadTransaction;
@@ -11,7 +12,7 @@ use crate::pool::{query, query_scalar};
 use crate::tables::bulletin::{BULLETIN_TABLE, NewBulletin};
 use crate::tables::company::COMPANY_TABLE;
 use crate::tables::filing::{FILING_TABLE, Filing};
-use crate::tables::observation::{OBSERVATION_TABLE, Observation, SeriesObservation};
+use crate::tables::observation::{Observation, SeriesObservation, observation_table};
 use crate::tables::security::{ListedSecurity, SECURITY_TABLE};
 use crate::tables::table::DataTable;
 
@@ -19,13 +20,16 @@ use crate::tables::table::DataTable;
 const COPY_CHUNK_BYTES: usize = 1 << 20;
 
 impl LoadTransaction {
-    /// Appends observations, each date once per call.
+    /// Appends observations, each date once per call. Those of a month that is not over are provisional.
     pub async fn append_observations(&mut self, series: &Series, rows: &[Observation]) -> Result<()> {
-        let with_series =
-            |observation: &Observation| SeriesObservation { series: series.id, observation: *observation };
+        let known_on = sao_paulo_date(self.known_at);
+        let with_series = |observation: &Observation| {
+            let is_provisional = series.is_provisional(observation.date, known_on);
+            SeriesObservation { series: series.id, observation: Observation { is_provisional, ..*observation } }
+        };
         let rows: Vec<SeriesObservation> = rows.iter().map(with_series).collect();
 
-        self.append_rows(&OBSERVATION_TABLE, &rows, None).await?;
+        self.append_rows(observation_table(series), &rows, None).await?;
         Ok(())
     }
 
@@ -65,7 +69,7 @@ impl LoadTransaction {
         self.append_rows(&FILING_TABLE, rows, Some(FullFileScope::Filings(cvm_dataset, year))).await
     }
 
-    async fn append_rows<T: 'static>(
+    pub(super) async fn append_rows<T: 'static>(
         &mut self,
         table: &DataTable<T>,
         rows: &[T],

@@ -7,7 +7,7 @@ use sqlx::Row;
 use vintem_domain::{Currency, DataOrigin, Dataset};
 
 use super::LoadTransaction;
-use super::fetch::RawBody;
+use super::fetch::{RawBody, read_raw_body};
 use crate::pool::query;
 use crate::tables::bulletin::{BULLETIN_TABLE, NewBulletin};
 use crate::{Result, Store, StoreError};
@@ -47,12 +47,7 @@ impl Store {
         let code: &str = row.try_get("currency")?;
         let currency =
             Currency::from_code(code).ok_or_else(|| StoreError::UnreadableData(format!("currency {code}")))?;
-        let sha256: &[u8] = row.try_get("sha256")?;
-        let sha256 =
-            sha256.try_into().map_err(|_| StoreError::UnreadableData(format!("the checksum of the fetch {id}")))?;
-        let size = usize::try_from(row.try_get::<i64, _>("size")?).unwrap_or(0);
-
-        let body = RawBody { sha256, size, compressed: row.try_get("compressed")? };
+        let body = read_raw_body(&row)?;
         Ok(Some(IncompleteFetch { currency, body, id, fetched_at: row.try_get("fetched_at")? }))
     }
 

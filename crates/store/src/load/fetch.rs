@@ -1,11 +1,12 @@
 //! Fetches: where loaded values come from, with the bytes that were received.
 
 use chrono::{DateTime, Utc};
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Postgres, Row, Transaction};
 use vintem_domain::Dataset;
 
-use crate::Result;
 use crate::pool::{query, query_scalar};
+use crate::{Result, StoreError};
 
 /// The fetch that loaded values come from.
 #[derive(Debug, Clone)]
@@ -27,7 +28,7 @@ pub struct ArchivedResponse {
 }
 
 /// A body to archive, compressed with zstd.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawBody {
     pub sha256: [u8; 32],
     pub size: usize,
@@ -70,6 +71,17 @@ pub(super) async fn insert_fetch(
     .await?;
 
     Ok(id)
+}
+
+/// From the columns `sha256`, `size` and `compressed`.
+pub(crate) fn read_raw_body(row: &PgRow) -> Result<RawBody> {
+    let unreadable = || StoreError::UnreadableData("the checksum or size of an archived body".to_owned());
+    let sha256: &[u8] = row.try_get("sha256")?;
+    Ok(RawBody {
+        sha256: sha256.try_into().map_err(|_| unreadable())?,
+        size: usize::try_from(row.try_get::<i64, _>("size")?).map_err(|_| unreadable())?,
+        compressed: row.try_get("compressed")?,
+    })
 }
 
 pub(crate) async fn insert_raw_body(connection: &mut PgConnection, body: &RawBody) -> Result<()> {

@@ -12,6 +12,7 @@ mod fetch;
 mod filing_ids;
 mod missing_rows;
 mod quarantine;
+mod statements;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
@@ -21,12 +22,13 @@ pub use crate::tables::bulletin::{BulletinKind, NewBulletin};
 pub use crate::tables::filing::Filing;
 pub use crate::tables::observation::Observation;
 pub use crate::tables::security::ListedSecurity;
+pub use crate::tables::statement::StatementDocument;
 pub use completion::IncompleteFetch;
 pub use fetch::{ArchivedResponse, NewFetch, RawBody};
 pub use missing_rows::MissingRowCounts;
 pub use quarantine::QuarantinedRow;
 
-pub(crate) use fetch::insert_raw_body;
+pub(crate) use fetch::{insert_raw_body, read_raw_body};
 pub(crate) use quarantine::insert_quarantined_row;
 
 use fetch::insert_fetch;

@@ -38,12 +38,14 @@ pub enum ColumnValue<T> {
     Smallint(fn(&T) -> u16),
     Integer(fn(&T) -> u32),
     Bigint(fn(&T) -> i64),
+    Boolean(fn(&T) -> bool),
     /// Compared with its scale and read as text, because we serve the text: 15.0 and 15.00 are different values.
     Numeric(fn(&T) -> Decimal),
     OptionalNumeric(fn(&T) -> Option<Decimal>),
     Date(fn(&T) -> NaiveDate),
     OptionalDate(fn(&T) -> Option<NaiveDate>),
     Timestamp(fn(&T) -> NaiveDateTime),
+    Bytes(fn(&T) -> &[u8]),
 }
 
 /// Selects the events of changed rows.
@@ -82,9 +84,11 @@ impl<T> TableColumn<T> {
             ColumnValue::Smallint(_) => "smallint",
             ColumnValue::Integer(_) => "integer",
             ColumnValue::Bigint(_) => "bigint",
+            ColumnValue::Boolean(_) => "boolean",
             ColumnValue::Numeric(_) | ColumnValue::OptionalNumeric(_) => "numeric",
             ColumnValue::Date(_) | ColumnValue::OptionalDate(_) => "date",
             ColumnValue::Timestamp(_) => "timestamp",
+            ColumnValue::Bytes(_) => "bytea",
         }
     }
 
@@ -95,11 +99,13 @@ impl<T> TableColumn<T> {
             ColumnValue::Smallint(value) => line.integer(value(row)),
             ColumnValue::Integer(value) => line.integer(value(row)),
             ColumnValue::Bigint(value) => line.integer(value(row)),
+            ColumnValue::Boolean(value) => line.boolean(value(row)),
             ColumnValue::Numeric(value) => line.decimal(value(row)),
             ColumnValue::OptionalNumeric(value) => line.optional_decimal(value(row)),
             ColumnValue::Date(value) => line.date(value(row)),
             ColumnValue::OptionalDate(value) => line.optional_date(value(row)),
             ColumnValue::Timestamp(value) => line.date_time(value(row)),
+            ColumnValue::Bytes(value) => line.bytes(value(row)),
         };
     }
 

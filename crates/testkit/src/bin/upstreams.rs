@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use chrono::{NaiveDate, Utc};
 use clap::Parser;
 use vintem_domain::dates::sao_paulo_date;
-use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams, Fault};
+use vintem_testkit::upstreams::{FakeUpstreamOptions, FakeUpstreams, Fault, StatementOptions};
 
 const HELP: &str = "\
 Answers as the three upstreams do, on one address of loopback:
@@ -38,12 +38,18 @@ struct Arguments {
     /// A directory of real files to serve
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// A directory that `vintem doctor --live --record` filled; its responses are served, and nothing else
+    #[arg(long, value_name = "DIR", conflicts_with = "data")]
+    replay: Option<PathBuf>,
     /// The day that it is, in São Paulo; today if not given
     #[arg(long, value_name = "YYYY-MM-DD")]
     today: Option<NaiveDate>,
     /// Filings of each whole year
     #[arg(long, default_value_t = 45_000)]
     ipe_rows: usize,
+    /// Rows of each document with financial statements
+    #[arg(long, default_value_t = 840)]
+    statement_rows: usize,
     /// The first year of filings
     #[arg(long, default_value_t = 2003)]
     ipe_from: i32,
@@ -73,7 +79,9 @@ async fn main() -> anyhow::Result<()> {
         today,
         ipe_rows_per_year: arguments.ipe_rows,
         ipe_years: arguments.ipe_from..=i32::MAX,
+        statements: StatementOptions { rows_per_document: arguments.statement_rows, restated_per_thousand_weekly: 0 },
         companies: arguments.companies,
+        kit: arguments.replay,
         listen: arguments.listen,
     })?;
     for (part, fault) in arguments.fault {

@@ -11,10 +11,12 @@ use super::calendar::end_of_day;
 use super::cvm::{CvmEdits, FakeCvm};
 use super::fake_response::{FakeResponse, HTML_CONTENT_TYPE, percent_decode};
 use super::faults::Fault;
-use super::market_data::{MarketData, SeriesRows};
+use super::market_data::MarketData;
 use super::options::FakeUpstreamOptions;
 use super::ptax::{self, PtaxSamples};
+use super::replay::ReplayKit;
 use super::request_log::RequestLog;
+use super::series_rows::SeriesRows;
 use super::sgs;
 use super::upstream_service::{UpstreamService, upstream_for_path};
 
@@ -26,6 +28,7 @@ pub struct FakeBackend {
     pub request_log: RequestLog,
     market: MarketData,
     ptax_samples: PtaxSamples,
+    kit: Option<ReplayKit>,
     controls: Mutex<FakeUpstreamState>,
 }
 
@@ -59,7 +62,14 @@ impl FakeBackend {
             address,
             market: MarketData::new(data_dir)?,
             ptax_samples: PtaxSamples::load(data_dir)?,
-            cvm: FakeCvm::new(options.data_dir, options.companies, options.ipe_rows_per_year, options.ipe_years)?,
+            kit: options.kit.as_deref().map(ReplayKit::open).transpose()?,
+            cvm: FakeCvm::new(
+                options.data_dir,
+                options.companies,
+                options.ipe_rows_per_year,
+                options.ipe_years,
+                options.statements,
+            )?,
             controls: Mutex::new(controls),
             request_log: RequestLog::default(),
         })
@@ -91,6 +101,9 @@ impl FakeBackend {
             let controls = self.lock_controls();
             (controls.now, controls.cvm_edits.clone())
         };
+        if let Some(kit) = &self.kit {
+            return kit.respond(path, query);
+        }
         match upstream_for_path(path) {
             Some(UpstreamService::Sgs) => Ok(sgs::respond(path, query, now, |code| self.published_series(code, now))),
             Some(UpstreamService::Ptax) => Ok(ptax::respond(path, query, now, &self.market, &self.ptax_samples)),
@@ -100,7 +113,8 @@ impl FakeBackend {
     }
 
     fn published_series(&self, code: u32, now: NaiveDateTime) -> Option<SeriesRows> {
-        let mut rows = sgs::published_rows(&self.market, code, now)?;
+        let euro = ptax::euro_closing_rates(&self.market, &self.ptax_samples, code, now);
+        let mut rows = euro.or_else(|| self.market.published_rows(code, now))?;
         if let Some(overrides) = self.lock_controls().sgs_overrides.get(&code) {
             rows.extend(overrides.iter().map(|(date, value)| (*date, value.clone())));
         }

@@ -18,6 +18,7 @@ use super::calendar::{sunday_on_or_before, ymd};
 use super::company_registry::{self, RegistryCompany};
 use super::fake_response::{FakeResponse, HTML_CONTENT_TYPE};
 use super::ipe::{self, IpeRow};
+use super::statements::{self, StatementOptions};
 use super::structured_filings::{self, StructuredSet};
 use super::zip_archive::{self, ZipMember};
 
@@ -44,6 +45,7 @@ pub struct FakeCvm {
     companies: Vec<RegistryCompany>,
     ipe_rows_per_year: usize,
     ipe_years: RangeInclusive<i32>,
+    statements: StatementOptions,
     archive_cache: Mutex<BTreeMap<String, Arc<CachedArchive>>>,
 }
 
@@ -117,6 +119,7 @@ impl FakeCvm {
         companies: usize,
         ipe_rows_per_year: usize,
         ipe_years: RangeInclusive<i32>,
+        statements: StatementOptions,
     ) -> anyhow::Result<Self> {
         let mut registries = match &data_dir {
             Some(directory) => load_registries(&directory.join("cvm"))?,
@@ -133,6 +136,7 @@ impl FakeCvm {
             registries,
             ipe_rows_per_year,
             ipe_years,
+            statements,
             archive_cache: Mutex::default(),
         })
     }
@@ -262,6 +266,9 @@ impl FakeCvm {
         let mut members = vec![ZipMember::new(index_name, index)];
         if let ArchiveKind::Structured(set) = kind {
             let documents = structured_filings::generate_documents(set, year, &self.companies, until);
+            if matches!(set, StructuredSet::Dfp | StructuredSet::Itr) {
+                members.extend(statements::build_tables(set, year, &documents, until, self.statements));
+            }
             members.extend(structured_filings::build_other_members(set, year, &documents));
         }
         Ok(Some(members))

@@ -15,6 +15,9 @@ use super::zip_archive::{self, ZipMember};
 /// A change to the bytes of a normal body.
 pub type BodyTransform = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
+/// A change to a member of an archive, given its name and content.
+pub type MemberTransform = Arc<dyn Fn(&str, Vec<u8>) -> Vec<u8> + Send + Sync>;
+
 #[derive(Clone)]
 pub enum Fault {
     /// An HTML error page with status 200.
@@ -66,6 +69,8 @@ pub enum Fault {
     TransformBody(BodyTransform),
     /// The normal archive with its first member changed, the one that it is named after.
     TransformZipMember(BodyTransform),
+    /// The normal archive with any of its members changed.
+    TransformZipMembers(MemberTransform),
     /// A fault for the next N requests only.
     ForNextRequests(u32, Box<Fault>),
 }
@@ -89,6 +94,10 @@ impl Fault {
 
     pub fn transform_zip_member(change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::TransformZipMember(Arc::new(change))
+    }
+
+    pub fn transform_zip_members(change: impl Fn(&str, Vec<u8>) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::TransformZipMembers(Arc::new(change))
     }
 
     /// The faults that can be named on the command line.
@@ -117,6 +126,7 @@ impl Fault {
             ("zip-bomb", Self::ZipBomb),
             ("path-traversal-zip", Self::PathTraversalZip),
             ("missing-member", Self::MissingMember),
+            ("bad-value", Self::transform_body(|body| spoil_last_value(&body))),
         ]
     }
 
@@ -146,6 +156,7 @@ impl fmt::Debug for Fault {
             Self::ReplaceBody(body) => write!(f, "Replace({} bytes)", body.len()),
             Self::TransformBody(_) => f.write_str("Transform"),
             Self::TransformZipMember(_) => f.write_str("TransformMember"),
+            Self::TransformZipMembers(_) => f.write_str("TransformMembers"),
             Self::ForNextRequests(times, fault) => write!(f, "{times} times {fault:?}"),
             Self::Status(status) => write!(f, "status {status}"),
             other => {
@@ -223,6 +234,11 @@ pub fn apply_fault(
         }
         Fault::ReplaceBody(body) => with_changed_body(normal_response()?, |_| body),
         Fault::TransformBody(change) => with_changed_body(normal_response()?, |body| change(body)),
+        Fault::TransformZipMembers(change) => with_changed_members(normal_response()?, |members| {
+            for member in members {
+                member.content = change(&member.name, std::mem::take(&mut member.content));
+            }
+        })?,
         Fault::TransformZipMember(change) => with_changed_members(normal_response()?, |members| {
             if let Some(first) = members.first_mut() {
                 first.content = change(std::mem::take(&mut first.content));
@@ -283,4 +299,13 @@ fn with_changed_members(
 
 fn modified_date(response: &FakeResponse) -> NaiveDate {
     response.modified_at.unwrap_or_default().date_naive()
+}
+
+/// Makes the last value of a series one that is no number.
+fn spoil_last_value(body: &[u8]) -> Vec<u8> {
+    let mut text = String::from_utf8_lossy(body).into_owned();
+    if let Some(start) = text.rfind("\"valor\":\"") {
+        text.insert(start + "\"valor\":\"".len(), '?');
+    }
+    text.into_bytes()
 }

@@ -5,21 +5,21 @@
 //! from daily ones, twelve-month inflation from the months, and the dollar's buying rate from its selling rate. Floats
 //! are good enough here, because everything is rounded to a few decimals; the product has none.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use chrono::{Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime};
-use rust_decimal::Decimal;
 use serde::Deserialize;
-use vintem_domain::series::{Frequency, PUBLISHED_SERIES};
-use vintem_domain::{DateRange, Series};
+use vintem_domain::dates::month_start;
+use vintem_domain::series::Shape;
 
 use super::calendar::{LAST_GENERATED_DAY, business_day_on_or_after, date_range, is_business_day, ymd};
+use super::plain_series::{build_plain_series, find_by_code, last_published_date, reestimate};
 use super::seeded_random::{SeededRandom, smooth_noise};
-
-/// Values as text, by day.
-pub type SeriesRows = BTreeMap<NaiveDate, String>;
+use super::series_rows::{SeriesRows, format_f64, format_units, parse_number};
 
 pub const SELIC_TARGET: u32 = 432;
 pub const SELIC_DAILY: u32 = 11;
@@ -28,6 +28,8 @@ pub const CDI_DAILY: u32 = 12;
 pub const CDI_ANNUAL: u32 = 4389;
 pub const IPCA_MONTH: u32 = 433;
 pub const IPCA_12_MONTHS: u32 = 13522;
+pub const SELIC_MONTH: u32 = 4390;
+pub const CDI_MONTH: u32 = 4391;
 pub const DOLLAR_SELL: u32 = 1;
 pub const DOLLAR_BUY: u32 = 10813;
 
@@ -43,6 +45,8 @@ const RATES_EQUAL_SINCE: NaiveDate = ymd(2018, 10, 1);
 #[derive(Debug)]
 pub struct MarketData {
     series: BTreeMap<u32, SeriesRows>,
+    /// The series that depend on no other, built when somebody asks for them.
+    plain: Mutex<BTreeMap<u32, SeriesRows>>,
 }
 
 impl MarketData {
@@ -70,17 +74,40 @@ impl MarketData {
             (DOLLAR_BUY, buy),
             (DOLLAR_SELL, sell),
         ]);
-        for listed in &PUBLISHED_SERIES {
-            if let Some(code) = listed.sgs_code {
-                series.entry(code).or_insert_with(|| build_independent_series(listed));
-            }
-        }
-        Ok(Self { series })
+        let months = |daily: u32| compound_months(&series[&daily], LAST_GENERATED_DAY);
+        let (selic_month, cdi_month) = (months(SELIC_DAILY), months(CDI_DAILY));
+        series.extend([(SELIC_MONTH, selic_month), (CDI_MONTH, cdi_month)]);
+        Ok(Self { series, plain: Mutex::default() })
     }
 
     /// All rows of a series up to [`LAST_GENERATED_DAY`]; `None` for codes that the fake does not have.
-    pub fn rows(&self, code: u32) -> Option<&SeriesRows> {
-        self.series.get(&code)
+    pub fn rows(&self, code: u32) -> Option<Cow<'_, SeriesRows>> {
+        if let Some(rows) = self.series.get(&code) {
+            return Some(Cow::Borrowed(rows));
+        }
+        let series = find_by_code(code)?;
+        let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Cow::Owned(plain.entry(code).or_insert_with(|| build_plain_series(series)).clone()))
+    }
+
+    /// The rows of a series that are published at this time in Brasília.
+    pub fn published_rows(&self, code: u32, now: NaiveDateTime) -> Option<SeriesRows> {
+        let until = self.last_published_day(code, now);
+        let mut rows: SeriesRows =
+            self.rows(code)?.range(..=until).map(|(date, value)| (*date, value.clone())).collect();
+
+        // The running month has the days that are published so far.
+        if let Some(daily) =
+            [(SELIC_MONTH, SELIC_DAILY), (CDI_MONTH, CDI_DAILY)].iter().find(|(month, _)| *month == code)
+        {
+            let published = self.last_published_day(daily.1, now);
+            rows.extend(compound_months(&self.series[&daily.1], published).split_off(&month_start(published)));
+            rows.retain(|month, _| *month <= month_start(published));
+        }
+        if let Some(series) = find_by_code(code).filter(|series| series.shape == Shape::Reestimated) {
+            reestimate(series, &mut rows, month_start(until));
+        }
+        Some(rows)
     }
 
     /// The last day published at this time in Brasília.
@@ -94,8 +121,8 @@ impl MarketData {
             SELIC_TARGET => self.last_known_target_day(today),
             IPCA_MONTH | IPCA_12_MONTHS => last_published_month(now),
             DOLLAR_BUY | DOLLAR_SELL => today_from(13, 30),
-            _ if is_monthly(code) => last_published_month(now),
-            _ => today_from(20, 0),
+            SELIC_DAILY | SELIC_ANNUAL | CDI_DAILY | CDI_ANNUAL => today_from(20, 0),
+            _ => find_by_code(code).map_or(today, |series| last_published_date(series, now)),
         }
     }
 
@@ -293,23 +320,21 @@ fn build_ipca_12_months(months: &SeriesRows) -> SeriesRows {
     months.windows(12).map(chained).collect()
 }
 
+/// The rates of each month compounded, up to the last published day.
+fn compound_months(daily_rates: &SeriesRows, until: NaiveDate) -> SeriesRows {
+    let mut factors: BTreeMap<NaiveDate, f64> = BTreeMap::new();
+    for (date, rate) in daily_rates.range(..=until) {
+        *factors.entry(month_start(*date)).or_insert(1.0) *= 1.0 + parse_number(rate) / 100.0;
+    }
+    factors.into_iter().map(|(month, factor)| (month, format_f64((factor - 1.0) * 100.0, 2))).collect()
+}
+
 /// A month is published at 09:00 on the tenth of the next month, or on the first business day after it.
 fn last_published_month(now: NaiveDateTime) -> NaiveDate {
     let nine = NaiveTime::from_hms_opt(9, 0, 0).expect("a time of the day");
     let this_month = now.date().with_day(1).expect("every month has a first day");
     let published_at = business_day_on_or_after(this_month + Days::new(9)).and_time(nine);
     this_month - Months::new(if now >= published_at { 1 } else { 2 })
-}
-
-/// A listed series that is not computed from others: it wanders around ten.
-fn build_independent_series(series: &Series) -> SeriesRows {
-    let days = DateRange { from: series.starts_on, to: LAST_GENERATED_DAY };
-    let value = |day: NaiveDate| format_f64(10.0 * (1.0 + smooth_noise(series.id, day)), series.decimals);
-    series.frequency.expected_dates(days).into_iter().map(|day| (day, value(day))).collect()
-}
-
-fn is_monthly(code: u32) -> bool {
-    PUBLISHED_SERIES.iter().any(|series| series.sgs_code == Some(code) && series.frequency == Frequency::Monthly)
 }
 
 /// The price of a dollar in the currency of the day. Two entries on consecutive days mark a new currency.
@@ -441,19 +466,6 @@ fn interpolate(points: &[(NaiveDate, f64)], date: NaiveDate) -> f64 {
     let Some((to, to_value)) = points.get(after) else { return from_value };
     let fraction = (date - from).num_days() as f64 / (*to - from).num_days() as f64;
     from_value * (to_value / from_value).powf(fraction)
-}
-
-pub fn parse_number(text: &str) -> f64 {
-    text.parse().expect("a value of a series is a number")
-}
-
-/// `1475` with two decimals is `14.75`.
-pub fn format_units(units: i64, decimals: u32) -> String {
-    Decimal::new(units, decimals).to_string()
-}
-
-pub fn format_f64(value: f64, decimals: u32) -> String {
-    format_units((value * 10f64.powi(decimals.cast_signed())).round() as i64, decimals)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@
 //! natural person.
 //!
 //! A test sets the day, the faults and changes to the data, and reads the recorded requests. The program `upstreams` of
-//! this crate runs the same server by hand. It is never a product dependency and shares no code with the product's
-//! upstream clients, so that the same mistake can't be on both sides.
+//! this crate runs the same server by hand. Given a kit of responses that the product recorded, it serves those instead.
+//! It is never a product dependency and shares no code with the product's upstream clients, apart from the kit's format,
+//! so that the same mistake can't be on both sides.
 
 mod backend;
 mod calendar;
@@ -19,22 +20,28 @@ mod faults;
 mod ipe;
 mod market_data;
 mod options;
+mod plain_series;
 mod ptax;
+mod replay;
 mod request_log;
 mod seeded_random;
+mod series_rows;
 mod server;
 mod sgs;
+mod statements;
 mod structured_filings;
 mod upstream_service;
 mod vocabulary;
 mod zip_archive;
 
 pub use company_registry::RegistryCompany;
-pub use faults::{BodyTransform, Fault, StallAt};
+pub use faults::{BodyTransform, Fault, MemberTransform, StallAt};
 pub use ipe::IpeRow;
 pub use options::FakeUpstreamOptions;
 pub use request_log::RecordedRequest;
+pub use statements::StatementOptions;
 pub use upstream_service::UpstreamService;
+pub use zip_archive::{ZipMember, read_zip};
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -159,6 +166,11 @@ impl FakeUpstreams {
         controls.cvm_edits.added_filings.entry(year).or_default().push(row);
         *controls.cvm_edits.change_counts.entry(format!("ipe_cia_aberta_{year}.zip")).or_default() += 1;
         Ok(())
+    }
+
+    /// Writes a CVM file again: its content is the same, but its modification time is a second later.
+    pub fn rewrite_file(&self, file_name: &str) {
+        *self.backend.lock_controls().cvm_edits.change_counts.entry(file_name.to_owned()).or_default() += 1;
     }
 
     /// Replaces the registry file from now on, whatever the day. Filings stay those of the original companies.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use chrono::NaiveDate;
 
+use super::statements::StatementOptions;
 use super::{calendar, ipe};
 
 /// Size of the synthetic data, and the day on which the fakes start.
@@ -18,8 +19,11 @@ pub struct FakeUpstreamOptions {
     pub ipe_rows_per_year: usize,
     /// Years that have filings; future years have none yet.
     pub ipe_years: RangeInclusive<i32>,
+    pub statements: StatementOptions,
     /// Companies in the registry, if it is synthetic.
     pub companies: usize,
+    /// A kit that `vintem doctor --live` recorded; its requests get its responses, and all others none.
+    pub kit: Option<PathBuf>,
     /// An address on loopback.
     pub listen: SocketAddr,
 }
@@ -32,7 +36,9 @@ impl Default for FakeUpstreamOptions {
             today: calendar::ymd(2026, 11, 13),
             ipe_rows_per_year: 200,
             ipe_years: ipe::FIRST_YEAR..=i32::MAX,
+            statements: StatementOptions { rows_per_document: 16, restated_per_thousand_weekly: 0 },
             companies: 120,
+            kit: None,
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
         }
     }

@@ -15,8 +15,9 @@ use serde_json::value::RawValue;
 
 use super::calendar::ymd;
 use super::fake_response::{FakeResponse, parse_query};
-use super::market_data::{DOLLAR_BUY, DOLLAR_SELL, MarketData, SeriesRows, format_f64, format_units, parse_number};
+use super::market_data::{DOLLAR_BUY, DOLLAR_SELL, MarketData};
 use super::seeded_random::{SeededRandom, smooth_noise};
+use super::series_rows::{SeriesRows, format_f64, format_units, parse_number};
 
 pub const PATH_PREFIX: &str = "/olinda/servico/PTAX/versao/v1/odata/";
 
@@ -24,6 +25,10 @@ const ODATA_CONTENT_TYPE: &str = "application/json;charset=UTF-8;odata.metadata=
 const PERIOD_RESOURCE: &str =
     "CotacaoMoedaPeriodo(moeda=@moeda,dataInicial=@dataInicial,dataFinalCotacao=@dataFinalCotacao)";
 const DAY_RESOURCE: &str = "CotacaoMoedaDia(moeda=@moeda,dataCotacao=@dataCotacao)";
+
+/// The codes of the euro's closing rates in SGS.
+const EURO_SELL: u32 = 21619;
+const EURO_BUY: u32 = 21620;
 
 const CLOSE_LABEL: &str = "Fechamento";
 /// The label that `CotacaoMoedaDia` uses for the same bulletin.
@@ -205,7 +210,7 @@ fn published_bulletins(
         return Vec::new();
     }
 
-    let double_close_days = days_with_two_closes(buy);
+    let double_close_days = days_with_two_closes(&buy);
     let mut bulletins = Vec::new();
     for (date, buy_rate) in buy.range(first..=last) {
         let bulletins_of_day = match samples.bulletins_by_day.get(&(code.to_owned(), *date)) {
@@ -222,6 +227,36 @@ fn published_bulletins(
     }
     bulletins.retain(|bulletin| bulletin.published_at <= now);
     bulletins
+}
+
+/// The euro's closing rates as SGS repeats them, with four decimals; `None` for other codes.
+pub fn euro_closing_rates(
+    market: &MarketData,
+    samples: &PtaxSamples,
+    code: u32,
+    now: NaiveDateTime,
+) -> Option<SeriesRows> {
+    let side: fn(&PtaxBulletin) -> &str = match code {
+        EURO_SELL => |bulletin| &bulletin.sell,
+        EURO_BUY => |bulletin| &bulletin.buy,
+        _ => return None,
+    };
+    let euro = CURRENCIES.iter().find(|currency| currency.code == "EUR")?;
+    let until = market.last_published_day(DOLLAR_SELL, now);
+    let (buy, sell) = (market.rows(DOLLAR_BUY)?, market.rows(DOLLAR_SELL)?);
+    let to_row = |(date, buy): (&NaiveDate, &String)| {
+        let sample = samples.bulletins_by_day.get(&(euro.code.to_owned(), *date));
+        let close = match sample.and_then(|bulletins| bulletins.iter().rfind(|bulletin| bulletin.label == CLOSE_LABEL))
+        {
+            Some(close) => close.clone(),
+            None => {
+                let (buy, sell) = (parse_number(buy), parse_number(&sell[date]));
+                build_bulletin(euro, *date, buy, sell, date.and_time(NaiveTime::MIN), CLOSE_LABEL)
+            }
+        };
+        (*date, format_f64(parse_number(side(&close)), 4))
+    };
+    Some(buy.range(euro.quoted_since..=until).map(to_row).collect())
 }
 
 /// The real nine days with two closes are not known, so one day in each of nine years represents them.

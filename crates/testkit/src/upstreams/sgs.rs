@@ -6,7 +6,9 @@ use chrono::{Months, NaiveDate, NaiveDateTime};
 use http::{StatusCode, header};
 
 use super::fake_response::{FakeResponse, HTML_CONTENT_TYPE, JSON_CONTENT_TYPE, parse_query};
-use super::market_data::{CDI_ANNUAL, IPCA_12_MONTHS, IPCA_MONTH, MarketData, SeriesRows};
+use super::market_data::CDI_ANNUAL;
+use super::plain_series::{find_by_code, period_ends};
+use super::series_rows::SeriesRows;
 
 pub const PATH_PREFIX: &str = "/dados/serie/";
 
@@ -58,18 +60,12 @@ pub fn respond(path: &str, query: &str, now: NaiveDateTime, rows: impl Fn(u32) -
         Ok(rows) if parameter("formato") == Some("csv") => {
             with_cache_control(FakeResponse::new(StatusCode::OK, "text/csv", render_csv(&rows)))
         }
-        Ok(rows) => with_cache_control(FakeResponse::new(StatusCode::OK, JSON_CONTENT_TYPE, render_json(&rows))),
+        Ok(rows) => with_cache_control(FakeResponse::new(StatusCode::OK, JSON_CONTENT_TYPE, render_json(code, &rows))),
     }
 }
 
 pub fn values_not_found_response() -> FakeResponse {
     error_response(StatusCode::NOT_FOUND, VALUES_NOT_FOUND_DETAIL)
-}
-
-/// The rows of one series that are published at `now`.
-pub fn published_rows(market: &MarketData, code: u32, now: NaiveDateTime) -> Option<SeriesRows> {
-    let until = market.last_published_day(code, now);
-    Some(market.rows(code)?.range(..=until).map(|(date, value)| (*date, value.clone())).collect())
 }
 
 /// Splits `bcdata.sgs.432/dados/ultimos/5` into `432` and `ultimos/5`.
@@ -106,7 +102,7 @@ fn select_window<'a>(
     let to = to.map_or(Ok(today), |text| parse_day(text, INVALID_FINAL_DATE_DETAIL))?;
     let from = from.map(|text| parse_day(text, INVALID_INITIAL_DATE_DETAIL)).transpose()?;
 
-    let is_daily = !matches!(code, IPCA_MONTH | IPCA_12_MONTHS);
+    let is_daily = find_by_code(code).is_none_or(|series| series.frequency.months().is_none());
     // Exactly ten years are allowed. Without a first day the window starts with the series, which is always older.
     let is_too_wide = from.is_none_or(|from| from + Months::new(120) < to);
     if is_daily && is_too_wide {
@@ -126,11 +122,21 @@ fn with_cache_control(response: FakeResponse) -> FakeResponse {
     response.with_header(header::CACHE_CONTROL, "max-age=900")
 }
 
-fn render_json(rows: &SelectedRows) -> String {
+fn render_json(code: u32, rows: &SelectedRows) -> String {
     let mut body = String::with_capacity(40 * rows.len());
     for (date, value) in rows {
-        let separator = if body.is_empty() { '[' } else { ',' };
-        let _ = write!(body, r#"{separator}{{"data":"{}","valor":"{value}"}}"#, date.format("%d/%m/%Y"));
+        let day = date.format("%d/%m/%Y");
+        let ends: Vec<String> = period_ends(code, *date)
+            .into_iter()
+            .map(|end| format!(r#""dataFim":"{}","#, end.format("%d/%m/%Y")))
+            .collect();
+        let ends = if ends.is_empty() { vec![String::new()] } else { ends };
+        for (at, end) in ends.iter().enumerate() {
+            let separator = if body.is_empty() { '[' } else { ',' };
+            // The shorter of two periods has a lower rate.
+            let value = if at + 1 == ends.len() { value } else { "0.0001" };
+            let _ = write!(body, r#"{separator}{{"data":"{day}",{end}"valor":"{value}"}}"#);
+        }
     }
     body + "]"
 }

@@ -30,11 +30,11 @@ pub enum StructuredSet {
 /// One line of an index.
 #[derive(Debug, Clone)]
 pub struct IndexedDocument<'a> {
-    company: &'a RegistryCompany,
-    reference_date: NaiveDate,
-    version: u32,
-    id: usize,
-    received_on: NaiveDate,
+    pub company: &'a RegistryCompany,
+    pub reference_date: NaiveDate,
+    pub version: u32,
+    pub id: usize,
+    pub received_on: NaiveDate,
 }
 
 impl StructuredSet {
@@ -56,13 +56,9 @@ impl StructuredSet {
 
     /// Archive members other than the index; readers of the index don't need them.
     fn other_member_names(self) -> Vec<String> {
-        let statements = ["BPA", "BPP", "DFC_MD", "DFC_MI", "DMPL", "DRA", "DRE", "DVA"];
         match self {
-            Self::Dfp | Self::Itr => statements
-                .iter()
-                .flat_map(|statement| [format!("{statement}_con"), format!("{statement}_ind")])
-                .chain(["composicao_capital".to_owned(), "parecer".to_owned()])
-                .collect(),
+            // Their tables are in `statements.rs`.
+            Self::Dfp | Self::Itr => vec!["parecer".to_owned()],
             Self::Fre => ["auditor", "capital_social", "posicao_acionaria", "remuneracao_total_orgao", "responsavel"]
                 .map(str::to_owned)
                 .into(),
@@ -165,12 +161,16 @@ pub fn render_index(set: StructuredSet, documents: &[IndexedDocument]) -> Vec<u8
     encode_latin1(&file)
 }
 
-/// The archive's other members: stubs, and for FCA the securities, the only file with tickers.
+/// The archive's other members, without the tables of statements: stubs, and for FCA the securities, the only file with
+/// tickers.
 pub fn build_other_members(set: StructuredSet, year: i32, documents: &[IndexedDocument]) -> Vec<ZipMember> {
     let name = |part: &str| format!("{}_cia_aberta_{part}_{year}.csv", set.id());
     let stub = "CNPJ_CIA;DT_REFER;VERSAO;DENOM_CIA;CD_CVM\r\n";
     let mut members: Vec<ZipMember> =
         set.other_member_names().iter().map(|part| ZipMember::new(name(part), stub.as_bytes())).collect();
+    if let Some(opinions) = members.iter_mut().find(|member| member.name.contains("parecer")) {
+        opinions.content.extend_from_slice(b"00.000.000/0000-00;;;PARECER SINTETICO;\r\n");
+    }
     if set == StructuredSet::Fca {
         members.push(ZipMember::new(name("valor_mobiliario"), render_securities(documents)));
     }

@@ -1,25 +1,29 @@
 //! The catalog of series: descriptions, date ranges, coverage gaps and revisions.
 
+use std::sync::LazyLock;
+
 use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::get;
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{Column, OutputTable};
-use vintem_domain::series;
-use vintem_domain::{Currency, Dataset, DateRange, LocalizedText};
+use vintem_domain::catalog_search::{CatalogSearch, MatchRank};
+use vintem_domain::series::{self, FX_SCHEDULE, Publisher, SeriesGroup};
+use vintem_domain::{Currency, Dataset, DateRange, LocalizedText, Problem};
+use vintem_snapshot::Snapshot;
 use vintem_store::history::Revision;
 
 use crate::api_error::ApiError;
 use crate::app::Handlers;
 use crate::bodies::catalog_source::CatalogSource;
 use crate::bodies::fx_series::fx_series_body;
-use crate::bodies::market::{FX_DECIMALS, FX_FREQUENCY};
+use crate::bodies::market::FX_DECIMALS;
 use crate::bodies::series::{SeriesBody, series_body};
 use crate::bodies::{NamesBody, format_instant};
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
-use crate::params::{MAX_OBSERVATIONS, Pagination, QueryParams};
+use crate::params::{MAX_OBSERVATIONS, Pagination, QueryParams, invalid_param};
 use crate::responses::{EtagResponder, ListPage, WholeList, page_response};
 use crate::snapshot_request::SnapshotRequest;
 
@@ -36,10 +40,12 @@ struct CatalogEntryBody {
     next_expected_on: Option<NaiveDate>,
     stale: bool,
     licence: &'static str,
+    group: &'static str,
+    publisher: &'static str,
 }
 
 /// Follow the columns of [`SeriesBody`].
-const CATALOG_COLUMNS: [Column; 9] = [
+const CATALOG_COLUMNS: [Column; 11] = [
     Column::text("name_en"),
     Column::text("name_pt"),
     Column::text("is_not"),
@@ -49,6 +55,8 @@ const CATALOG_COLUMNS: [Column; 9] = [
     Column::date("next_expected_on"),
     Column::boolean("stale"),
     Column::text("licence"),
+    Column::text("group"),
+    Column::text("publisher"),
 ];
 
 /// Says what an exchange rate is not, to prevent common mix-ups.
@@ -158,49 +166,82 @@ async fn list_revisions(
     Ok(page_response(responder, list_page, revisions, bodies, table))
 }
 
+static GROUP_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
+    let ids = SeriesGroup::ALL.map(SeriesGroup::id).join(", ");
+    LocalizedText::leak(format!("must be one of {ids}"), format!("deve ser um destes: {ids}"))
+});
+
+fn search_from_query(query: &QueryParams) -> Result<CatalogSearch, Problem> {
+    let text = query.optional_search_text()?.unwrap_or_default();
+    let group = match query.single_value("group")? {
+        None => None,
+        Some(id) => match SeriesGroup::from_id(id) {
+            Some(group) => Some(group),
+            None => return invalid_param("group", *GROUP_REQUIREMENT),
+        },
+    };
+    Ok(CatalogSearch::new(&text, group))
+}
+
 async fn list_series(request: SnapshotRequest, query: QueryParams) -> Result<Response, ApiError> {
     let format = ListFormat::from_query(&query, request.prefers_csv)?;
+    let search = search_from_query(&query)?;
     let snapshot = request.snapshot()?;
     let today = request.today;
+    let lang = request.lang;
 
-    let of_series = series::served_series().map(|series| {
-        let dates = CatalogSource::find(&snapshot, series.id).map(|source| source.first_and_last_date(today));
-        let (first_date, last_date) = dates.unwrap_or_default();
-        CatalogEntryBody {
-            series: series_body(series, request.lang),
+    let of_series = series::served_series().filter_map(|series| {
+        let rank = search.rank_series(series)?;
+        let (first_date, last_date) = first_and_last_date(&snapshot, series.id, today);
+        let entry = CatalogEntryBody {
+            series: series_body(series, lang),
             names: series.name.into(),
-            is_not: series.is_not.in_lang(request.lang),
+            is_not: series.is_not.in_lang(lang),
             decimals: series.decimals,
             first_date,
             last_date,
-            next_expected_on: last_date.map(|last| series.frequency.next_expected_on(last)),
-            stale: last_date.is_none_or(|last| series.frequency.is_stale(last, today)),
-            licence: Dataset::Series(series).license(),
-        }
+            next_expected_on: last_date.map(|last| series.schedule().next_expected_on(last)),
+            stale: last_date.is_none_or(|last| series.schedule().is_stale(last, today)),
+            licence: series.license.id(),
+            group: series.group.id(),
+            publisher: series.publisher.name().in_lang(lang),
+        };
+        Some((rank, entry))
     });
-    let of_currencies = Currency::ALL.into_iter().map(|currency| {
-        let dates =
-            CatalogSource::find(&snapshot, currency.series_id()).map(|source| source.first_and_last_date(today));
-        let (first_date, last_date) = dates.unwrap_or_default();
-        CatalogEntryBody {
-            series: fx_series_body(currency, request.lang),
+    let of_currencies = Currency::ALL.into_iter().filter_map(|currency| {
+        let rank = search.rank_currency(currency)?;
+        let (first_date, last_date) = first_and_last_date(&snapshot, currency.series_id(), today);
+        let entry = CatalogEntryBody {
+            series: fx_series_body(currency, lang),
             names: currency.series_name().into(),
-            is_not: FX_IS_NOT.in_lang(request.lang),
+            is_not: FX_IS_NOT.in_lang(lang),
             decimals: FX_DECIMALS,
             first_date,
             last_date,
-            next_expected_on: last_date.map(|last| FX_FREQUENCY.next_expected_on(last)),
-            stale: last_date.is_none_or(|last| FX_FREQUENCY.is_stale(last, today)),
-            licence: Dataset::Fx.license(),
-        }
+            next_expected_on: last_date.map(|last| FX_SCHEDULE.next_expected_on(last)),
+            stale: last_date.is_none_or(|last| FX_SCHEDULE.is_stale(last, today)),
+            licence: Dataset::Fx.license().id(),
+            group: SeriesGroup::ExchangeRates.id(),
+            publisher: Publisher::Bcb.name().in_lang(lang),
+        };
+        Some((rank, entry))
     });
-    let data: Vec<CatalogEntryBody> = of_series.chain(of_currencies).collect();
+    let mut ranked: Vec<(MatchRank, CatalogEntryBody)> = of_series.chain(of_currencies).collect();
+    // Stable: the order of the catalog stays among equal matches.
+    ranked.sort_by_key(|(rank, _)| *rank);
+    let data: Vec<CatalogEntryBody> = ranked.into_iter().map(|(_, entry)| entry).collect();
 
-    let mut datasets: Vec<Dataset> = series::PUBLISHED_SERIES.iter().map(Dataset::Series).collect();
+    let mut datasets: Vec<Dataset> = series::published_series().map(Dataset::Series).collect();
     datasets.push(Dataset::Fx);
     let responder = EtagResponder::new(&request, &snapshot, &datasets, today);
     let body = |data: Vec<CatalogEntryBody>| CatalogBody { position: WholeList::of(data.len()), data };
     Ok(responder.respond_list(format, data, body, catalog_table))
+}
+
+/// The first and last dates with a value; `None` if the series was never loaded.
+fn first_and_last_date(snapshot: &Snapshot, id: &str, today: NaiveDate) -> (Option<NaiveDate>, Option<NaiveDate>) {
+    let dates = CatalogSource::find(snapshot, id).map(|source| source.first_and_last_date(today));
+    dates.unwrap_or_default()
 }
 
 fn catalog_table(rows: Vec<CatalogEntryBody>) -> OutputTable {
@@ -217,6 +258,8 @@ fn catalog_table(rows: Vec<CatalogEntryBody>) -> OutputTable {
         cells.write_date(row.next_expected_on);
         cells.write_boolean(row.stale);
         cells.write_text(row.licence);
+        cells.write_text(row.group);
+        cells.write_text(row.publisher);
     })
 }
 
@@ -240,7 +283,7 @@ async fn get_coverage(
     let responder =
         EtagResponder::new(&request, &snapshot, &source.datasets(), (from, to, source.base_load_id(&snapshot)));
     Ok(responder.respond_json(|| {
-        let expected = days.map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
+        let expected = days.map(|days| source.schedule().frequency.expected_dates(days)).unwrap_or_default();
         let stored: Vec<NaiveDate> = days.map(|days| source.dates(days).collect()).unwrap_or_default();
         let is_stored = |day: &NaiveDate| stored.binary_search(day).is_ok();
         let missing = expected.iter().filter(|day| !is_stored(day)).count();

@@ -9,7 +9,7 @@ use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{Column, ColumnType, OutputTable};
 use vintem_domain::dates::{month_end, month_start};
-use vintem_domain::series::{self, DERIVED_SERIES, PUBLISHED_SERIES};
+use vintem_domain::series;
 use vintem_domain::{Currency, Dataset, LocalizedText, Problem};
 use vintem_snapshot::Snapshot;
 use vintem_store::change_id::ChangeId;
@@ -26,8 +26,8 @@ use crate::params::{Pagination, QueryParams, SortOrder, invalid_param};
 use crate::responses::{EtagResponder, with_page_links};
 use crate::snapshot_request::SnapshotRequest;
 
-/// Maximum series per request: all of them.
-const MAX_SERIES: usize = PUBLISHED_SERIES.len() + DERIVED_SERIES.len() + Currency::ALL.len();
+/// Maximum series per request. More values than fit into a response are on the next page.
+const MAX_SERIES: usize = 100;
 
 static SERIES_IDS_REQUIREMENT: LazyLock<LocalizedText> = LazyLock::new(|| {
     LocalizedText::leak(

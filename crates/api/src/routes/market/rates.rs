@@ -224,7 +224,8 @@ pub fn rate_list_response<S: RateSource>(
     };
     let table = |()| {
         let trace_columns = TraceBody::columns(history_params.provenance, with_certainty);
-        rate_table(source.describe(request.lang), source.series_id(), source.max_decimals(), rows(), trace_columns)
+        let value_format = (source.max_decimals(), source.shape());
+        rate_table(source.describe(request.lang), source.series_id(), value_format, rows(), trace_columns)
     };
     with_page_links(responder.respond_list(format, (), body, table), request, pagination, total)
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use vintem_deliver::webhook::AddressError;
 use vintem_domain::event::{EventKind, FilterField};
-use vintem_domain::series::PUBLISHED_SERIES;
+use vintem_domain::series::published_series;
 use vintem_domain::text::normalize_text;
 use vintem_domain::webhook::{EventFilter, WebhookStatus};
 use vintem_domain::{CurrencyPair, Dataset, LocalizedText, Problem};
@@ -113,7 +113,7 @@ pub fn parse_event_filter(
 /// The series that a webhook can filter events by. Revised exchange rates have the series `fx`. Computed series are not
 /// in the list, because nobody publishes them.
 fn filterable_series() -> impl Iterator<Item = &'static str> {
-    PUBLISHED_SERIES.iter().map(|series| series.id).chain([Dataset::Fx.id()])
+    published_series().map(|series| series.id).chain([Dataset::Fx.id()])
 }
 
 static EVENT_TYPE_LIST: LazyLock<LocalizedText> = LazyLock::new(|| {

@@ -1,6 +1,8 @@
 //! Compares the cost of a request through the whole service with a bare axum server that sends the same bytes:
 //! `just bench-request`.
 //!
+//! Each round measures every client on both servers, so that a slow moment of the machine meets all of them.
+//!
 //! The service runs with a dedicated in-memory Redis and a database of demo data, its request log off. The load
 //! generator, Redis and the server under test share the machine's cores, so `throughput_ratio` compares all three with
 //! generator and bare server alone; `cpu_ratio` is the CPU time of the serving processes only. The headline is the mean
@@ -52,7 +54,7 @@ struct Arguments {
 
     /// How often each server is measured with each client and answer, in turns
     #[arg(long, default_value_t = 5)]
-    pairs: usize,
+    rounds: usize,
 
     /// How long each time, after a warm-up of a second
     #[arg(long, default_value_t = 3)]
@@ -88,6 +90,15 @@ struct Comparison {
     cpu_ratio_with_redis: f64,
 }
 
+/// One client's requests for one answer, and what was measured with them in each round.
+struct Contest {
+    client: Client,
+    bare_server: BareServerProcess,
+    requests: Arc<Vec<ExpectedRequest>>,
+    service_runs: Vec<Measurement>,
+    bare_runs: Vec<Measurement>,
+}
+
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     if let Some(BenchCommand::Bare) = &arguments.command {
@@ -108,17 +119,26 @@ async fn run_benchmark(arguments: &Arguments) -> anyhow::Result<()> {
     let mut browser_comparisons = Vec::new();
     let mut failures = Vec::new();
     for answer in answers() {
-        let browser = bench.compare(&answer, BROWSER).await?;
-        let requests = bench.compare(&answer, REQUESTS).await?;
-        let curl = bench.compare(&answer, CURL).await?;
-        let (Some(browser), Some(requests), Some(curl)) = (browser, requests, curl) else { continue };
-
-        for (client, comparison) in [(BROWSER, browser), (REQUESTS, requests), (CURL, curl)] {
-            comparison.print(&format!("{}_{}", answer.name, client.name));
+        let mut contests = Vec::new();
+        for client in [BROWSER, REQUESTS, CURL] {
+            contests.push(bench.prepare(&answer, client).await?);
         }
-        failures.extend(check_browser_share(&answer, &browser.service, &curl.service));
+        if arguments.only_compare {
+            continue;
+        }
+
+        for _ in 0..arguments.rounds {
+            for contest in &mut contests {
+                bench.measure_round(contest).await?;
+            }
+        }
+        for contest in &contests {
+            contest.compare().print(&format!("{}_{}", answer.name, contest.client.name));
+        }
+        let [browser, _, curl] = &contests[..] else { unreachable!("one contest for each client") };
+        failures.extend(check_browser_share(&answer, browser, curl));
         if answer.is_in_headline {
-            browser_comparisons.push(browser);
+            browser_comparisons.push(browser.compare());
         }
     }
     if arguments.only_compare {
@@ -131,12 +151,17 @@ async fn run_benchmark(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compression must pay: prints what a browser's headers cost and save, and says which bound is missed.
-fn check_browser_share(answer: &Answer, browser: &Measurement, curl: &Measurement) -> Vec<String> {
+/// Compression must pay: prints what a browser's headers cost and save, and says which bound is missed. What they cost
+/// the bare server is printed beside it.
+fn check_browser_share(answer: &Answer, browser: &Contest, curl: &Contest) -> Vec<String> {
     let name = answer.name;
-    let share = browser.requests_per_second / curl.requests_per_second;
-    let cpu = browser.server_cpu_micros / curl.server_cpu_micros;
+    let throughput = |run: &Measurement| run.requests_per_second;
+    let share = median_ratio(&browser.service_runs, &curl.service_runs, throughput, throughput);
+    let bare_share = median_ratio(&browser.bare_runs, &curl.bare_runs, throughput, throughput);
+    let cpu_micros = |run: &Measurement| run.server_cpu_micros;
+    let cpu = median_ratio(&browser.service_runs, &curl.service_runs, cpu_micros, cpu_micros);
     println!("{name}_browser_to_curl_cpu: {cpu:.2}");
+    println!("{name}_browser_to_curl_throughput_bare: {bare_share:.2}");
     println!("{name}_browser_to_curl_throughput: {share:.2}");
 
     let mut failures = Vec::new();
@@ -179,8 +204,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Checks that both servers send the same, and measures them in turns; `None` if nothing is to be measured.
-    async fn compare(&mut self, answer: &Answer, client: Client) -> anyhow::Result<Option<Comparison>> {
+    /// Starts a bare server with the responses to a client, and checks that both servers send the same.
+    async fn prepare(&self, answer: &Answer, client: Client) -> anyhow::Result<Contest> {
         let service_address: SocketAddr = self.service.address.parse()?;
         let mut responses = Vec::new();
         for (target, key) in answer.targets.iter().zip(self.keys.iter().cycle()) {
@@ -197,31 +222,32 @@ impl Bench<'_> {
             &send_once(bare_server.address, &request).await?,
         )?;
         println!("{}_{}_body_bytes: {}", answer.name, client.name, response.body.len());
-        if self.arguments.only_compare {
-            return Ok(None);
-        }
 
         let bodies: Vec<(&String, Arc<Vec<u8>>)> =
             responses.iter().map(|(target, response)| (target, Arc::new(response.body.clone()))).collect();
-        let requests: Vec<ExpectedRequest> = self
+        let requests = self
             .keys
             .iter()
             .zip(bodies.iter().cycle())
             .map(|(key, (target, body))| ExpectedRequest { request: client.build_get(target, key), body: body.clone() })
             .collect();
         let requests = Arc::new(requests);
+        Ok(Contest { client, bare_server, requests, service_runs: Vec::new(), bare_runs: Vec::new() })
+    }
 
-        let mut service_runs = Vec::new();
-        let mut bare_runs = Vec::new();
-        for _ in 0..self.arguments.pairs {
-            let calls_before = self.redis.script_calls()?;
-            let (run, responses) = self.measure(service_address, self.service.pid(), &requests).await?;
-            self.redis.measured_calls += self.redis.script_calls()? - calls_before;
-            self.admissions += responses;
-            service_runs.push(run);
-            bare_runs.push(self.measure(bare_server.address, bare_server.pid(), &requests).await?.0);
-        }
-        Ok(Some(Comparison::of(&service_runs, &bare_runs)))
+    /// Measures the service and then the bare server.
+    async fn measure_round(&mut self, contest: &mut Contest) -> anyhow::Result<()> {
+        let calls_before = self.redis.script_calls()?;
+        let (run, responses) =
+            self.measure(self.service.address.parse()?, self.service.pid(), &contest.requests).await?;
+        self.redis.measured_calls += self.redis.script_calls()? - calls_before;
+        self.admissions += responses;
+        contest.service_runs.push(run);
+
+        let bare_server = &contest.bare_server;
+        let (run, _) = self.measure(bare_server.address, bare_server.pid(), &contest.requests).await?;
+        contest.bare_runs.push(run);
+        Ok(())
     }
 
     /// Measures one run; also returns the number of responses including the warm-up.
@@ -261,25 +287,27 @@ impl Bench<'_> {
     }
 }
 
-impl Comparison {
-    fn of(service_runs: &[Measurement], bare_runs: &[Measurement]) -> Self {
-        let median_of = |value: fn(&Measurement) -> f64| median(service_runs.iter().map(value));
-        let median_ratio = |value: &dyn Fn(&Measurement) -> f64, bare_value: &dyn Fn(&Measurement) -> f64| {
-            median(service_runs.iter().zip(bare_runs).map(|(service, bare)| value(service) / bare_value(bare)))
-        };
+impl Contest {
+    fn compare(&self) -> Comparison {
+        let median_of = |value: fn(&Measurement) -> f64| median(self.service_runs.iter().map(value));
+        let ratio =
+            |value: fn(&Measurement) -> f64, bare| median_ratio(&self.service_runs, &self.bare_runs, value, bare);
+        let throughput = |run: &Measurement| run.requests_per_second;
         let cpu = |run: &Measurement| run.server_cpu_micros;
-        Self {
+        Comparison {
             service: Measurement {
-                requests_per_second: median_of(|run| run.requests_per_second),
-                server_cpu_micros: median_of(|run| run.server_cpu_micros),
+                requests_per_second: median_of(throughput),
+                server_cpu_micros: median_of(cpu),
                 redis_cpu_micros: median_of(|run| run.redis_cpu_micros),
             },
-            throughput_ratio: median_ratio(&|run| run.requests_per_second, &|run| run.requests_per_second),
-            cpu_ratio: median_ratio(&cpu, &cpu),
-            cpu_ratio_with_redis: median_ratio(&|run| run.server_cpu_micros + run.redis_cpu_micros, &cpu),
+            throughput_ratio: ratio(throughput, throughput),
+            cpu_ratio: ratio(cpu, cpu),
+            cpu_ratio_with_redis: ratio(|run| run.server_cpu_micros + run.redis_cpu_micros, cpu),
         }
     }
+}
 
+impl Comparison {
     fn print(&self, name: &str) {
         println!("{name}_requests_a_second: {:.0}", self.service.requests_per_second);
         println!("{name}_cpu_micros: {:.2}", self.service.server_cpu_micros);
@@ -344,6 +372,16 @@ fn redis_info_field(redis: &mut redis::Connection, section: &str, field: &str) -
     let value =
         info.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("no {field} in INFO"))?;
     Ok(value.trim().to_owned())
+}
+
+/// The median over the rounds of the ratios within each round.
+fn median_ratio(
+    runs: &[Measurement],
+    base_runs: &[Measurement],
+    value: fn(&Measurement) -> f64,
+    base_value: fn(&Measurement) -> f64,
+) -> f64 {
+    median(runs.iter().zip(base_runs).map(|(run, base)| value(run) / base_value(base)))
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -11,11 +11,21 @@ use vintem_domain::event::EventKind;
 use vintem_domain::key::{MAX_LABEL_LENGTH, UNUSED_KEY_DAYS};
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::problem::ErrorCode;
-use vintem_domain::series::PUBLISHED_SERIES;
+use vintem_domain::series::{Frequency, SeriesGroup, published_series};
 use vintem_domain::webhook::{DeliveryState, MAX_WEBHOOKS_PER_KEY};
 use vintem_domain::{Calendar, Currency, Plan, VERSION};
 use vintem_store::keys::MAX_DAILY_KEY_CHANGES;
 use vintem_store::webhooks::dispatch::MAX_ATTEMPTS_KEPT;
+
+const FREQUENCIES: [Frequency; 7] = [
+    Frequency::Daily,
+    Frequency::BusinessDaily,
+    Frequency::Anniversaries,
+    Frequency::Weekly(chrono::Weekday::Fri),
+    Frequency::Monthly,
+    Frequency::Quarterly,
+    Frequency::Annual,
+];
 
 #[derive(Debug, Clone)]
 pub enum StatedValue {
@@ -40,7 +50,7 @@ pub fn stated_values(lang: Lang) -> BTreeMap<String, StatedValue> {
         values.insert(format!("requests.{}", plan.id()), StatedValue::Text(requests));
     }
 
-    for series in &PUBLISHED_SERIES {
+    for series in published_series() {
         let code = series.sgs_code.map(|code| StatedValue::Text(code.to_string()));
         values.extend(code.map(|code| (format!("sgs.{}", series.id), code)));
     }
@@ -48,11 +58,13 @@ pub fn stated_values(lang: Lang) -> BTreeMap<String, StatedValue> {
     values
 }
 
-fn lists() -> [(&'static str, Vec<&'static str>); 5] {
+fn lists() -> [(&'static str, Vec<&'static str>); 7] {
     [
         ("calendars", Calendar::ALL.map(Calendar::id).into()),
         ("delivery_states", DeliveryState::ALL.map(DeliveryState::id).into()),
         ("error_codes", ErrorCode::ALL.map(ErrorCode::id).into()),
+        ("frequencies", FREQUENCIES.map(Frequency::id).into()),
+        ("series_groups", SeriesGroup::ALL.map(SeriesGroup::id).into()),
         ("event_types", EventKind::ALL.map(EventKind::id).into()),
         ("plan_ids", Plan::ALL.map(Plan::id).into()),
     ]

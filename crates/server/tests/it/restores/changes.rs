@@ -58,7 +58,7 @@ impl RestoreTrials {
     async fn load_observation(&mut self) -> TestResult {
         self.next_filing += 1;
         let series = find_series("selic").context("a series of ours")?;
-        let row = Observation { date: "2026-01-05".parse()?, value: self.next_filing.into() };
+        let row = Observation::new("2026-01-05".parse()?, self.next_filing.into());
         let mut load = self.store.begin_load(Dataset::Series(series), DataOrigin::Synthetic, &self.fetch()).await?;
         load.append_observations(series, &[row]).await?;
         load.commit().await?;

@@ -193,8 +193,17 @@ impl RestoreTrials {
         Ok(())
     }
 
+    /// A server that has just started resets a connection now and then.
     async fn connect(&self) -> anyhow::Result<PgConnection> {
-        Ok(PgConnection::connect(&database_url(&self.postgres)).await?)
+        let clock = QuietClock::start();
+        loop {
+            match PgConnection::connect(&database_url(&self.postgres)).await {
+                Err(sqlx::Error::Io(_)) if clock.elapsed() < MAX_START => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                connected => return Ok(connected?),
+            }
+        }
     }
 
     async fn start_replicas(&mut self) -> TestResult {

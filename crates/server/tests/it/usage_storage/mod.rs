@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use vintem_testkit::DedicatedRedis;
 
 /// Inserts keys that nobody has, and returns their ids.
-async fn insert_keys(connection: &mut PgConnection, count: u32) -> anyhow::Result<Vec<i64>> {
+pub(crate) async fn insert_keys(connection: &mut PgConnection, count: u32) -> anyhow::Result<Vec<i64>> {
     let ids = sqlx::query_scalar(
         "insert into api_key (hmac, pepper_id, shown, plan, name, email, revision)
          select sha256(convert_to('a made-up key ' || number, 'utf8')), 'none', 'vtm_aaaaaaaa', 'free', 'Ninguém',

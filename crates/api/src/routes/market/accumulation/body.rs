@@ -4,7 +4,7 @@ use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_domain::Lang;
 use vintem_domain::accumulation::FixedDecimal;
-use vintem_domain::series::{DatedValue, Frequency};
+use vintem_domain::series::DatedValue;
 
 use crate::bodies::market::SeriesHeaderBody;
 use crate::json_number::JsonNumber;
@@ -52,8 +52,7 @@ pub struct CountedBody {
 }
 
 impl CountedBody {
-    pub fn of_rows(rows: &[DatedValue], frequency: Frequency) -> Self {
-        let is_monthly = frequency == Frequency::Monthly;
+    pub fn of_rows(rows: &[DatedValue], is_monthly: bool) -> Self {
         Self {
             first_counted: rows.first().map(|(date, _)| *date),
             last_counted: rows.last().map(|(date, _)| *date),

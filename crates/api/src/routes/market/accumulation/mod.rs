@@ -1,8 +1,10 @@
 //! Accumulates rates over a period with exact decimals, and compares the exchange rates of two days.
 //!
 //! A daily rate counts from `from` up to but excluding `to`, as contracts do. A monthly rate counts every month that ends
-//! on or before `to`, starting with the month of `from`.
+//! on or before `to`, starting with the month of `from`. Rates of the month ahead, such as the yield of savings accounts,
+//! count once a month, on the anniversary.
 
+mod anniversaries;
 mod body;
 mod params;
 
@@ -11,9 +13,9 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::{Days, Months, NaiveDate};
 use vintem_domain::accumulation::GrowthFactor;
-use vintem_domain::dates::{month_end, month_start};
+use vintem_domain::dates::{month_end, month_start, same_day_next_month};
 use vintem_domain::series::{Accumulation, DatedValue, Frequency, find_series};
-use vintem_domain::{Calendar, Currency, CurrencyPair, Dataset, DateRange, Decimal, Problem, Quote};
+use vintem_domain::{Calendar, Currency, CurrencyPair, Dataset, DateRange, Decimal, Lang, Problem, Quote};
 
 use super::rates::format_loaded_at;
 use crate::api_error::ApiError;
@@ -22,6 +24,7 @@ use crate::bodies::market::{FxSource, RateSource, SeriesHeaderBody, SeriesSource
 use crate::params::QueryParams;
 use crate::responses::EtagResponder;
 use crate::snapshot_request::SnapshotRequest;
+use anniversaries::{AnniversaryMonths, describe_anniversaries};
 use body::{AccumulatedBody, CountedBody, describe_counting, incomplete_message};
 use params::{AccumulationParams, FACTOR_TOO_LARGE, Period, PeriodBound};
 
@@ -75,58 +78,123 @@ fn accumulated_series_response(request: &SnapshotRequest, query: &QueryParams, i
     let series = find_series(id).ok_or(Problem::NoSuchSeries)?;
     let params = AccumulationParams::from_query(query)?;
     let rate_id = match series.accumulation {
-        Accumulation::OwnValues => series.id,
+        Accumulation::OwnValues | Accumulation::Anniversaries | Accumulation::SimpleInterest => series.id,
         Accumulation::DailyTwin(twin) => twin,
         Accumulation::Refused { instead } => return Err(Problem::NotAccumulable { id: series.id, instead }.into()),
     };
+    let has_anniversaries = series.accumulation == Accumulation::Anniversaries;
+    if !has_anniversaries {
+        params.refuse_day()?;
+    }
 
     let snapshot = request.snapshot()?;
     let today = request.today;
     let source = series_source(&snapshot, rate_id)?;
     let newest = source.latest_row_until(today).map(|at| source.values.get(at).0);
     let newest = newest.ok_or_else(|| source.no_data_error(today))?;
-    let counted_period = CountedPeriod::new(params.period, source.frequency(), newest);
+    let counted = if has_anniversaries {
+        CountedRates::of_anniversaries(&params, &source, (newest, today), request.lang)
+    } else {
+        CountedRates::of_days_or_months(&params, &source, newest, today, request.lang)
+    };
 
-    let rows = counted_period.rows(&source, today);
-    let expected =
-        counted_period.counted_days().map(|days| source.frequency().expected_dates(days)).unwrap_or_default();
-    let missing = missing_days(&expected, &rows);
-    let business_days = Calendar::Settlement.count_business_days(counted_period.from, counted_period.counted_end);
-
-    let mut product = GrowthFactor::ONE;
     let mut detail = Vec::new();
-    for (date, value) in &rows {
+    let mut product = GrowthFactor::ONE;
+    for (date, value) in &counted.rows {
         let factor = GrowthFactor::from_rate(*value, params.percent).ok_or(FACTOR_TOO_LARGE)?;
         product = product.checked_mul(factor).ok_or(FACTOR_TOO_LARGE)?;
         if params.detail {
             detail.push(params.detail_body(*date, *value, factor));
         }
     }
-    let has_factor = missing.is_empty() && (counted_period.is_complete || !rows.is_empty());
-    let index_factor = has_factor.then(|| product.round_half_up(8));
-    let outcome = params.result_body(index_factor, business_days)?;
+    if series.accumulation == Accumulation::SimpleInterest {
+        let sum: Decimal = counted.rows.iter().map(|(_, value)| *value).sum();
+        product = GrowthFactor::from_rate(sum, params.percent).ok_or(FACTOR_TOO_LARGE)?;
+    }
 
-    let counted = CountedBody::of_rows(&rows, source.frequency());
-    let excluded_day = excluded_month_end(params.period).filter(|_| source.frequency() != Frequency::Monthly);
-    let message = describe_counting(&counted, counted_period.is_complete, excluded_day, request.lang);
+    let has_factor = counted.missing.is_empty() && (counted.is_complete || !counted.rows.is_empty());
+    let index_factor = has_factor.then(|| product.round_half_up(8));
+    let outcome = params.result_body(index_factor, counted.business_days)?;
 
     let responder = EtagResponder::new(request, &snapshot, &source.datasets(), today);
     Ok(responder.respond_json(|| AccumulatedBody {
         series: SeriesHeaderBody::of(&source, request.lang),
         as_of: format_loaded_at(&snapshot, &source),
-        from: counted_period.from,
-        to: counted_period.end,
-        interval: HALF_OPEN,
-        counted,
-        complete: counted_period.is_complete && missing.is_empty(),
-        message,
-        business_days,
-        observations: rows.len(),
+        from: counted.from,
+        to: counted.end,
+        interval: if has_anniversaries { CLOSED } else { HALF_OPEN },
+        counted: counted.body,
+        complete: counted.is_complete && counted.missing.is_empty(),
+        message: counted.message,
+        business_days: counted.business_days,
+        observations: counted.rows.len(),
         outcome,
-        missing_total: missing.len(),
-        missing: missing.into_iter().take(MAX_MISSING_LISTED).collect(),
+        missing_total: counted.missing.len(),
+        missing: counted.missing.into_iter().take(MAX_MISSING_LISTED).collect(),
         detail: params.detail.then_some(detail),
     }))
+}
+
+/// The rates of a period, and what the response says about them.
+struct CountedRates {
+    from: NaiveDate,
+    end: NaiveDate,
+    rows: Vec<DatedValue>,
+    missing: Vec<NaiveDate>,
+    is_complete: bool,
+    business_days: u32,
+    body: CountedBody,
+    message: Option<String>,
+}
+
+impl CountedRates {
+    fn of_days_or_months(
+        params: &AccumulationParams,
+        source: &SeriesSource<'_>,
+        newest: NaiveDate,
+        today: NaiveDate,
+        lang: Lang,
+    ) -> Self {
+        let frequency = source.schedule().frequency;
+        let is_monthly = frequency.months().is_some();
+        let period = CountedPeriod::new(params.period, frequency, newest);
+        let rows = period.rows(source, today);
+        let expected = period.counted_days().map(|days| frequency.expected_dates(days)).unwrap_or_default();
+        let body = CountedBody::of_rows(&rows, is_monthly);
+        let excluded_day = excluded_month_end(params.period).filter(|_| !is_monthly);
+        Self {
+            from: period.from,
+            end: period.end,
+            missing: missing_days(&expected, &rows),
+            is_complete: period.is_complete,
+            business_days: Calendar::Settlement.count_business_days(period.from, period.counted_end),
+            message: describe_counting(&body, period.is_complete, excluded_day, lang),
+            body,
+            rows,
+        }
+    }
+
+    fn of_anniversaries(
+        params: &AccumulationParams,
+        source: &SeriesSource<'_>,
+        (newest, today): (NaiveDate, NaiveDate),
+        lang: Lang,
+    ) -> Self {
+        let months = AnniversaryMonths::count(params.period, params.day, source, (newest, today));
+        let body = CountedBody::of_rows(&months.rows, true);
+        // A spread is earned in the counted months alone, like the rate itself.
+        let counted_end = body.last_counted.map_or(months.first, same_day_next_month);
+        Self {
+            from: params.period.start(),
+            end: months.end,
+            message: Some(describe_anniversaries(&months, counted_end, lang)),
+            missing: months.missing,
+            is_complete: months.is_complete,
+            business_days: Calendar::Settlement.count_business_days(months.first, counted_end),
+            body,
+            rows: months.rows,
+        }
+    }
 }
 
 /// Which part of a period is counted.
@@ -142,14 +210,14 @@ struct CountedPeriod {
 
 impl CountedPeriod {
     fn new(period: Period, frequency: Frequency, newest: NaiveDate) -> Self {
-        let (from, end, newest_end) = match frequency {
+        let (from, end, newest_end) = match frequency.months() {
             // Every month that ends on or before `to`.
-            Frequency::Monthly => (
+            Some(_) => (
                 month_start(period.start()),
                 period.end().map(|end| month_start(end + Days::new(1))),
                 month_start(newest) + Months::new(1),
             ),
-            Frequency::Daily | Frequency::BusinessDaily => (period.start(), period.end(), newest + Days::new(1)),
+            None => (period.start(), period.end(), newest + Days::new(1)),
         };
         let end = end.unwrap_or(newest_end).max(from);
         let counted_end = end.min(newest_end).max(from);
@@ -185,6 +253,8 @@ fn accumulated_fx_response(
     pair: CurrencyPair,
 ) -> Result<Response, ApiError> {
     let params = AccumulationParams::from_query(query)?;
+    params.refuse_day()?;
+
     let snapshot = request.snapshot()?;
     let today = request.today;
     let source = fx_source(&snapshot, pair)?;

@@ -134,11 +134,24 @@ fn parse_bound(query: &QueryParams, name: &'static str) -> Result<Option<PeriodB
     bound.map_or_else(|| invalid_param(name, must), |bound| Ok(Some(bound)))
 }
 
+fn parse_day_of_month(query: &QueryParams) -> Result<Option<u32>, Problem> {
+    let Some(text) = query.single_value("day")? else { return Ok(None) };
+    let must = LocalizedText::new(
+        "must be a day of the month from 1 to 31; 29, 30 and 31 count as the 1st of the next month",
+        "deve ser um dia do mês de 1 a 31; 29, 30 e 31 contam como o dia 1º do mês seguinte",
+    );
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let day = text.parse().ok().filter(|day| is_plain && (1..=31).contains(day));
+    day.map_or_else(|| invalid_param("day", must), |day| Ok(Some(day)))
+}
+
 pub struct AccumulationParams {
     pub period: Period,
     amount: Option<Decimal>,
     pub percent: Decimal,
     spread: Option<Decimal>,
+    /// The day of the month on which months begin, for rates of the month ahead.
+    pub day: Option<u32>,
     pub detail: bool,
     as_text: bool,
 }
@@ -160,9 +173,19 @@ impl AccumulationParams {
             amount,
             percent: query.decimal("percent", PERCENT_BOUNDS)?.unwrap_or(Decimal::ONE_HUNDRED),
             spread: query.decimal("spread", SPREAD_BOUNDS)?,
+            day: parse_day_of_month(query)?,
             detail: query.flag("detail")?,
             as_text: query.numbers_as_text()?,
         })
+    }
+
+    /// Refuses `day` for a series whose rates have no anniversaries.
+    pub fn refuse_day(&self) -> Result<(), Problem> {
+        let must = LocalizedText::new(
+            "applies only to series whose rows cover a month: `tr`, `tbf`, `savings` and `savings-old`",
+            "só vale para séries cujas linhas cobrem um mês: `tr`, `tbf`, `savings` e `savings-old`",
+        );
+        self.day.map_or(Ok(()), |_| invalid_param("day", must))
     }
 
     fn json_number<T>(&self, value: T) -> JsonNumber<T> {

@@ -1,10 +1,12 @@
-//! Usage is neither lost nor counted twice when replicas, Redis or PostgreSQL are killed, stopped or cut off. `just
-//! chaos` runs this for ten minutes.
+//! Replicas, Redis and PostgreSQL that are killed, stopped or cut off under load. The client records every request, so that
+//! it can be compared with the usage that the service reports.
 //!
-//! The client records every request. An answered request must be counted; a request without a response, because its
-//! replica was killed, may be counted. Redis and PostgreSQL fail one at a time or both at once, but a replica is killed only
-//! while both are up. That rules out the one possible loss: a replica is killed before it could store the usage that it
-//! counted locally while Redis was unavailable.
+//! Redis and PostgreSQL fail one at a time or both at once, but a replica is killed only while both are up. That rules out
+//! the one possible loss: a replica is killed before it could store the usage that it counted locally while Redis was
+//! unavailable.
+
+mod soak;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use sqlx::{Connection, PgConnection};
 use vintem_testkit::background_load::{BackgroundLoad, PlannedRequest, RequestRecord};
 use vintem_testkit::{
     DedicatedPostgres, DedicatedRedis, ServerProcess, TcpProxy, create_key_by_cli, find_free_port, http_client_builder,
-    parse_env_var, run_vintem, wait_until,
+    run_vintem, wait_until,
 };
 
 use crate::{TestResult, vintem_binary};
@@ -52,81 +54,6 @@ fn outcome_index(status: u16) -> usize {
 struct KeyTally {
     sent: u64,
     answered_by_outcome: [u64; 4],
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn killing_replicas_redis_and_postgres_neither_loses_nor_doubles_usage() -> TestResult {
-    let minutes: Option<u64> = parse_env_var("VINTEM_CHAOS_MINUTES");
-    let duration = minutes.map_or(Duration::from_secs(56), |minutes| Duration::from_secs(60 * minutes));
-    let rate = if minutes.is_some() { 1_500 } else { 200 };
-
-    let mut harness = ChaosHarness::start_cluster(rate).await?;
-    let mut tallies = vec![KeyTally::default(); UNLIMITED_KEYS + LIMITED_KEYS];
-
-    // While no replica is killed, every request is answered and counted under its outcome.
-    let load = harness.start_load();
-    let until = Instant::now() + duration / 4;
-    while Instant::now() < until {
-        harness.inject_backend_fault().await?;
-    }
-    add_to_tallies(&mut tallies, &load.stop().await?);
-    let (sent, answered) = total_sent_and_answered(&tallies);
-    println!("sent_while_replicas_live: {sent}");
-    assert_eq!(sent, answered, "some were not answered although no replica was killed");
-
-    let deadline = harness.wait_until_drained().await;
-    for (key, tally) in tallies.iter_mut().enumerate() {
-        let usage = harness.poll_usage_until(key, tally, matches_every_outcome, deadline).await?;
-        let counted = OUTCOME_FIELDS.map(|field| usage[field].as_u64().unwrap_or_default());
-        assert_eq!(counted, tally.answered_by_outcome, "key {key}: {OUTCOME_FIELDS:?}, {usage}");
-        assert_eq!(
-            (&usage["requests"], &usage["unfinished"]),
-            (&Value::from(tally.sent), &Value::from(0)),
-            "key {key}"
-        );
-    }
-
-    let load = harness.start_load();
-    let min_kills = minutes.map_or(10, |minutes| 20 * minutes as u32);
-    let until = Instant::now() + duration * 3 / 4;
-    // On a slow machine a kill takes longer, so there it goes on for longer.
-    while Instant::now() < until || harness.kill_count() < min_kills {
-        for _ in 0..3 {
-            harness.inject_backend_fault().await?;
-        }
-        harness.wait_until_counts_shared().await;
-        for _ in 0..3 {
-            harness.kill_and_restart_replica().await?;
-        }
-    }
-    add_to_tallies(&mut tallies, &load.stop().await?);
-
-    let deadline = harness.wait_until_drained().await;
-    let mut lost = 0;
-    let mut doubled = 0;
-    for (key, tally) in tallies.iter_mut().enumerate() {
-        let usage = harness.poll_usage_until(key, tally, covers_all_answered, deadline).await?;
-        let counted = usage["requests"].as_u64().unwrap_or_default();
-        lost += tally.answered_by_outcome.iter().sum::<u64>().saturating_sub(counted);
-        doubled += counted.saturating_sub(tally.sent);
-    }
-
-    let (sent, answered) = total_sent_and_answered(&tallies);
-    let answered_with = |outcome: usize| tallies.iter().map(|tally| tally.answered_by_outcome[outcome]).sum::<u64>();
-    println!("sent: {sent}");
-    println!("answered: {answered}");
-    println!("not_answered: {}", sent - answered);
-    for (outcome, name) in OUTCOME_FIELDS.iter().enumerate() {
-        println!("answered_{name}: {}", answered_with(outcome));
-    }
-    println!("chunks_stored: {}", harness.stored_chunk_count().await?);
-    println!("faults: {:?}", harness.fault_counts);
-    println!("kills: {}", harness.kill_count());
-    println!("lost: {lost}");
-    println!("doubled: {doubled}");
-
-    assert_eq!((lost, doubled), (0, 0));
-    Ok(())
 }
 
 fn add_to_tallies(tallies: &mut [KeyTally], records: &[RequestRecord]) {
@@ -203,6 +130,8 @@ struct ChaosHarness {
     is_up: Arc<[AtomicBool; REPLICA_COUNT]>,
     flags_by_replica: Vec<Vec<String>>,
     keys: Vec<String>,
+    /// Its usage is not compared.
+    peak_key: String,
     http: reqwest::Client,
     fault_counts: BTreeMap<&'static str, u32>,
     redis_proxy: TcpProxy,
@@ -227,6 +156,7 @@ impl ChaosHarness {
         for plan in [["platinum"; UNLIMITED_KEYS].as_slice(), &["bronze"; LIMITED_KEYS]].concat() {
             keys.push(create_key_by_cli(vintem_binary(), &database, plan).await?.1);
         }
+        let peak_key = create_key_by_cli(vintem_binary(), &database, "platinum").await?.1;
 
         let mut flags_by_replica = Vec::new();
         for _ in 0..REPLICA_COUNT {
@@ -247,6 +177,7 @@ impl ChaosHarness {
             is_up,
             flags_by_replica,
             keys,
+            peak_key,
             http,
             fault_counts: BTreeMap::new(),
             redis_proxy,
@@ -336,7 +267,10 @@ impl ChaosHarness {
 
     /// Kills a replica at a random point of its work, which includes draining usage, and restarts it.
     async fn kill_and_restart_replica(&mut self) -> TestResult {
-        let replica = rand::random_range(0..REPLICA_COUNT);
+        self.kill_and_restart(rand::random_range(0..REPLICA_COUNT)).await
+    }
+
+    async fn kill_and_restart(&mut self, replica: usize) -> TestResult {
         *self.fault_counts.entry("replica_killed").or_default() += 1;
 
         // A CPU stall looks like a Redis outage, so the replica may have local counts that a kill would lose. It is asked
@@ -384,6 +318,21 @@ impl ChaosHarness {
         let is_drained = || async { self.pending_counts_in_redis().is_ok_and(|left| left == 0) };
         wait_until("nothing is left in Redis", Duration::from_secs(20), is_drained).await;
         Instant::now() + Duration::from_secs(20)
+    }
+
+    /// Compares the usage of every key with what the client recorded: how many answered requests are missing from it, and
+    /// how many more it has than were sent.
+    async fn count_lost_and_doubled(&self, tallies: &mut [KeyTally]) -> anyhow::Result<(u64, u64)> {
+        let deadline = self.wait_until_drained().await;
+        let mut lost = 0;
+        let mut doubled = 0;
+        for (key, tally) in tallies.iter_mut().enumerate() {
+            let usage = self.poll_usage_until(key, tally, covers_all_answered, deadline).await?;
+            let counted = usage["requests"].as_u64().unwrap_or_default();
+            lost += tally.answered_by_outcome.iter().sum::<u64>().saturating_sub(counted);
+            doubled += counted.saturating_sub(tally.sent);
+        }
+        Ok((lost, doubled))
     }
 
     /// The number of counts in Redis that are not stored yet, plus the number of closed batches.

@@ -1,102 +1,16 @@
-//! Series and exchange rates: sorted columns in which two binary searches find a date range.
+//! Exchange rates: the bulletins of each currency, their closing rates in reais, and the pairs computed from them.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use chrono::{NaiveDate, NaiveDateTime};
 use vintem_domain::point_in_time::Certainty;
-use vintem_domain::series::DatedValue;
-use vintem_domain::{Currency, CurrencyPair, DateRange, Decimal, PublishedRates, Quote};
-use vintem_store::load::{BulletinKind, Observation};
+use vintem_domain::{Currency, CurrencyPair, DateRange, PublishedRates, Quote};
+use vintem_store::load::BulletinKind;
 use vintem_store::reader::{BulletinRow, RowProvenance};
 
 use crate::parities::{ParityId, ParityTable, ParityTableBuilder};
-
-/// One series, oldest first.
-#[derive(Debug, Default)]
-pub struct SeriesValues {
-    dates: Vec<NaiveDate>,
-    values: Vec<Decimal>,
-    provenance: Vec<RowProvenance>,
-    /// Days whose values were computed from another series, sorted.
-    derived_days: Vec<NaiveDate>,
-    /// In a point-in-time view: days whose availability is only estimated, sorted.
-    estimated_days: Vec<NaiveDate>,
-}
-
-impl SeriesValues {
-    /// `derived` fills the days that the series itself lacks.
-    pub(crate) fn new(mut rows: Vec<(Observation, RowProvenance)>, derived: Vec<(Observation, RowProvenance)>) -> Self {
-        let derived_days = derived.iter().map(|(row, _)| row.date).collect();
-        if !derived.is_empty() {
-            rows.extend(derived);
-            rows.sort_by_key(|(row, _)| row.date);
-        }
-
-        let mut values = Self { derived_days, ..Self::default() };
-        for (row, provenance) in rows {
-            values.dates.push(row.date);
-            values.values.push(row.value);
-            values.provenance.push(provenance);
-        }
-        values
-    }
-
-    /// Since when we know a value, and which fetch brought it; for a computed value those of the input.
-    pub fn provenance(&self, index: usize) -> RowProvenance {
-        self.provenance[index]
-    }
-
-    pub(crate) fn with_estimated_days(mut self, mut days: Vec<NaiveDate>) -> Self {
-        days.sort_unstable();
-        days.dedup();
-        self.estimated_days = days;
-        self
-    }
-
-    /// Whether we observed since when the value could be known, or estimate it.
-    pub fn certainty(&self, index: usize) -> Certainty {
-        match self.estimated_days.binary_search(&self.dates[index]) {
-            Ok(_) => Certainty::Estimated,
-            Err(_) => Certainty::Observed,
-        }
-    }
-
-    pub fn is_derived(&self, index: usize) -> bool {
-        self.derived_days.binary_search(&self.dates[index]).is_ok()
-    }
-
-    pub fn len(&self) -> usize {
-        self.dates.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.dates.is_empty()
-    }
-
-    /// Indexes of the observations within these days.
-    pub fn range(&self, days: DateRange) -> Range<usize> {
-        find_date_range(self.dates.len(), |index| self.dates[index], days)
-    }
-
-    pub fn get(&self, index: usize) -> DatedValue {
-        (self.dates[index], self.values[index])
-    }
-
-    pub(crate) fn rows_with_provenance(&self) -> Vec<(Observation, RowProvenance)> {
-        (0..self.len()).map(|index| self.row_with_provenance(index)).collect()
-    }
-
-    /// The rows that the source published, without those computed from another series.
-    pub(crate) fn published_rows(&self) -> Vec<(Observation, RowProvenance)> {
-        let published = (0..self.len()).filter(|index| !self.is_derived(*index));
-        published.map(|index| self.row_with_provenance(index)).collect()
-    }
-
-    fn row_with_provenance(&self, index: usize) -> (Observation, RowProvenance) {
-        (Observation { date: self.dates[index], value: self.values[index] }, self.provenance[index])
-    }
-}
+use crate::series_values::find_date_range;
 
 /// The closing rate of a day, and since when we know it.
 #[derive(Debug, Clone, Copy)]
@@ -148,6 +62,15 @@ impl FxBulletin {
     }
 }
 
+/// The days on which the closing bulletins of a currency do not agree with other data, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct DisputedFxDays {
+    /// In their rates in reais.
+    pub(crate) rates: Vec<NaiveDate>,
+    /// In their rates against the dollar.
+    pub(crate) parities: Vec<NaiveDate>,
+}
+
 /// The bulletins of every currency and their closing rates in reais, oldest first.
 #[derive(Debug, Default)]
 pub struct FxRates {
@@ -157,6 +80,7 @@ pub struct FxRates {
     parities: ParityTable,
     /// For each cross the days on which both sides were quoted, computed on first use.
     cross_days: [[OnceLock<CommonDayIndices>; Currency::ALL.len()]; Currency::ALL.len()],
+    disputed_days: [DisputedFxDays; Currency::ALL.len()],
     /// In a point-in-time view: the days of each currency whose availability is only estimated, sorted.
     estimated_days: [Vec<NaiveDate>; Currency::ALL.len()],
 }
@@ -194,6 +118,15 @@ impl FxRates {
             rates.closing_rates[currency as usize] = closing_rates.into_iter().map(|(rate, _)| rate).collect();
         }
         rates
+    }
+
+    pub(crate) fn with_disputed_days(mut self, days: [DisputedFxDays; Currency::ALL.len()]) -> Self {
+        self.disputed_days = days;
+        self
+    }
+
+    pub(crate) fn disputed_days(&self, currency: Currency) -> &DisputedFxDays {
+        &self.disputed_days[currency as usize]
     }
 
     /// All bulletins of a currency, in order of publication.
@@ -291,17 +224,28 @@ impl PairRates<'_> {
 
     /// Since when we know a rate, and which fetch brought it; for a cross those of the bulletins it is computed from.
     pub fn provenances(&self, index: usize) -> Vec<RowProvenance> {
-        let (first, second) = self.legs(index);
-        let Some(second) = second else { return vec![first.provenance] };
+        let sources = self.sources(index);
+        sources.rates.into_iter().flatten().map(|(_, rate)| rate.provenance).collect()
+    }
 
-        // A parity is a rate against the dollar, so the dollar's own bulletin is not needed.
-        let uses_parities =
-            self.pair.uses_parities(self.rates.published_rates(first), self.rates.published_rates(second));
-        match self.pair.legs() {
-            (Currency::Usd, _) if uses_parities => vec![second.provenance],
-            (_, Some(Currency::Usd)) if uses_parities => vec![first.provenance],
-            _ => vec![first.provenance, second.provenance],
+    /// Whether a cross-check found that the rate, or a rate or parity that it is computed from, does not agree with other
+    /// data.
+    pub fn is_disputed(&self, index: usize) -> bool {
+        let (first, second) = self.pair.legs();
+        let has_disputes = |currency: Currency| {
+            let days = self.rates.disputed_days(currency);
+            !days.rates.is_empty() || !days.parities.is_empty()
+        };
+        if !has_disputes(first) && !second.is_some_and(has_disputes) {
+            return false;
         }
+
+        let Sources { rates, uses_parities } = self.sources(index);
+        rates.into_iter().flatten().any(|(currency, rate)| {
+            let days = self.rates.disputed_days(currency);
+            let days = if uses_parities { &days.parities } else { &days.rates };
+            days.binary_search(&rate.date).is_ok()
+        })
     }
 
     /// Whether we observed since when the rate could be known, or estimate it. A cross is estimated if one of its legs
@@ -318,6 +262,21 @@ impl PairRates<'_> {
         self.legs(index).0.date
     }
 
+    fn sources(&self, index: usize) -> Sources<'_> {
+        let (first_rate, second_rate) = self.legs(index);
+        let (first_currency, second_currency) = self.pair.legs();
+        let first = Some((first_currency, first_rate));
+        let Some(second) = second_currency.zip(second_rate) else {
+            return Sources { rates: [first, None], uses_parities: false };
+        };
+
+        let uses_parities =
+            self.pair.uses_parities(self.rates.published_rates(first_rate), self.rates.published_rates(second.1));
+        // A parity is a rate against the dollar, so the dollar's own bulletin is not needed.
+        let is_needed = |(currency, _): &(Currency, _)| !uses_parities || *currency != Currency::Usd;
+        Sources { rates: [first.filter(is_needed), Some(second).filter(is_needed)], uses_parities }
+    }
+
     /// The closing rates that a rate is computed from.
     fn legs(&self, index: usize) -> (&ClosingRate, Option<&ClosingRate>) {
         match self.common_days {
@@ -328,6 +287,13 @@ impl PairRates<'_> {
             }
         }
     }
+}
+
+/// The published closing rates that a rate comes from.
+struct Sources<'r> {
+    rates: [Option<(Currency, &'r ClosingRate)>; 2],
+    /// Whether their parities are used, not their rates in reais.
+    uses_parities: bool,
 }
 
 fn find_common_days(first: &[ClosingRate], second: &[ClosingRate]) -> CommonDayIndices {
@@ -344,29 +310,10 @@ fn find_common_days(first: &[ClosingRate], second: &[ClosingRate]) -> CommonDayI
     days
 }
 
-/// The index range within `days` in a column sorted by date.
-fn find_date_range(len: usize, date: impl Fn(usize) -> NaiveDate, days: DateRange) -> Range<usize> {
-    let first_index_where = |predicate: &dyn Fn(NaiveDate) -> bool| {
-        let mut low = 0;
-        let mut high = len;
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if predicate(date(middle)) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        low
-    };
-
-    let start = first_index_where(&|day| day >= days.from);
-    let end = first_index_where(&|day| day > days.to);
-    start..end.max(start)
-}
-
 #[cfg(test)]
 mod tests {
+    use vintem_domain::Decimal;
+
     use super::*;
 
     fn day(number: u32) -> NaiveDate {
@@ -388,19 +335,6 @@ mod tests {
             parity: ParityId::default(),
             quote_currency: *b"BRL",
         }
-    }
-
-    #[test]
-    fn a_date_range_includes_both_ends() {
-        let rows = [2, 3, 5, 9]
-            .map(|number| (Observation { date: day(number), value: Decimal::ONE }, RowProvenance::default()));
-        let series = SeriesValues::new(rows.to_vec(), Vec::new());
-
-        let range = |from, to| series.range(DateRange { from: day(from), to: day(to) });
-        assert_eq!(range(3, 5), 1..3);
-        assert_eq!(range(1, 31), 0..4);
-        assert_eq!(range(6, 8), 3..3);
-        assert_eq!(range(9, 1).len(), 0);
     }
 
     #[test]
