@@ -168,6 +168,16 @@ impl<'f, const N: usize> CsvTable<'f, N> {
     }
 
     fn parse_row(&self, line: &'f [u8]) -> Result<CsvRow<'f, N>, String> {
+        let row = self.split_line(line)?;
+        self.row_count.update(|rows| rows + 1);
+        for (field, blanks) in row.fields.iter().zip(&self.blank_counts) {
+            blanks.update(|blanks| blanks + u64::from(field.trim_ascii().is_empty()));
+        }
+        Ok(row)
+    }
+
+    /// The fields of a line, which [`column_blanks`](Self::column_blanks) does not count.
+    pub fn split_line(&self, line: &'f [u8]) -> Result<CsvRow<'f, N>, String> {
         let mut fields = [&line[..0]; N];
         let mut count = 0;
         for field in line.split(|byte| *byte == b';') {
@@ -176,13 +186,8 @@ impl<'f, const N: usize> CsvTable<'f, N> {
             }
             count += 1;
         }
-
         if count != self.header_columns.len() {
             return Err(format!("it has {count} fields, but the header has {}", self.header_columns.len()));
-        }
-        self.row_count.update(|rows| rows + 1);
-        for (field, blanks) in fields.iter().zip(&self.blank_counts) {
-            blanks.update(|blanks| blanks + u64::from(field.trim_ascii().is_empty()));
         }
         Ok(CsvRow { columns: self.columns, fields })
     }

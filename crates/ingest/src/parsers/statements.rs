@@ -120,14 +120,6 @@ struct WaitingDocument {
     body: Vec<u8>,
 }
 
-/// The rows of a document in one table.
-#[derive(Debug, Default)]
-struct TableRows {
-    text: String,
-    /// Where each row ends in `text`.
-    ends: Vec<usize>,
-}
-
 impl StatementCollector {
     pub fn add_table(&mut self, table: StatementTable, bytes: &[u8]) -> Result<(), FormatError> {
         match table.layout() {
@@ -191,7 +183,8 @@ impl StatementCollector {
         let mut csv = CsvTable::open(bytes, columns, max_bytes)?;
         self.add_alerts(std::mem::take(&mut csv.alerts));
 
-        let mut rows_by_document: BTreeMap<StatementKey, TableRows> = BTreeMap::new();
+        // Lines of the file instead of copies: the largest table of a year has 50 MB.
+        let mut lines_by_document: BTreeMap<StatementKey, Vec<&[u8]>> = BTreeMap::new();
         // Rows of a document follow each other, so most have the key of the row before.
         let mut last: Option<(CsvRow<'_, N>, StatementKey)> = None;
         let identity = 0..first_content_column;
@@ -206,7 +199,7 @@ impl StatementCollector {
             });
             match parsed {
                 Ok((row, key)) => {
-                    rows_by_document.entry(key).or_default().push(row.raw_fields(first_content_column..N));
+                    lines_by_document.entry(key).or_default().push(line.bytes);
                     last = Some((row, key));
                 }
                 Err(RowError { kind, reason }) => {
@@ -219,10 +212,10 @@ impl StatementCollector {
         }
 
         self.lines.blanks.append(&mut csv.column_blanks(&format!("{}.", table.name)));
-        let content_columns = columns[first_content_column..].join(";");
-        for (key, rows) in rows_by_document {
-            let (text, row_count) = rows.to_canonical_text(table.name, &content_columns);
-            self.lines.merged += (rows.ends.len() - row_count) as u64;
+        for (key, document_lines) in lines_by_document {
+            let line_count = document_lines.len();
+            let (text, row_count) = to_canonical_text(table, &csv, document_lines, first_content_column);
+            self.lines.merged += (line_count - row_count) as u64;
             self.lines.rows.extend(std::iter::repeat_n((), row_count));
 
             let document = self.documents.entry(key).or_default();
@@ -267,31 +260,27 @@ fn parse_key<const N: usize>(row: &CsvRow<'_, N>, company_id: CompanyId) -> Resu
     })
 }
 
-impl TableRows {
-    fn push(&mut self, fields: &[&[u8]]) {
-        for (index, field) in fields.iter().enumerate() {
-            if index > 0 {
-                self.text.push(';');
-            }
-            self.text.push_str(&decode_latin1(field));
-        }
-        self.ends.push(self.text.len());
+/// The table's part of the canonical form, and how many rows it has.
+fn to_canonical_text<'f, const N: usize>(
+    table: StatementTable,
+    csv: &CsvTable<'f, N>,
+    lines: Vec<&'f [u8]>,
+    first_content_column: usize,
+) -> (String, usize) {
+    let mut rows: Vec<String> = Vec::with_capacity(lines.len());
+    for row in lines.into_iter().filter_map(|line| csv.split_line(line).ok()) {
+        let fields = row.raw_fields(first_content_column..N).iter();
+        rows.push(fields.map(|field| decode_latin1(field)).collect::<Vec<_>>().join(";"));
     }
+    rows.sort_unstable();
+    rows.dedup();
 
-    /// The table's part of the canonical form, and how many rows it has.
-    fn to_canonical_text(&self, table_name: &str, columns: &str) -> (String, usize) {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let mut rows: Vec<&str> = starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end]).collect();
-        rows.sort_unstable();
-        rows.dedup();
-
-        let mut text = format!("[{table_name}]\n{columns}\n");
-        for row in &rows {
-            text.push_str(row);
-            text.push('\n');
-        }
-        (text, rows.len())
+    let mut text = format!("[{}]\n{}\n", table.name, table.layout().content_columns().join(";"));
+    for row in &rows {
+        text.push_str(row);
+        text.push('\n');
     }
+    (text, rows.len())
 }
 
 #[cfg(test)]

@@ -77,8 +77,9 @@ impl<'a> CheckedZipArchive<'a> {
             });
         }
 
-        // Reading one byte beyond the declared size is enough to detect a wrong size.
-        let mut bytes = Vec::new();
+        // Reading one byte beyond the declared size is enough to detect a wrong size. A vector that grows would end with
+        // up to twice the memory.
+        let mut bytes = Vec::with_capacity(usize::try_from(declared_bytes + 1).unwrap_or_default());
         file.take(declared_bytes + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| FormatError::CorruptArchive(format!("{name}: {error}")))?;

@@ -158,18 +158,31 @@ async fn a_chunk_of_usage_is_stored_once() -> TestResult {
     let row = |key_id, group| UsageRow { key_id, day, group, counts };
     let rows = [row(key.id, RouteGroup::Market), row(key.id, RouteGroup::Plans), row(key.id + 1, RouteGroup::Market)];
 
-    // Eight processes with the same chunk at once, as after one of them crashed. Its day has no partition yet.
+    // Eight processes with the same chunk at once, as after one of them crashed. Its day has no partition yet. Like those
+    // who drain, they repeat what failed; an attempt without an answer may have stored the chunk.
     let chunk_id = |number: u32| UsageChunkId::new(format!("1400000000000000-run-process/2:{number}"));
-    let attempts = (0..8).map(|_| {
+    let processes = (0..8).map(|_| {
         let store = store.clone();
-        tokio::spawn(async move { store.record_usage_chunk(&chunk_id(0), &rows).await })
+        tokio::spawn(async move {
+            let mut failures = 0;
+            loop {
+                match store.record_usage_chunk(&chunk_id(0), &rows).await {
+                    Ok(record) => return Ok((record, failures)),
+                    Err(error) if failures == 10 => return Err(error),
+                    Err(error) => println!("repeated: {error}"),
+                }
+                failures += 1;
+            }
+        })
     });
     let mut records = Vec::new();
-    for attempt in attempts.collect::<Vec<_>>() {
-        records.push(attempt.await??);
+    for process in processes.collect::<Vec<_>>() {
+        records.push(process.await??);
     }
-    assert_eq!(records.iter().filter(|record| **record == ChunkRecord::Stored).count(), 1, "{records:?}");
-    assert!(!records.contains(&ChunkRecord::Conflict), "{records:?}");
+    let stored = records.iter().filter(|(record, _)| *record == ChunkRecord::Stored).count();
+    let has_failures = records.iter().any(|(_, failures)| *failures > 0);
+    assert!(stored == 1 || stored == 0 && has_failures, "{records:?}");
+    assert!(records.iter().all(|(record, _)| *record != ChunkRecord::Conflict), "{records:?}");
 
     // A batch of an earlier version has a ledger of its own.
     let former_id = UsageChunkId::new("1400000000000000-process".into());
