@@ -12,7 +12,7 @@ pub enum Dataset {
     Fx,
     Companies,
     Filings,
-    /// Archived, but not served yet.
+    /// Ready in the read model, but no answer has it yet.
     Statements,
 }
 
@@ -42,6 +42,11 @@ impl Dataset {
         published_series().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
     }
 
+    /// The datasets of the read model.
+    pub fn all_of_read_model() -> impl Iterator<Item = Self> {
+        Self::all().chain([Self::Statements])
+    }
+
     /// The id as stored, notified and shown.
     pub const fn id(self) -> &'static str {
         match self {
@@ -54,7 +59,7 @@ impl Dataset {
     }
 
     pub fn from_id(id: &str) -> Option<Self> {
-        Self::all().find(|dataset| dataset.id() == id)
+        Self::all_of_read_model().find(|dataset| dataset.id() == id)
     }
 
     pub const fn name(self) -> LocalizedText {
@@ -109,8 +114,7 @@ impl Dataset {
         match self {
             Self::Series(series) => series.schedule().is_stale(newest, today),
             Self::Fx => FX_SCHEDULE.is_stale(newest, today),
-            // The registry has no date that advances every day, so staleness depends on its loads, not on its rows.
-            // Statements are not served yet.
+            // These have no date that advances every day, so staleness depends on their loads, not on their rows.
             Self::Companies | Self::Statements => false,
             // CVM rewrites its file weekly, sometimes a week late.
             Self::Filings => (today - newest).num_days() > 14,
@@ -126,7 +130,7 @@ mod tests {
 
     #[test]
     fn dataset_ids_round_trip() {
-        for dataset in Dataset::all() {
+        for dataset in Dataset::all_of_read_model() {
             assert_eq!(Dataset::from_id(dataset.id()), Some(dataset));
         }
     }

@@ -15,6 +15,7 @@ use crate::datasets::SNAPSHOT_DATASETS;
 use crate::disk_cache::{DiskCacheError, DiskCacheReader, DiskCacheWriter};
 use crate::error::Result;
 use crate::snapshot::Snapshot;
+use crate::statements::is_body_file;
 
 const MANIFEST_FILE_NAME: &str = "served";
 
@@ -90,9 +91,10 @@ impl CachedSnapshot {
                 || name == self.fetches_file
                 || self.part_files.iter().flatten().any(|file| file == name)
         };
+        // A file with statements removes itself: another one may just be written.
         for entry in fs::read_dir(directory).map_err(DiskCacheError::from)? {
             let entry = entry.map_err(DiskCacheError::from)?;
-            if !entry.file_name().to_str().is_some_and(is_needed) {
+            if !entry.file_name().to_str().is_some_and(|name| is_needed(name) || is_body_file(name)) {
                 fs::remove_file(entry.path()).map_err(DiskCacheError::from)?;
             }
         }

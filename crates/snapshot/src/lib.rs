@@ -23,6 +23,9 @@ mod search_query;
 mod series_values;
 mod snapshot;
 mod snapshot_dataset;
+mod statements;
+#[cfg(test)]
+mod test_directory;
 mod tokenizer;
 
 pub use companies::{Companies, CompanyFilter, CompanyIdentifierKind};
@@ -36,4 +39,5 @@ pub use results::{RowPage, SearchOptions, SearchResults, ValueCounts};
 pub use search_query::SearchQuery;
 pub use series_values::SeriesValues;
 pub use snapshot::Snapshot;
+pub use statements::{StatementForm, Statements};
 pub use tokenizer::{highlight_matches, tokenize};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -20,6 +20,7 @@ use crate::error::{Result, SnapshotError};
 use crate::filings::Filings;
 use crate::snapshot::Snapshot;
 use crate::snapshot_dataset::SnapshotBuild;
+use crate::statements::{Statements, remove_other_body_files};
 
 /// The snapshot that all requests read. Empty until the first one is built; a snapshot of an empty database counts.
 #[derive(Debug, Default)]
@@ -105,7 +106,8 @@ impl LiveSnapshot {
             );
         }
 
-        let next = build_next_snapshot(reader, &served, past_states, *pinned_layers).await?;
+        let directory = self.cache_directory.as_deref();
+        let next = build_next_snapshot(reader, &served, past_states, directory, *pinned_layers).await?;
         self.current.store(Some(Arc::new(next)));
         self.serves_lost_data.store(false, Ordering::Relaxed);
         self.current_at.set(started);
@@ -142,7 +144,14 @@ impl LiveSnapshot {
         let mut cached = self.cached.lock().await;
         if cached.is_none() {
             let started = Instant::now();
-            let opened = tokio::task::spawn_blocking(move || CachedSnapshot::open(&directory)).await;
+            let open = move || {
+                let opened = CachedSnapshot::open(&directory);
+                let statements = opened.as_ref().ok().and_then(|opened| opened.snapshot.statements());
+                // There is no directory before the first start.
+                let _ = remove_other_body_files(&directory, statements.map(Statements::body_file));
+                opened
+            };
+            let opened = tokio::task::spawn_blocking(open).await;
             match opened.map_err(SnapshotError::from).flatten() {
                 Ok(opened) => {
                     let filings = opened.snapshot.filings().map_or(0, Filings::len);
@@ -220,6 +229,7 @@ async fn build_next_snapshot(
     mut reader: SnapshotReader,
     served: &Snapshot,
     past_states: HashSet<Dataset>,
+    directory: Option<&Path>,
     pinned_layers: usize,
 ) -> Result<Snapshot> {
     let states = reader.dataset_states().await?;
@@ -227,7 +237,7 @@ async fn build_next_snapshot(
     let mut fetches = if has_same_fetches { served.fetches.clone() } else { Arc::default() };
 
     let next = Snapshot { states, ..Snapshot::default() };
-    let mut build = SnapshotBuild { reader, served, past_states, next, pinned_layers };
+    let mut build = SnapshotBuild { reader, served, past_states, next, directory, pinned_layers };
     for part in SNAPSHOT_DATASETS {
         part.build(&mut build).await?;
     }

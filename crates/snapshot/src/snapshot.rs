@@ -11,6 +11,7 @@ use crate::companies::Companies;
 use crate::filings::Filings;
 use crate::fx_rates::FxRates;
 use crate::series_values::SeriesValues;
+use crate::statements::Statements;
 
 /// All data served at one moment. A part is `None` until its dataset has been loaded once.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +21,7 @@ pub struct Snapshot {
     pub(crate) fx: Option<Arc<FxRates>>,
     pub(crate) companies: Option<Arc<Companies>>,
     pub(crate) filings: Option<Arc<Filings>>,
+    pub(crate) statements: Option<Arc<Statements>>,
     /// Fetches by id.
     pub(crate) fetches: Arc<HashMap<u32, FetchRow>>,
 }
@@ -67,6 +69,10 @@ impl Snapshot {
 
     pub fn filings(&self) -> Option<&Filings> {
         self.filings.as_deref()
+    }
+
+    pub fn statements(&self) -> Option<&Statements> {
+        self.statements.as_deref()
     }
 
     /// The filings as a handle that may outlive the snapshot.

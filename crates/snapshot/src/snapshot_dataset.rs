@@ -58,6 +58,8 @@ pub struct SnapshotBuild<'s> {
     pub past_states: HashSet<Dataset>,
     /// Has the states of all datasets; its parts follow one by one.
     pub next: Snapshot,
+    /// Where the snapshot is cached on disk.
+    pub directory: Option<&'s Path>,
     /// The number of filing layers that must not change, because they are being compacted.
     pub pinned_layers: usize,
 }

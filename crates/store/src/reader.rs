@@ -10,6 +10,7 @@ use vintem_domain::{Company, Currency, DataOrigin, Dataset, Series};
 
 pub use crate::tables::bulletin::BulletinRow;
 pub use crate::tables::filing::FilingRow;
+pub use crate::tables::statement::StatementRow;
 pub use crate::tables::stored_values::RowProvenance;
 
 use crate::change_id::ChangeId;
@@ -20,6 +21,7 @@ use crate::tables::company::load_companies;
 use crate::tables::data_table_names;
 use crate::tables::filing::FILING_TABLE;
 use crate::tables::observation::{OBSERVATION_TABLE, Observation};
+use crate::tables::statement::STATEMENT_TABLE;
 use crate::{BACKGROUND_TIMEOUT, Result, Store, StoreError, disable_timeouts_in_transaction, with_timeout};
 
 /// The state of a dataset.
@@ -223,6 +225,31 @@ impl SnapshotReader {
 
         drop(rows);
         query("set local enable_seqscan = on").execute(&mut *self.transaction).await?;
+        Ok(())
+    }
+
+    /// Visits the forms of documents that were stored after this generation; all of them after the generation -1. Those of a
+    /// company follow each other.
+    pub async fn for_each_statement_since(
+        &mut self,
+        generation: i64,
+        mut on_row: impl FnMut(StatementRow<'_>),
+    ) -> Result<()> {
+        let statement = format!(
+            "select {columns}, compressed
+             from statement_document statement
+             join raw_body on sha256 = body
+             where generation > $1
+             order by cvm_code, filing_set, reference_date, version, known_at",
+            columns = STATEMENT_TABLE.select_list("statement")
+        );
+        let mut rows = query(AssertSqlSafe(statement)).bind(generation).fetch(&mut *self.transaction);
+
+        while let Some(row) = rows.try_next().await? {
+            let statement = StatementRow::read(&row)?;
+            self.fetch_ids.insert(statement.provenance.fetch_id);
+            on_row(statement);
+        }
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod account;
 mod document;
 mod set;
 mod table;
+mod table_set;
 
 pub use account::{AccountKey, AccountRow, ScaleOfValues, ValueUnit};
 pub use document::{ContradictingRows, DocumentFormatError, ShareCounts, StatementContent, UnreadableRow};
@@ -12,3 +13,4 @@ pub use table::{
     BALANCE_CONTENT_COLUMNS, CashFlowMethod, EQUITY_CHANGES_CONTENT_COLUMNS, FLOW_CONTENT_COLUMNS,
     SHARES_CONTENT_COLUMNS, Statement, StatementScope, StatementTable, TableContent, TableLayout,
 };
+pub use table_set::StatementTableSet;

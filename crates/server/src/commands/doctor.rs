@@ -119,7 +119,8 @@ impl DoctorCommand {
         let store = self.settings.database.open_migrated_store().await?;
         let states = store.dataset_states().await?;
         let is_demo = store.has_synthetic_data().await?;
-        let details = format!("connected; {} of {} datasets have data", states.len(), Dataset::all().count());
+        let loaded = Dataset::all().filter(|dataset| states.contains_key(dataset)).count();
+        let details = format!("connected; {loaded} of {} datasets have data", Dataset::all().count());
         Ok((UsableDatabase { store, is_demo }, details))
     }
 

@@ -54,6 +54,7 @@ mod signals;
 mod slow_clients;
 mod snapshot;
 mod statement_archive;
+mod statement_snapshot;
 mod store;
 mod stored_columns;
 mod survey;

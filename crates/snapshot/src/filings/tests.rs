@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use chrono::{Datelike, Days, NaiveDate};
 use proptest::prelude::*;
@@ -13,6 +11,7 @@ use vintem_store::reader::{FilingRow, RowProvenance};
 
 use super::update::CompactedLayer;
 use super::{FilingFilter, FilingLayerBuilder, Filings};
+use crate::test_directory::TestDirectory;
 use crate::{RowPage, SearchOptions, SearchResults, ValueCounts};
 
 const NAMES: [&str; 3] = ["CERÂMICA SERRA S.A.", "BANCO VALE", "SERRA AZUL S/A"];
@@ -311,31 +310,6 @@ proptest! {
     }
 }
 
-/// A directory that is deleted on drop.
-struct TempDirectory(PathBuf);
-
-impl TempDirectory {
-    fn new() -> Self {
-        static NEXT_DIRECTORY_ID: AtomicU32 = AtomicU32::new(0);
-        let name = format!("vintem-copy-{}-{}", std::process::id(), NEXT_DIRECTORY_ID.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    /// File contents by name.
-    fn read_files(&self) -> BTreeMap<String, Vec<u8>> {
-        let entries = fs::read_dir(&self.0).unwrap().map(Result::unwrap);
-        entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
-    }
-}
-
-impl Drop for TempDirectory {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -344,7 +318,7 @@ proptest! {
         first in proptest::collection::vec(any_model_filing(), 0..40),
         steps in proptest::collection::vec(any_load_step(), 0..4),
     ) {
-        let directory = TempDirectory::new();
+        let directory = TestDirectory::new();
         let mut expected: BTreeMap<String, ModelFiling> = first.into_iter().map(|row| (row.id.clone(), row)).collect();
         let mut filings = Filings::build_single_layer(layer_builder_of(expected.values()), 1).unwrap();
         filings.save(&directory.0).unwrap();
@@ -372,7 +346,7 @@ proptest! {
 
 #[test]
 fn a_layer_file_is_written_only_once() {
-    let directory = TempDirectory::new();
+    let directory = TestDirectory::new();
     let filings =
         Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
     let before = filings.save(&directory.0).unwrap();
@@ -387,7 +361,7 @@ fn a_layer_file_is_written_only_once() {
 
 #[test]
 fn a_damaged_file_is_rejected_wherever_the_damage_is() {
-    let directory = TempDirectory::new();
+    let directory = TestDirectory::new();
     let filings =
         Filings::build_single_layer(layer_builder_of([simple_filing(1, 1), simple_filing(2, 1)].iter()), 1).unwrap();
     let files = filings.save(&directory.0).unwrap();

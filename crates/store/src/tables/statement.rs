@@ -1,11 +1,16 @@
 //! Documents with financial statements, each form of each version.
 
 use chrono::NaiveDate;
-use vintem_domain::{CompanyId, StatementSet};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use vintem_domain::statement::StatementTableSet;
+use vintem_domain::{CompanyId, CvmDataset, StatementSet};
 
+use super::stored_values::RowProvenance;
 use super::table::ColumnValue::{Bigint, Bytes, Date, Text, TextArray};
 use super::table::{DataTable, TableColumn};
 use crate::load::RawBody;
+use crate::{Result, StoreError};
 
 /// The statements that a company filed for a reference date, in one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +24,20 @@ pub struct StatementDocument {
     pub row_count: u32,
     /// The canonical form: equal for equal content, however the archive orders or repeats rows.
     pub body: RawBody,
+}
+
+/// A stored form of a document, borrowed from the database row.
+#[derive(Debug, Clone, Copy)]
+pub struct StatementRow<'r> {
+    pub set: StatementSet,
+    pub company_id: CompanyId,
+    pub reference_date: NaiveDate,
+    pub version: u16,
+    pub tables: StatementTableSet,
+    pub row_count: u32,
+    /// The canonical form, compressed with zstd.
+    pub compressed: &'r [u8],
+    pub provenance: RowProvenance,
 }
 
 const COLUMNS: &[TableColumn<StatementDocument>] = &[
@@ -35,6 +54,36 @@ pub const STATEMENT_TABLE: DataTable<StatementDocument> = DataTable {
     name: "statement_document",
     columns: COLUMNS,
     records_absence: false,
-    has_generation: false,
+    has_generation: true,
     event_query: None,
 };
+
+impl<'r> StatementRow<'r> {
+    /// Reads a row of `STATEMENT_TABLE.select_list`, followed by the compressed body.
+    pub(crate) fn read(row: &'r PgRow) -> Result<Self> {
+        let company: i64 = row.try_get(const { column("cvm_code") })?;
+        let unreadable = || StoreError::UnreadableData(format!("a statement of the company {company}"));
+        let set = CvmDataset::from_id(row.try_get(const { column("filing_set") })?);
+        let set = StatementSet::ALL.into_iter().find(|known| Some(known.cvm_dataset()) == set);
+        let tables: Vec<String> = row.try_get(const { column("tables") })?;
+
+        Ok(Self {
+            set: set.ok_or_else(unreadable)?,
+            company_id: CompanyId::try_from(company).map_err(|_| unreadable())?,
+            reference_date: row.try_get(const { column("reference_date") })?,
+            version: u16::try_from(row.try_get::<i64, _>(const { column("version") })?).map_err(|_| unreadable())?,
+            tables: StatementTableSet::from_names(tables.iter().map(String::as_str)),
+            row_count: u32::try_from(row.try_get::<i64, _>(const { column("row_count") })?)
+                .map_err(|_| unreadable())?,
+            compressed: row.try_get("compressed")?,
+            provenance: RowProvenance::new(
+                row.try_get(const { column("known_at") })?,
+                row.try_get(const { column("fetch_id") })?,
+            )?,
+        })
+    }
+}
+
+const fn column(name: &str) -> usize {
+    STATEMENT_TABLE.position(name)
+}

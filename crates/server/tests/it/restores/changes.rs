@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use anyhow::Context;
 use chrono::{TimeDelta, Utc};
+use sha2::{Digest, Sha256};
 use vintem_api::generate_key;
 use vintem_domain::series::find_series;
 use vintem_domain::webhook::EventAttributes;
-use vintem_domain::{CvmDataset, DataOrigin, Dataset, KeyId, Plan};
+use vintem_domain::{CompanyId, CvmDataset, DataOrigin, Dataset, KeyId, Plan, StatementSet};
 use vintem_store::events::EventPublication;
 use vintem_store::keys::OwnerChangeResult;
-use vintem_store::load::{Filing, NewFetch, Observation};
+use vintem_store::load::{Filing, NewFetch, Observation, RawBody, StatementDocument};
 use vintem_testkit::create_key;
 
 use super::{IssuedKey, RestoreTrials};
@@ -18,16 +19,19 @@ use crate::TestResult;
 
 /// Keys that are tried on every replica after each trial.
 const MAX_KEYS: usize = 30;
+/// The one with a statement.
+pub const STATEMENT_COMPANY: CompanyId = 1;
 
 impl RestoreTrials {
     pub async fn change_often(&mut self, times: Range<u32>) -> TestResult {
         for _ in 0..rand::random_range(times) {
-            match rand::random_range(0..7) {
+            match rand::random_range(0..8) {
                 0 | 1 => self.load_filings().await?,
                 2 => self.load_observation().await?,
                 3 => self.create_key().await?,
                 4 => self.revoke_key().await?,
                 5 => self.rotate_key().await?,
+                6 => self.load_statement().await?,
                 _ => self.publish_event().await?,
             }
         }
@@ -61,6 +65,29 @@ impl RestoreTrials {
         let row = Observation::new("2026-01-05".parse()?, self.next_filing.into());
         let mut load = self.store.begin_load(Dataset::Series(series), DataOrigin::Synthetic, &self.fetch()).await?;
         load.append_observations(series, &[row]).await?;
+        load.commit().await?;
+        Ok(())
+    }
+
+    /// A further form of a document.
+    async fn load_statement(&mut self) -> TestResult {
+        self.next_filing += 1;
+        let body = format!("form {}", self.next_filing);
+        let document = StatementDocument {
+            set: StatementSet::Dfp,
+            company_id: STATEMENT_COMPANY,
+            reference_date: "2025-12-31".parse()?,
+            version: 1,
+            tables: vec!["DRE_con".to_owned()],
+            row_count: 1,
+            body: RawBody {
+                sha256: Sha256::digest(&body).into(),
+                size: body.len(),
+                compressed: zstd::bulk::compress(body.as_bytes(), 3)?,
+            },
+        };
+        let mut load = self.store.begin_load(Dataset::Statements, DataOrigin::Synthetic, &self.fetch()).await?;
+        load.append_statements(&[document]).await?;
         load.commit().await?;
         Ok(())
     }

@@ -18,7 +18,7 @@ use sqlx::{Connection, PgConnection};
 use vintem_api::Pepper;
 use vintem_domain::{DateRange, SystemClock};
 use vintem_server::replica::{Replica, start_replica};
-use vintem_snapshot::{FilingFilter, LiveSnapshot};
+use vintem_snapshot::{FilingFilter, LiveSnapshot, Snapshot};
 use vintem_store::{Store, Timeouts};
 use vintem_testkit::{
     DedicatedPostgres, DedicatedRedis, HIGH_LIMIT_FLAGS, QuietClock, TEST_PEPPER, TempDirectory, http_client_builder,
@@ -26,6 +26,7 @@ use vintem_testkit::{
 };
 
 use crate::{TestResult, vintem_binary};
+use changes::STATEMENT_COMPANY;
 use rollback::Backup;
 
 /// Filings, unless `VINTEM_RESTORE_FILINGS` says otherwise. The bound on the time holds for this number.
@@ -244,7 +245,8 @@ impl RestoreTrials {
         }
         let data_after = clock.elapsed();
 
-        let database = LiveSnapshot::default();
+        let directory = TempDirectory::create()?;
+        let database = LiveSnapshot::with_disk_cache(directory.path().to_owned());
         database.refresh(&self.store).await?;
         for replica in &self.replicas {
             assert_eq!(find_difference(&replica.snapshot(), &database), None);
@@ -270,9 +272,13 @@ impl RestoreTrials {
     }
 }
 
-/// The first filing in the lists of two snapshots that is not the same, with all that is known of it.
+/// The first statement or filing of two snapshots that is not the same, with all that is known of it.
 fn find_difference(served: &LiveSnapshot, stored: &LiveSnapshot) -> Option<String> {
     let (Some(served), Some(stored)) = (served.get(), stored.get()) else { return Some("no snapshot".to_owned()) };
+    let (served_statements, stored_statements) = (statement_bodies(&served), statement_bodies(&stored));
+    if served_statements != stored_statements {
+        return Some(format!("{served_statements:?} for {stored_statements:?}"));
+    }
     let (Some(served_filings), Some(stored_filings)) = (served.filings(), stored.filings()) else {
         return (served.filings().is_some() != stored.filings().is_some()).then(|| "filings".to_owned());
     };
@@ -291,6 +297,12 @@ fn find_difference(served: &LiveSnapshot, stored: &LiveSnapshot) -> Option<Strin
         let is_same = served_filing == stored_filing && served_source == stored_source;
         (!is_same).then(|| format!("{served_filing:?} {served_source:?} for {stored_filing:?} {stored_source:?}"))
     })
+}
+
+fn statement_bodies(snapshot: &Snapshot) -> Option<Vec<String>> {
+    let statements = snapshot.statements()?;
+    let forms = statements.of_company(STATEMENT_COMPANY).iter();
+    Some(forms.map(|form| statements.read_body(form).unwrap_or_else(|error| error.to_string())).collect())
 }
 
 fn open_store(postgres: &DedicatedPostgres) -> anyhow::Result<Store> {

@@ -1,0 +1,157 @@
+//! Financial statements: an index of documents in memory, and their bodies in a local file.
+
+mod bodies;
+mod persistence;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use vintem_domain::statement::StatementTableSet;
+use vintem_domain::{CompanyId, StatementSet};
+use vintem_store::reader::{RowProvenance, StatementRow};
+
+use bodies::{BodyFile, BodyLocation};
+pub use bodies::{is_body_file, remove_other_body_files};
+
+use crate::disk_cache::DiskCacheError;
+use crate::error::Result;
+
+/// A published form of a document. Most documents have one form; a further one replaces it under the same version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatementForm {
+    pub company_id: CompanyId,
+    pub set: StatementSet,
+    pub reference_date: NaiveDate,
+    pub version: u16,
+    pub tables: StatementTableSet,
+    pub row_count: u32,
+    pub provenance: RowProvenance,
+    body: BodyLocation,
+}
+
+/// The statements of all companies.
+#[derive(Debug)]
+pub struct Statements {
+    /// Ordered by [`StatementForm::key`].
+    forms: Vec<StatementForm>,
+    bodies: Arc<BodyFile>,
+    /// Bytes of the file that are in use; what follows them may be overwritten.
+    used_bytes: u64,
+}
+
+/// Collects forms, and writes their bodies after those that are there.
+pub struct StatementsUpdate {
+    served: Option<Arc<Statements>>,
+    new_forms: Vec<StatementForm>,
+    bodies: Arc<BodyFile>,
+    unwritten: Vec<u8>,
+    written_bytes: u64,
+    /// Why a body could not be written. Later forms are left out.
+    error: Option<DiskCacheError>,
+}
+
+/// Bodies are written in pieces of about this size.
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
+
+impl StatementForm {
+    /// The order of the index: the forms of a document follow each other, oldest first.
+    fn key(&self) -> (DocumentKey, u32, u32) {
+        (self.document_key(), self.provenance.known_at_seconds, self.provenance.fetch_id)
+    }
+
+    fn document_key(&self) -> DocumentKey {
+        (self.company_id, self.set, self.reference_date, self.version)
+    }
+}
+
+/// What makes a document.
+type DocumentKey = (CompanyId, StatementSet, NaiveDate, u16);
+
+impl Statements {
+    /// All forms of a company's documents: annual ones first, each set by its date, version and age.
+    pub fn of_company(&self, company_id: CompanyId) -> &[StatementForm] {
+        let start = self.forms.partition_point(|form| form.company_id < company_id);
+        let end = self.forms.partition_point(|form| form.company_id <= company_id);
+        &self.forms[start..end]
+    }
+
+    /// Forms of the same version are one document.
+    pub fn document_count(&self) -> usize {
+        self.forms.chunk_by(|form, next| form.document_key() == next.document_key()).count()
+    }
+
+    /// The canonical form of a document, read from the local file.
+    pub fn read_body(&self, form: &StatementForm) -> Result<String> {
+        let compressed = self.bodies.read(form.body)?;
+        let body = zstd::stream::decode_all(&compressed[..]).map_err(DiskCacheError::from)?;
+        Ok(String::from_utf8(body).map_err(|_| DiskCacheError::Damaged("a statement is no UTF-8"))?)
+    }
+
+    /// The name of the file with the bodies.
+    pub fn body_file(&self) -> &str {
+        self.bodies.name()
+    }
+
+    /// Another file has what this one has: it is removed when nobody reads it any more.
+    pub fn supersede(&self) {
+        self.bodies.supersede();
+    }
+}
+
+impl StatementsUpdate {
+    /// Begins without any, with a new file in this directory.
+    pub fn start(directory: &Path) -> Result<Self> {
+        let bodies = Arc::new(BodyFile::create(directory).map_err(DiskCacheError::from)?);
+        Ok(Self::after(None, bodies, 0))
+    }
+
+    /// Adds to what is served.
+    pub fn of(served: Arc<Statements>) -> Self {
+        let (bodies, used_bytes) = (served.bodies.clone(), served.used_bytes);
+        Self::after(Some(served), bodies, used_bytes)
+    }
+
+    fn after(served: Option<Arc<Statements>>, bodies: Arc<BodyFile>, written_bytes: u64) -> Self {
+        Self { served, new_forms: Vec::new(), bodies, unwritten: Vec::new(), written_bytes, error: None }
+    }
+
+    pub fn push(&mut self, row: &StatementRow<'_>) {
+        if self.error.is_some() {
+            return;
+        }
+        let body = BodyLocation {
+            offset: self.written_bytes + self.unwritten.len() as u64,
+            length: u32::try_from(row.compressed.len()).unwrap_or(u32::MAX),
+            checksum: crc32fast::hash(row.compressed),
+        };
+        let StatementRow { company_id, set, reference_date, version, tables, row_count, provenance, .. } = *row;
+        let form = StatementForm { company_id, set, reference_date, version, tables, row_count, provenance, body };
+        self.new_forms.push(form);
+        self.unwritten.extend_from_slice(row.compressed);
+        if self.unwritten.len() >= WRITE_BUFFER_BYTES {
+            self.error = self.write().err();
+        }
+    }
+
+    fn write(&mut self) -> std::result::Result<(), DiskCacheError> {
+        self.bodies.write(self.written_bytes, &self.unwritten)?;
+        self.written_bytes += self.unwritten.len() as u64;
+        self.unwritten.clear();
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<Statements> {
+        match self.error.take() {
+            Some(error) => return Err(error.into()),
+            None => self.write()?,
+        }
+        let mut forms = self.served.as_ref().map_or_else(Vec::new, |served| served.forms.clone());
+        forms.append(&mut self.new_forms);
+        forms.sort_by_key(StatementForm::key);
+        forms.shrink_to_fit();
+        Ok(Statements { forms, bodies: self.bodies, used_bytes: self.written_bytes })
+    }
+}
