@@ -198,7 +198,7 @@ impl LoadTransaction {
         let supersede = format!(
             "update {name}
              set supersedes = true
-             where not supersedes and known_at > $1 and {key} in (select {key} from staged)",
+             where not supersedes and known_at > $1 and ({key}) in (select {key} from staged)",
             name = table.name,
             key = table.key_names()
         );
