@@ -221,12 +221,17 @@ bench-search *ARGUMENTS:
     cargo build --release -p vintem-bench --bin bench-search
     checks/lib/with-engines target/release/bench-search {{ARGUMENTS}}
 
+# Measure requests for five years of a statement, compared with a PostgreSQL table of account rows
+bench-statements *ARGUMENTS:
+    cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-statements
+    checks/lib/with-engines target/release/bench-statements {{ARGUMENTS}}
+
 # Measure a million filings as CSV over HTTP, compared with a bare COPY of the same rows
 bench-export *ARGUMENTS:
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-export
     checks/lib/with-engines checks/scale/bench-export target/release/vintem target/release/bench-export 1100000 {{ARGUMENTS}}
 
-# Read every export file with pyarrow, pandas and DuckDB; interrupt and resume downloads
+# Read every export file with pyarrow, pandas, Polars and DuckDB; interrupt and resume downloads
 exports FILINGS="300000":
     cargo build --release -p vintem-server -p vintem-bench --bin vintem --bin bench-export
     checks/lib/with-engines checks/contract/exports target/release/vintem {{FILINGS}}

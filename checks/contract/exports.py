@@ -1,4 +1,4 @@
-"""Reads the bulk export files with pyarrow, pandas and DuckDB, and resumes interrupted downloads of them.
+"""Reads the bulk export files with pyarrow, pandas, Polars and DuckDB, and resumes interrupted downloads of them.
 
 usage: exports.py URL GOLD_KEY REBUILD, where the shell command REBUILD rebuilds the files from other data
 Prints faults, if any, then figures, and last the number of files opened.
@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import duckdb
 import pandas
+import polars
 import pyarrow
 import pyarrow.parquet
 
@@ -94,6 +95,11 @@ def arrow_type(kind):
     }[kind]
 
 
+def polars_decimal(kind):
+    precision, scale = kind[8:-1].split(",")
+    return polars.Decimal(int(precision), int(scale))
+
+
 def check_dataset(entry, workdir):
     sidecar = json.loads(download(entry["sidecar"]))
     columns = [(column["name"], column["type"]) for column in sidecar["columns"]]
@@ -135,7 +141,8 @@ def check_dataset(entry, workdir):
         fault(f"{name}: the sidecar tells no licence or no sources")
 
     frame = pandas.read_parquet(paths["parquet"])
-    counts = [len(frame), len(pandas.read_csv(paths["csv.gz"], dtype=str, keep_default_na=False))]
+    polars_frame = polars.read_parquet(paths["parquet"])
+    counts = [len(frame), len(polars_frame), len(pandas.read_csv(paths["csv.gz"], dtype=str, keep_default_na=False))]
     if csv_rows:
         counts.append(len(pandas.read_json(paths["ndjson.gz"], lines=True, dtype=False)))
     database = duckdb.connect()
@@ -153,6 +160,8 @@ def check_dataset(entry, workdir):
             query = database.sql(f"select sum({column}), any_value(typeof({column})) from read_parquet('{paths['parquet']}')")
             if query.fetchall()[0] != (total, kind.upper()):
                 fault(f"{name}: DuckDB adds {column} up to something else than {total}")
+            if polars_frame[column].sum() != total or polars_frame.schema[column] != polars_decimal(kind):
+                fault(f"{name}: Polars adds {column} up to something else than {total}")
     return columns, csv_rows
 
 
@@ -217,6 +226,38 @@ def wait_for_rebuild(file):
     sys.exit("the files were not rebuilt")
 
 
+STATEMENT_FIELDS = [
+    "statement", "method", "scope", "column", "account", "name", "value", "raw_value", "period_start", "period_end",
+    "reference_date", "version", "comparative", "filing_id",
+]
+served_statements = {}
+
+
+def statements_of_company(company):
+    """All rows that the API has for a company, in the newest version of each document."""
+    if company not in served_statements:
+        query = "scope=all&comparatives=true&limit=10000"
+        served_statements[company] = all_pages(f"/api/v1/companies/{company}/statements?{query}")
+    return served_statements[company]
+
+
+def check_statements(entry, names, exported):
+    """Compares a file of statements, apart from earlier versions, with what the API has for its companies."""
+    _, set_id, year = entry["name"].split("-")
+    comparable = lambda row: tuple("" if row[name] is None else str(row[name]) for name in STATEMENT_FIELDS)
+    latest = [row for row in (dict(zip(names, row)) for row in exported) if row["is_latest"]]
+    served = [
+        comparable(row)
+        for company in sorted({row["company_id"] for row in latest})
+        for row in statements_of_company(company)
+        if row["reference_date"].startswith(year) and (row["filing_id"] or "").startswith(set_id)
+    ]
+    if sorted(map(comparable, latest)) != sorted(served):
+        fault(f'{entry["name"]}: other statements than the API has')
+    if sum(row["value"] for row in latest) != sum(Decimal(row[STATEMENT_FIELDS.index("value")]) for row in served):
+        fault(f'{entry["name"]}: the values add up to something else than those of the API')
+
+
 listed = api("/api/v1/export")
 files = rows = size = 0
 with tempfile.TemporaryDirectory() as workdir:
@@ -246,6 +287,8 @@ with tempfile.TemporaryDirectory() as workdir:
             page = api(f"/api/v1/filings?limit=100{days}")
             if page["total"] != len(exported) or [row["id"] for row in page["data"]] != [row[0] for row in exported[:100]]:
                 fault(f'{entry["name"]}: other filings than the API lists')
+        elif entry["dataset"] == "statements":
+            check_statements(entry, names, exported)
         else:
             served = api(f'/api/v1/market/series/{entry["name"]}?order=asc&limit=20000')["data"]
             exported_values = [(str(row[0]), row[1]) for row in exported]

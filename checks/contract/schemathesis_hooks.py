@@ -6,9 +6,9 @@ reach their daily limit. Likewise, the webhook that other operations need is not
 The stateful phase checks afterwards that what it deleted is gone, so there the request names a webhook that does not
 exist. The key is replaced only in requests that carry the run's key.
 
-Some parameters exclude each other, which a schema cannot express: `locale` needs CSV, `year` replaces `from` and `to`. Of
-requests that are meant to be valid, most would be refused for such a pair alone, so one of the two is left out. Requests
-that are meant to be invalid stay as they are.
+Some parameters exclude each other, which a schema cannot express: `locale` needs CSV, `year` replaces `from` and `to`,
+`from` must not be after `to`. Of requests that are meant to be valid, most would be refused for such a pair alone, so one
+of the two is left out. Requests that are meant to be invalid stay as they are.
 """
 
 import datetime
@@ -60,7 +60,7 @@ def register_key(url):
 
 
 def is_period(query):
-    """Whether `from` is a date, and `to` is none or a later one."""
+    """Whether `from` is a date, and `to` is none or not an earlier one."""
     try:
         start = datetime.date.fromisoformat(str(query["from"]))
         return "to" not in query or start <= datetime.date.fromisoformat(str(query["to"]))
@@ -72,6 +72,13 @@ def leave_out_conflicts(operation, query):
     if query.get("format") != "csv":
         query.pop("locale", None)
         query.pop("download", None)
+    if "from" in query and "to" in query and not is_period(query):
+        query.pop("to")
+    if query.get("layout") == "table":
+        # A table is one statement, and has no pages.
+        query.setdefault("statement", "income")
+        query.pop("limit", None)
+        query.pop("offset", None)
     if operation == "list_filings":
         # Random text names no company.
         query.pop("company_id", None)

@@ -1202,6 +1202,114 @@ def version_of_software(reader, block):
     assert json.loads(reader.path("openapi.json").read_text())["openapi"].startswith("3.0.")
 
 
+# statements.md
+
+
+def statements_of(reader, query):
+    return api(f"/api/v1/companies/{reader.variables['COMPANY']}/statements?{query}")
+
+
+def commercial_company():
+    """A company with consolidated statements in the commercial chart of accounts, as the program for margins needs it."""
+    for company in {row["company_id"] for row in api("/api/v1/filings?category=DFP&limit=100")["data"]}:
+        income = api(f"/api/v1/companies/{company}/statements?statement=income&period=annual&limit=1000")["data"]
+        if any(row["name"].startswith("Custo dos Bens") and row["scope"] == "consolidated" for row in income):
+            return company
+    raise AssertionError("the demo has no commercial company with statements")
+
+
+def statement_documents(reader, block):
+    reader.variables["COMPANY"] = commercial_company()
+    output = reader.run(block).splitlines()
+    documents = api(f"/api/v1/companies/{reader.variables['COMPANY']}/statements/periods?limit=4")["data"]
+    expected = [
+        f"{row['set']} {row['reference_date']} version {row['version']}: {', '.join(row['scopes'])}" for row in documents
+    ]
+    assert_equal(output, expected)
+    # The guide's table names every statement.
+    named = set(re.findall(r"`([a-z-]+)`", guide_text("statements").split("| `statement` |")[1].split("## ")[0]))
+    accounts = api("/api/v1/statements/accounts?limit=20000")["data"]
+    assert {row["statement"] for row in accounts} == named - {"direct", "indirect", "column"}, named
+
+
+def statement_table(reader, block):
+    heading, *lines = (line.split("\t") for line in reader.run(block).splitlines())
+    table = statements_of(reader, "statement=income&period=annual&layout=table")
+    assert_equal(heading, ["account"] + [period["label"] for period in table["periods"]])
+    fixed = [row for row in table["data"] if row["fixed"]]
+    assert len(lines) == len(fixed) > 20, lines
+    for line, row in zip(lines, fixed):
+        assert_equal(line[0], row["name_en"] or row["name"])
+        values = [Decimal(value) if value else None for value in line[1:]]
+        assert_equal(values, [None if value is None else Decimal(str(value)) for value in row["values"]])
+
+
+def statement_quarters(reader, block):
+    output = reader.run(block).splitlines()
+    rows = statements_of(reader, "statement=income&period=quarter&from=2025-01-01&limit=1000")["data"]
+    revenue = [row for row in rows if row["account"] == "3.01"]
+    assert_equal(output, [f"{row['period_start']} to {row['period_end']}: {row['value']}" for row in revenue])
+    days = [date.fromisoformat(row["period_end"]) - date.fromisoformat(row["period_start"]) for row in revenue]
+    assert len(days) > 2 and all(length < timedelta(days=93) for length in days), days
+    year_to_date = statements_of(reader, "statement=cash-flow&period=quarter&from=2025-01-01&limit=1000")["data"]
+    assert year_to_date, "the first quarter's cash flow is a quarter, too"
+    assert all(row["period_start"].endswith("-01-01") for row in year_to_date), "only the first quarter's cash flow"
+
+
+def statement_versions(reader, block):
+    output = reader.run(block).splitlines()
+    rows = statements_of(reader, "statement=income&period=annual&as_of=2025-01-31&limit=1000")["data"]
+    revenue = [row for row in rows if row["account"] == "3.01"]
+    expected = [
+        f"{row['period_end']}: {row['value']}, version {row['version']}, filed on {row['filed_on']}" for row in revenue
+    ]
+    assert_equal(output, expected)
+    assert all(row["filed_on"] <= "2025-01-31" for row in revenue) and len(revenue) > 2, revenue
+
+
+def statement_by_pandas(reader, block):
+    output = reader.run(block).splitlines()
+    rows = statements_of(reader, "statement=income&period=annual&limit=10000&numbers=string")["data"]
+    values = {(row["period_end"], row["account"]): Decimal(row["value"]) for row in rows}
+    ends = sorted({end for end, _ in values})
+    margins = [values[end, "3.07"] / values[end, "3.01"] * 100 for end in ends]
+    assert_equal(output, [f"{end}: {margin:.1f}%" for end, margin in zip(ends, margins)])
+
+
+def statement_download(reader, block):
+    reader.run(block)
+    assert_equal(sha256(reader.path("dfp-2024.parquet")), listed_file("statements-dfp-2024.parquet")["sha256"])
+
+
+def statement_by_sql(reader, block):
+    reader.run(block)
+    table = pyarrow.parquet.read_table(reader.path("dfp-2024.parquet")).to_pylist()
+    rows = [row for row in table if row["is_latest"] and not row["comparative"]]
+    revenue = [row for row in rows if row["scope"] == "consolidated" and row["account"] == "3.01"]
+    largest = sorted((row["value"] for row in revenue), reverse=True)[:5]
+    # DuckDB reads the file whenever the result is used.
+    with contextlib.chdir(reader.directory):
+        found = reader.globals["largest"].fetchall()
+    assert_equal([value for _, value in found], largest)
+    assets = sorted((row["company_id"], row["scope"], row["value"]) for row in rows if row["account"] == "1")
+    assert_equal(sorted(reader.globals["assets"].rows()), assets)
+    assert len(largest) > 1 and str(reader.globals["assets"].schema["value"]) == "Decimal(precision=38, scale=10)"
+
+
+def statement_csv(reader, block):
+    reader.run(block)
+    path = reader.path("balance.csv")
+    content = path.read_bytes()
+    assert content.startswith(b"\xef\xbb\xbfstatement;"), content[:20]
+    path.write_bytes(content[3:])
+    rows = read_csv(path, ";")
+    table = statements_of(reader, "statement=balance-sheet-assets&period=annual&layout=table")
+    assert_equal([row["account"] for row in rows], [row["account"] for row in table["data"]])
+    newest = table["periods"][0]["label"]
+    for row, served in zip(rows, table["data"]):
+        assert_equal(Decimal(row[newest].replace(",", ".")), Decimal(str(served["values"][0])))
+
+
 STEPS = {
     "quickstart": [
         quick_first,
@@ -1221,6 +1329,16 @@ STEPS = {
     "versioning": [version_decimals, version_strings, version_deprecated, version_of_software],
     "csv": [csv_of_a_series, csv_by_accept, csv_for_brazil, csv_of_all_filings, csv_by_pandas, csv_by_node],
     "exports": [export_list, export_download, export_once, export_resume, export_sidecar, export_by_python],
+    "statements": [
+        statement_documents,
+        statement_table,
+        statement_quarters,
+        statement_versions,
+        statement_by_pandas,
+        statement_download,
+        statement_by_sql,
+        statement_csv,
+    ],
     "webhooks": [
         webhook_create,
         webhook_by_python,

@@ -602,7 +602,8 @@ const PARSERS = {
 const description = await api("/docs/openapi.json");
 const company = (await api("/api/v1/companies?limit=100")).data.find((one) => one.tickers.length > 0);
 WEBHOOK.filters.companies.push(company.id);
-const filing = (await api("/api/v1/filings?limit=1")).data[0];
+// One with financial statements.
+const filing = (await api("/api/v1/filings?category=DFP&limit=1")).data[0];
 const webhook = await post("/api/v1/webhooks", WEBHOOK);
 const delivery = await post(`/api/v1/webhooks/${webhook.id}/test`);
 const demoDescription = withExamples(description, (path, name) => {

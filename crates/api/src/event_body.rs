@@ -15,6 +15,7 @@ use crate::bodies::company::CompanyBody;
 use crate::bodies::filing::FilingBody;
 use crate::bodies::format_instant;
 use crate::bodies::market::{fx_source, rate_on_day, series_source};
+use crate::bodies::statement_event::{StatementSubject, published_statement, restated_statement};
 use crate::json_number::JsonNumber;
 
 #[derive(Serialize)]
@@ -36,6 +37,8 @@ struct EventSubject {
     old: Option<RevisedValue>,
     new: Option<RevisedValue>,
     revisions: Option<RevisionSummary>,
+    #[serde(flatten)]
+    statement: StatementSubject,
 }
 
 /// How many values of a series a load revised, if the publisher estimates all of them again.
@@ -150,6 +153,12 @@ fn event_data(snapshot: &Snapshot, event: &UnpublishedEvent, subject: EventSubje
             to_raw_json(&rate_on_day(&fx_source(snapshot, pair).ok()?, subject.date?, today)?)
         }
         EventKind::SeriesRevised => revision_data(subject, event.occurred_at),
+        EventKind::StatementPublished => {
+            to_raw_json(&published_statement(snapshot, subject.company?, &subject.statement, today)?)
+        }
+        EventKind::StatementRestated => {
+            to_raw_json(&restated_statement(snapshot, subject.company?, subject.statement, today)?)
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! The datasets of the bulk export: the same rows as the API's lists, without pagination.
 
-use std::collections::{BTreeSet, HashSet};
+mod building;
+mod statements;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use chrono::{Datelike, NaiveDate};
-use vintem_deliver::export::{ExportDataset, SourceFetch};
+use vintem_deliver::export::ExportDataset;
 use vintem_deliver::table::OutputTable;
-use vintem_domain::text::hex_encode;
 use vintem_domain::{Currency, CurrencyPair, Dataset, DateRange, Lang, Series, series};
 use vintem_snapshot::{Companies, FilingFilter, Filings, RowPage, Snapshot};
 use vintem_store::change_id::ChangeId;
@@ -20,6 +21,8 @@ use crate::bodies::market::{
 };
 use crate::bodies::provenance::TraceOptions;
 use crate::bodies::series::{series_body, series_datasets};
+use building::{build_export_dataset, collect_source_fetches};
+use statements::statements_exports;
 
 /// Rows in their current version, with only the fields that lists have by default.
 const PLAIN_ROW_OPTIONS: RowOptions<'static> = RowOptions { as_text: false, provenance: None, with_certainty: false };
@@ -31,56 +34,12 @@ pub fn list_export_datasets(snapshot: &Arc<Snapshot>, today: NaiveDate) -> Vec<E
     exports.extend(fx_export(snapshot, today));
     exports.extend(companies_export(snapshot, today));
     exports.extend(filings_exports(snapshot, today));
+    exports.extend(statements_exports(snapshot, today));
     exports
-}
-
-/// Builds an export from these datasets. The first one gives the export its identity; `extra_state` is hashed into the
-/// fingerprint and holds whatever else the rows depend on.
-fn build_export_dataset(
-    snapshot: &Snapshot,
-    name: String,
-    datasets: &[Dataset],
-    extra_state: impl Hash,
-    list_sources: impl Fn() -> Vec<SourceFetch> + Send + Sync + 'static,
-    build_table: impl Fn() -> OutputTable + Send + Sync + 'static,
-) -> Option<ExportDataset> {
-    let dataset = *datasets.first()?;
-    let state = snapshot.state(dataset)?;
-    let mut hasher = DefaultHasher::new();
-    extra_state.hash(&mut hasher);
-
-    Some(ExportDataset {
-        name,
-        dataset,
-        subject: dataset,
-        lineage: state.lineage.clone(),
-        generation: state.generation,
-        state_fingerprint: format!("{:016x}", hasher.finish()),
-        as_of: state.loaded_at,
-        is_synthetic: snapshot.is_synthetic(),
-        list_sources: Box::new(list_sources),
-        build_table: Box::new(build_table),
-    })
 }
 
 fn load_ids(snapshot: &Snapshot, datasets: &[Dataset]) -> Vec<Option<ChangeId>> {
     datasets.iter().map(|dataset| snapshot.load_id(*dataset)).collect()
-}
-
-/// The fetches that these rows come from, without duplicates, oldest first.
-fn collect_source_fetches(snapshot: &Snapshot, provenances: impl Iterator<Item = RowProvenance>) -> Vec<SourceFetch> {
-    let fetch_ids: HashSet<u32> = provenances.map(|provenance| provenance.fetch_id).collect();
-    let source_fetch = |fetch_id: u32| {
-        let row = snapshot.find_fetch(RowProvenance { known_at_seconds: 0, fetch_id })?;
-        Some(SourceFetch {
-            fetched_at: row.fetched_at,
-            address: row.source_url.clone(),
-            sha256: hex_encode(&row.sha256),
-        })
-    };
-
-    let sorted: BTreeSet<SourceFetch> = fetch_ids.into_iter().filter_map(source_fetch).collect();
-    sorted.into_iter().collect()
 }
 
 fn series_export(snapshot: &Arc<Snapshot>, series: &'static Series, today: NaiveDate) -> Option<ExportDataset> {

@@ -16,6 +16,8 @@ pub const MAX_PAGE_ROWS: usize = 100;
 /// Maximum page sizes for CSV, which is streamed.
 pub const MAX_CSV_COMPANIES: usize = 100_000;
 pub const MAX_CSV_FILINGS: usize = 1_000_000;
+/// Enough for every annual document of a company, or for its whole income statement.
+pub const MAX_STATEMENT_ROWS: usize = 10_000;
 /// Enough for a whole daily series in one request.
 pub const MAX_OBSERVATIONS: usize = 20_000;
 /// Maximum hits of each kind in the global search, which is for finding and not for listing.
@@ -120,6 +122,28 @@ impl QueryParams {
         }
     }
 
+    /// One of a few words.
+    pub fn choice(
+        &self,
+        name: &'static str,
+        choices: &[&'static str],
+        must: LocalizedText,
+    ) -> ParamResult<Option<&'static str>> {
+        let Some(text) = self.single_value(name)? else { return Ok(None) };
+        let choice = choices.iter().find(|choice| **choice == text);
+        choice.map_or_else(|| invalid_param(name, must), |choice| Ok(Some(*choice)))
+    }
+
+    /// The version of a document.
+    pub fn version(&self) -> ParamResult<Option<u16>> {
+        let must = LocalizedText::new("must be an integer from 1 to 65535", "deve ser um número inteiro de 1 a 65535");
+        match self.whole_number("version", must)?.map(u16::try_from) {
+            None => Ok(None),
+            Some(Ok(version)) if version > 0 => Ok(Some(version)),
+            Some(_) => invalid_param("version", must),
+        }
+    }
+
     /// How long to wait for events. Longer waits are clamped to [`MAX_WAIT_SECONDS`].
     pub fn wait_seconds(&self) -> ParamResult<u64> {
         let must = LocalizedText::new("must be a whole number of seconds", "deve ser um número inteiro de segundos");
@@ -217,9 +241,14 @@ impl QueryParams {
 
     /// A boolean parameter, `false` by default.
     pub fn flag(&self, name: &'static str) -> ParamResult<bool> {
+        Ok(self.optional_flag(name)?.unwrap_or(false))
+    }
+
+    pub fn optional_flag(&self, name: &'static str) -> ParamResult<Option<bool>> {
         match self.single_value(name)? {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
+            None => Ok(None),
+            Some("false") => Ok(Some(false)),
+            Some("true") => Ok(Some(true)),
             Some(_) => {
                 invalid_param(name, LocalizedText::new("must be `true` or `false`", "deve ser `true` ou `false`"))
             }

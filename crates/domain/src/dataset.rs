@@ -12,7 +12,6 @@ pub enum Dataset {
     Fx,
     Companies,
     Filings,
-    /// Ready in the read model, but no answer has it yet.
     Statements,
 }
 
@@ -39,12 +38,7 @@ impl DataOrigin {
 impl Dataset {
     /// The datasets that are served.
     pub fn all() -> impl Iterator<Item = Self> {
-        published_series().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings])
-    }
-
-    /// The datasets of the read model.
-    pub fn all_of_read_model() -> impl Iterator<Item = Self> {
-        Self::all().chain([Self::Statements])
+        published_series().map(Self::Series).chain([Self::Fx, Self::Companies, Self::Filings, Self::Statements])
     }
 
     /// The id as stored, notified and shown.
@@ -59,7 +53,7 @@ impl Dataset {
     }
 
     pub fn from_id(id: &str) -> Option<Self> {
-        Self::all_of_read_model().find(|dataset| dataset.id() == id)
+        Self::all().find(|dataset| dataset.id() == id)
     }
 
     pub const fn name(self) -> LocalizedText {
@@ -130,7 +124,7 @@ mod tests {
 
     #[test]
     fn dataset_ids_round_trip() {
-        for dataset in Dataset::all_of_read_model() {
+        for dataset in Dataset::all() {
             assert_eq!(Dataset::from_id(dataset.id()), Some(dataset));
         }
     }

@@ -27,6 +27,10 @@ impl DateRange {
     }
 
     /// The same range without the days after `end`. Callers pass today, because later dates are never served.
+    pub fn contains(self, day: NaiveDate) -> bool {
+        (self.from..=self.to).contains(&day)
+    }
+
     pub fn capped_at(self, end: NaiveDate) -> Self {
         Self { from: self.from, to: self.to.min(end) }
     }

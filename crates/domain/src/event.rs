@@ -11,6 +11,8 @@ pub enum EventKind {
     RatePublished,
     FxPublished,
     SeriesRevised,
+    StatementPublished,
+    StatementRestated,
 }
 
 /// The fields that events can be filtered by.
@@ -50,8 +52,15 @@ pub fn last_position_at(now: DateTime<Utc>) -> i64 {
 pub const WEBHOOK_TEST_EVENT: &str = "webhook.test";
 
 impl EventKind {
-    pub const ALL: [Self; 5] =
-        [Self::FilingPublished, Self::CompanyUpdated, Self::RatePublished, Self::FxPublished, Self::SeriesRevised];
+    pub const ALL: [Self; 7] = [
+        Self::FilingPublished,
+        Self::CompanyUpdated,
+        Self::RatePublished,
+        Self::FxPublished,
+        Self::SeriesRevised,
+        Self::StatementPublished,
+        Self::StatementRestated,
+    ];
 
     /// The id as stored and shown.
     pub const fn id(self) -> &'static str {
@@ -61,6 +70,8 @@ impl EventKind {
             Self::RatePublished => "rate.published",
             Self::FxPublished => "fx.published",
             Self::SeriesRevised => "series.revised",
+            Self::StatementPublished => "statement.published",
+            Self::StatementRestated => "statement.restated",
         }
     }
 
@@ -81,6 +92,13 @@ impl EventKind {
             Self::RatePublished => LocalizedText::new("a new value of a series", "um novo valor de uma série"),
             Self::FxPublished => LocalizedText::new("a new exchange rate", "uma nova cotação de câmbio"),
             Self::SeriesRevised => LocalizedText::new("a revised value", "um valor revisado"),
+            Self::StatementPublished => {
+                LocalizedText::new("new financial statements", "novas demonstrações financeiras")
+            }
+            Self::StatementRestated => LocalizedText::new(
+                "financial statements that change previously filed figures",
+                "demonstrações financeiras que alteram valores já entregues",
+            ),
         }
     }
 
@@ -95,6 +113,14 @@ impl EventKind {
                 "`series`, `date`, `old`, `new`, `known_at`",
                 "`series`, `date`, `old`, `new`, `known_at`",
             ),
+            Self::StatementPublished => LocalizedText::new(
+                "the document, as in `/companies/{id}/statements/periods`, and `company_id`",
+                "o documento, como em `/companies/{id}/statements/periods`, e `company_id`",
+            ),
+            Self::StatementRestated => LocalizedText::new(
+                "`set`, `reference_date`, `version`, `filed_on`, `filing_id`, `company_id`, `previous_version`, `total_changes`, and `changes` with `account`, `old` and `new`",
+                "`set`, `reference_date`, `version`, `filed_on`, `filing_id`, `company_id`, `previous_version`, `total_changes` e `changes` com `account`, `old` e `new`",
+            ),
         }
     }
 
@@ -102,7 +128,7 @@ impl EventKind {
     pub const fn filters(self) -> &'static [FilterField] {
         match self {
             Self::FilingPublished => &[FilterField::Companies, FilterField::Categories],
-            Self::CompanyUpdated => &[FilterField::Companies],
+            Self::CompanyUpdated | Self::StatementPublished | Self::StatementRestated => &[FilterField::Companies],
             Self::RatePublished => &[FilterField::Series],
             Self::FxPublished => &[FilterField::Pairs],
             Self::SeriesRevised => &[FilterField::Series, FilterField::Pairs],

@@ -13,6 +13,7 @@ pub enum Feature {
     Companies,
     Search,
     Filings,
+    Statements,
     History,
     Export,
     Csv,
@@ -24,12 +25,13 @@ pub enum Feature {
 
 impl Feature {
     /// In display order.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Market,
         Self::Calendar,
         Self::Companies,
         Self::Search,
         Self::Filings,
+        Self::Statements,
         Self::History,
         Self::Export,
         Self::Csv,
@@ -66,6 +68,10 @@ impl Feature {
                 "Filings since 2003: list, filters, full-text search and filings by company",
                 "Documentos desde 2003: lista, filtros, busca textual e consulta por companhia",
             ),
+            Self::Statements => LocalizedText::new(
+                "Financial statements as filed: balance sheet, income and cash flow, every version",
+                "Demonstrações financeiras como entregues: balanço, resultado e fluxo de caixa, em todas as versões",
+            ),
             Self::History => LocalizedText::new(
                 "Historical data: values as known on a past date (as_of), revisions and filing versions",
                 "Dados históricos: valores conhecidos em uma data passada (as_of), revisões e versões de documentos",
@@ -98,6 +104,7 @@ impl Feature {
             Self::Companies => LocalizedText::new("No companies", "Sem companhias"),
             Self::Search => LocalizedText::new("No search", "Sem busca"),
             Self::Filings => LocalizedText::new("No filings", "Sem documentos"),
+            Self::Statements => LocalizedText::new("No financial statements", "Sem demonstrações financeiras"),
             Self::History => LocalizedText::new("No historical data", "Sem dados históricos"),
             Self::Export => LocalizedText::new("No bulk export", "Sem exportação em massa"),
             Self::Csv => LocalizedText::new("No CSV output", "Sem CSV"),

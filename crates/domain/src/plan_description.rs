@@ -71,6 +71,7 @@ mod tests {
                 "No companies (requires Bronze)",
                 "No search (requires Bronze)",
                 "No filings (requires Gold)",
+                "No financial statements (requires Gold)",
                 "No historical data (requires Gold)",
                 "No bulk export (requires Gold)",
                 "No CSV output (requires Platinum)",

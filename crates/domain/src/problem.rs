@@ -145,6 +145,8 @@ pub enum Problem {
     /// Several companies have the ticker in the path.
     AmbiguousTicker,
     NoSuchFiling,
+    /// The filing is no annual or quarterly financial statement.
+    NoStatements,
     NoSuchSeries,
     /// The values of this series are not rates, or already cover several months, so multiplying them would be wrong.
     NotAccumulable {
@@ -212,6 +214,7 @@ impl Problem {
             | Self::NoSuchCompany
             | Self::AmbiguousTicker
             | Self::NoSuchFiling
+            | Self::NoStatements
             | Self::NoSuchSeries
             | Self::NoSuchExport
             | Self::NoSuchWebhook
@@ -355,9 +358,8 @@ impl Problem {
                 format!("The requested range is outside the file, which has {file_size} bytes.")
             }
             Self::NoSuchFiling => "Filing not found. Search at /api/v1/filings/search.".into(),
-            Self::MethodNotAllowed => {
-                "This path does not support this method. The `Allow` header lists the supported ones.".into()
-            }
+            Self::NoStatements => "This filing has no financial statements. Only annual (`dfp-…`) and quarterly (`itr-…`) filings do; find them at /api/v1/companies/{id}/statements/periods.".into(),
+            Self::MethodNotAllowed => "This path does not support this method. `Allow` lists the supported ones.".into(),
             Self::CursorExpired => format!("This cursor has expired: events are deleted after {EVENT_RETENTION_DAYS} days. Start again without `after`, and read the data that you missed from the list endpoints."),
             Self::RateLimited { retry_after_seconds }
             | Self::TooManyPageViews { retry_after_seconds }
@@ -425,6 +427,7 @@ impl Problem {
                 format!("O intervalo solicitado está fora do arquivo, que tem {file_size} bytes.")
             }
             Self::NoSuchFiling => "Documento não encontrado. Busque em /api/v1/filings/search.".into(),
+            Self::NoStatements => "Este documento não tem demonstrações financeiras. Só os anuais (`dfp-…`) e trimestrais (`itr-…`) têm; veja /api/v1/companies/{id}/statements/periods.".into(),
             Self::MethodNotAllowed => {
                 "Este caminho não aceita este método. O cabeçalho `Allow` lista os métodos aceitos.".into()
             }

@@ -96,6 +96,13 @@ const COMPARISON: ParamGroups = &[&["ids", "align"], RANGE_IN_ORDER, PAGE_OF_LIS
 const COMPANY_LIST: ParamGroups = &[&["status", "sector", "state", "ticker", "q"], PAGE_OF_LIST, ROW_HISTORY, CSV];
 const FILING_LIST: ParamGroups = &[ISSUER, FILING_FILTERS, PAGE_OF_LIST, ROW_HISTORY, CSV];
 const COMPANY_FILING_LIST: ParamGroups = &[FILING_FILTERS, PAGE_OF_LIST, ROW_HISTORY, CSV];
+const ROWS_OF_STATEMENTS: &[&str] = &["statement", "scope", "period", "comparatives", "numbers"];
+const DOCUMENTS: &[&str] = &["from", "to", "version", "as_of"];
+const STATEMENT_LIST: ParamGroups = &[ROWS_OF_STATEMENTS, DOCUMENTS, &["layout"], PAGE_OF_LIST, CSV];
+const STATEMENTS_OF_FILING: ParamGroups = &[ROWS_OF_STATEMENTS, PAGE_OF_LIST, CSV];
+const STATEMENT_PERIODS: ParamGroups = &[&["from", "to", "as_of"], PAGE_OF_LIST, CSV];
+const SHARES: ParamGroups = &[DOCUMENTS, &["numbers"], PAGE_OF_LIST, CSV];
+const STATEMENT_ACCOUNTS: ParamGroups = &[&["chart", "statement"], PAGE_OF_LIST, CSV];
 const SEARCH: ParamGroups = &[&["q"], PAGE_OF_LIST, &["facets", "highlight"], CSV];
 const SINGLE_ROW: ParamGroups = &[&["provenance", "as_of"]];
 
@@ -246,6 +253,23 @@ pub const ROUTES: &[Route] = &[
     get("list_recent_filings", "/api/v1/filings/recent", Plan::Gold, Feature::Filings, &[&["limit"], CSV]),
     get("get_filing", "/api/v1/filings/{id}", Plan::Gold, Feature::Filings, SINGLE_ROW),
     get("list_filing_versions", "/api/v1/filings/{id}/versions", Plan::Gold, Feature::History, &[PAGE_OF_LIST, CSV]),
+    get("list_statements", "/api/v1/companies/{id}/statements", Plan::Gold, Feature::Statements, STATEMENT_LIST),
+    get(
+        "list_statement_periods",
+        "/api/v1/companies/{id}/statements/periods",
+        Plan::Gold,
+        Feature::Statements,
+        STATEMENT_PERIODS,
+    ),
+    get("list_shares", "/api/v1/companies/{id}/shares", Plan::Gold, Feature::Statements, SHARES),
+    get(
+        "get_filing_statements",
+        "/api/v1/filings/{id}/statements",
+        Plan::Gold,
+        Feature::Statements,
+        STATEMENTS_OF_FILING,
+    ),
+    get("list_statement_accounts", "/api/v1/statements/accounts", Plan::Gold, Feature::Statements, STATEMENT_ACCOUNTS),
     get("search", "/api/v1/search", Plan::Bronze, Feature::Search, &[&["q", "limit"]]),
     get("list_exports", "/api/v1/export", Plan::Gold, Feature::Export, NO_PARAMS),
     get("get_export", "/api/v1/export/{file}", Plan::Gold, Feature::Export, NO_PARAMS),

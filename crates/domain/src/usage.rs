@@ -57,6 +57,7 @@ pub enum RouteGroup {
     Calendar,
     Companies,
     Filings,
+    Statements,
     Search,
     Export,
     Events,
@@ -69,11 +70,12 @@ pub enum RouteGroup {
 }
 
 impl RouteGroup {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Market,
         Self::Calendar,
         Self::Companies,
         Self::Filings,
+        Self::Statements,
         Self::Search,
         Self::Export,
         Self::Events,
@@ -90,6 +92,7 @@ impl RouteGroup {
             Self::Calendar => "calendar",
             Self::Companies => "companies",
             Self::Filings => "filings",
+            Self::Statements => "statements",
             Self::Search => "search",
             Self::Export => "export",
             Self::Events => "events",

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use vintem_domain::VERSION;
 use vintem_domain::dates::parse_retry_after;
+use vintem_domain::statement::split_into_tables;
 use vintem_store::load::{ArchivedResponse, NewFetch, RawBody};
 use vintem_store::sources::FileValidators;
 
@@ -379,6 +380,18 @@ pub fn compress_for_archive(bytes: &[u8]) -> RawBody {
     // Its buffer was made for bytes that cannot be compressed. A year of statements holds a thousand of them at once.
     compressed.shrink_to_fit();
     RawBody { sha256: Sha256::digest(bytes).into(), size: bytes.len(), compressed }
+}
+
+/// Compresses the canonical form of a document: one zstd frame for each table, so that a table can be read without the
+/// others. Decompressed together, the frames are the whole text.
+pub fn compress_statement_for_archive(canonical: &str) -> std::io::Result<RawBody> {
+    let mut compressor = zstd::bulk::Compressor::new(COMPRESSION_LEVEL)?;
+    let mut compressed = Vec::new();
+    for table in split_into_tables(canonical) {
+        compressed.extend(compressor.compress(table.as_bytes())?);
+    }
+    compressed.shrink_to_fit();
+    Ok(RawBody { sha256: Sha256::digest(canonical).into(), size: canonical.len(), compressed })
 }
 
 /// The bytes of an archived body.

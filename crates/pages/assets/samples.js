@@ -114,8 +114,10 @@ var vintemSamples = (() => {
   }
 
   function propertiesOf(schema, find) {
-    const { properties, allOf = [] } = find(schema) ?? {};
-    return Object.assign({}, ...allOf.map((part) => propertiesOf(part, find)), properties);
+    const { properties, allOf = [], oneOf = [] } = find(schema) ?? {};
+    // Of several forms, the first is what a request without further parameters gets.
+    const parts = [...allOf, ...oneOf.slice(0, 1)];
+    return Object.assign({}, ...parts.map((part) => propertiesOf(part, find)), properties);
   }
 
   function exampleOf(node, find) {

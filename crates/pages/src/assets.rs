@@ -36,7 +36,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: [Asset; 13] = [
+static ASSETS: [Asset; 14] = [
     asset!("vintem.css", CSS_MIME),
     asset!("site.js", JAVASCRIPT_MIME),
     asset!("try.js", JAVASCRIPT_MIME),
@@ -46,6 +46,7 @@ static ASSETS: [Asset; 13] = [
     asset!("samples.js", JAVASCRIPT_MIME),
     asset!("dashboard.js", JAVASCRIPT_MIME),
     asset!("series.js", JAVASCRIPT_MIME),
+    asset!("statements.js", JAVASCRIPT_MIME),
     asset!("icon.svg", SVG_MIME),
     asset!("card.png", PNG_MIME),
     asset!("uplot.js", JAVASCRIPT_MIME, "uplot/uPlot.iife.min.js"),

@@ -1,5 +1,5 @@
-//! `/companies/{id}`: the registration of a company and the titles of its latest filings. The API has the rest. The ID
-//! is a CVM code, a CNPJ or a ticker; the page's canonical link uses the CVM code.
+//! `/companies/{id}`: the registration of a company, its annual statements of two years and the titles of its latest
+//! filings. The API has the rest. The ID is a CVM code, a CNPJ or a ticker; the page's canonical link uses the CVM code.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -15,6 +15,7 @@ use crate::context::SharedSettings;
 use crate::formatting::{format_date, format_integer};
 use crate::layout::{Layout, MAX_PAGE_ROWS, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::problem_response::problem_response;
+use crate::statements::{AnnualStatements, annual_statements};
 
 #[derive(Template)]
 #[template(path = "company.html")]
@@ -25,6 +26,7 @@ struct CompanyPage {
     status: String,
     tickers: Vec<String>,
     details: Vec<(&'static str, String)>,
+    statements: Option<AnnualStatements>,
     filings: Vec<FilingListItem>,
     /// Whether one of the filings links to its original.
     has_originals: bool,
@@ -60,7 +62,8 @@ pub(crate) async fn show_company(
     };
     let company = companies.get(row);
 
-    let days = DateRange::ALL.capped_at(sao_paulo_date(settings.clock.now()));
+    let today = sao_paulo_date(settings.clock.now());
+    let days = DateRange::ALL.capped_at(today);
     let filter = FilingFilter { company: Some(company.id), ..FilingFilter::for_days(days) };
     let (total, filings) = snapshot.filings().map_or((0, Vec::new()), |filings| {
         let page = filings.list(&filter, 0, MAX_PAGE_ROWS);
@@ -84,6 +87,7 @@ pub(crate) async fn show_company(
         status: company.status.clone(),
         tickers: company.tickers.clone(),
         details: company_details(company, lang),
+        statements: annual_statements(&snapshot, company.id, today, lang),
         has_originals: filings.iter().any(|filing: &FilingListItem| filing.url.is_some()),
         filings,
         api_hint: api_hint(total, lang),

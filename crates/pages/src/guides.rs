@@ -46,7 +46,7 @@ macro_rules! site_text_source {
 }
 
 /// In display order.
-static GUIDE_SOURCES: [MarkdownSource; 9] = [
+static GUIDE_SOURCES: [MarkdownSource; 10] = [
     guide_source!("quickstart"),
     guide_source!("series"),
     guide_source!("contracts"),
@@ -55,6 +55,7 @@ static GUIDE_SOURCES: [MarkdownSource; 9] = [
     guide_source!("csv"),
     guide_source!("webhooks"),
     guide_source!("point-in-time"),
+    guide_source!("statements"),
     guide_source!("versioning"),
 ];
 

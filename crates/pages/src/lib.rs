@@ -5,7 +5,7 @@
 //! Its Content-Security-Policy enforces both.
 //!
 //! This crate has no SQL, no Redis keys and no API response bodies: the reader's browser calls the API. A page shows at
-//! most ten filings, so that pages cannot be used to bypass the plans.
+//! most ten filings and two years of statements, so that pages cannot be used to bypass the plans.
 //!
 //! No page waits for a dependency. Without Postgres and Redis every page is served as usual; only scripts that call the
 //! API show its errors.
@@ -29,6 +29,7 @@ mod problem_response;
 mod problems;
 mod search;
 mod series;
+mod statements;
 mod status;
 mod well_known;
 

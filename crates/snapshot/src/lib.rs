@@ -39,5 +39,5 @@ pub use results::{RowPage, SearchOptions, SearchResults, ValueCounts};
 pub use search_query::SearchQuery;
 pub use series_values::SeriesValues;
 pub use snapshot::Snapshot;
-pub use statements::{StatementForm, Statements};
+pub use statements::{StatementForm, StatementVersion, Statements, VersionedDocument, statement_documents};
 pub use tokenizer::{highlight_matches, tokenize};

@@ -9,6 +9,8 @@ pub mod market;
 pub mod provenance;
 pub mod search;
 pub mod series;
+pub mod statement;
+pub mod statement_event;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;

@@ -11,6 +11,7 @@ pub mod keys;
 pub mod market;
 pub mod plans;
 pub mod search;
+mod statements;
 mod status;
 pub mod usage;
 pub mod webhooks;
@@ -31,6 +32,7 @@ pub fn handlers() -> Handlers {
         market::handlers(),
         plans::handlers(),
         search::handlers(),
+        statements::handlers(),
         status::handlers(),
         usage::handlers(),
         webhooks::handlers(),

@@ -114,9 +114,13 @@ fn build_dataset_files(directory: &Path, dataset: &ExportDataset, now: DateTime<
     let mut rows = None;
     for format in ExportFormat::DATA_FORMATS {
         let table = (dataset.build_table)();
+        let failure = table.failure();
         let (file, rows_written) = write_hashed_file(directory, &dataset.name, format, |writer| {
             write_table(table, format, &metadata, writer)
         })?;
+        if let Some(message) = failure.message() {
+            return Err(ExportError::UnreadableRows(message.to_owned()));
+        }
         if *rows.get_or_insert(rows_written) != rows_written {
             return Err(ExportError::InconsistentRows(dataset.name.clone()));
         }
@@ -425,6 +429,26 @@ mod tests {
             build_export_files(&directory.0, &[number_dataset("b", "1", 2)], noon()).unwrap().built_datasets,
             ["b"]
         );
+    }
+
+    #[test]
+    fn a_dataset_whose_rows_become_unreadable_keeps_its_old_files() {
+        let unreadable = || ExportDataset {
+            build_table: Box::new(|| {
+                let mut rows = 0;
+                OutputTable::fallible("numbers", vec![Column::integer("number")], move |cells| {
+                    rows += 1;
+                    cells.write_integer(rows);
+                    if rows < 3 { Ok(true) } else { Err("the disk is broken".to_owned()) }
+                })
+            }),
+            ..number_dataset("a", "2", 0)
+        };
+        let directory = ExportTempDirectory::new();
+        build_export_files(&directory.0, &[number_dataset("a", "1", 5)], noon()).unwrap();
+        let later = build_export_files(&directory.0, &[unreadable()], noon() + TimeDelta::hours(2)).unwrap();
+        assert_eq!(later.failed_datasets, ["a"]);
+        assert_eq!(read_manifest(&directory.0).unwrap().unwrap().find_file("a.parquet").unwrap().0.rows, 5);
     }
 
     #[test]

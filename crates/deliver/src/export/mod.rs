@@ -27,6 +27,8 @@ pub enum ExportError {
     Parquet(#[from] parquet::errors::ParquetError),
     #[error("{0} returns different rows each time it is read")]
     InconsistentRows(String),
+    #[error("a row cannot be read: {0}")]
+    UnreadableRows(String),
 }
 
 pub type Result<T> = std::result::Result<T, ExportError>;

@@ -6,6 +6,7 @@ pub mod parquet;
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use chrono::{Datelike, NaiveDate};
 use vintem_domain::Decimal;
@@ -23,6 +24,8 @@ pub enum ColumnType {
     DateAsMidnight,
     /// An exact decimal with at most this many decimal places, or null.
     Decimal(u32),
+    /// Like `Decimal`, with up to [`WIDE_DECIMAL_PRECISION`] digits. It takes twice the space.
+    WideDecimal(u32),
 }
 
 impl ColumnType {
@@ -35,12 +38,15 @@ impl ColumnType {
             Self::Boolean => "boolean".into(),
             Self::Date | Self::DateAsMidnight => "date".into(),
             Self::Decimal(scale) => format!("decimal({DECIMAL_PRECISION},{scale})").into(),
+            Self::WideDecimal(scale) => format!("decimal({WIDE_DECIMAL_PRECISION},{scale})").into(),
         }
     }
 }
 
 /// The maximum number of digits of a decimal: as many as fit into 64 bits.
 pub const DECIMAL_PRECISION: u32 = 18;
+/// As many as fit into 128 bits.
+pub const WIDE_DECIMAL_PRECISION: u32 = 38;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
@@ -80,6 +86,10 @@ impl Column {
     pub const fn decimal(name: &'static str, scale: u32) -> Self {
         Self::new(name, ColumnType::Decimal(scale))
     }
+
+    pub const fn wide_decimal(name: &'static str, scale: u32) -> Self {
+        Self::new(name, ColumnType::WideDecimal(scale))
+    }
 }
 
 /// Receives a row cell by cell, in the order and with the types of the columns.
@@ -99,10 +109,21 @@ pub trait CellWriter {
 /// Writes the next row; false if there is none.
 type WriteNextRow = Box<dyn FnMut(&mut dyn CellWriter) -> bool + Send>;
 
+/// Why a table ended before its last row.
+#[derive(Debug, Clone, Default)]
+pub struct TableFailure(Arc<OnceLock<String>>);
+
+impl TableFailure {
+    pub fn message(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+}
+
 pub struct OutputTable {
     pub name: &'static str,
     pub columns: Vec<Column>,
     write_row: WriteNextRow,
+    failure: TableFailure,
     /// Dropped with the table: after its last row, or when nobody reads on.
     _guard: Option<Box<dyn Any + Send>>,
 }
@@ -114,7 +135,29 @@ impl OutputTable {
         columns: Vec<Column>,
         write_row: impl FnMut(&mut dyn CellWriter) -> bool + Send + 'static,
     ) -> Self {
-        Self { name, columns, write_row: Box::new(write_row), _guard: None }
+        Self { name, columns, write_row: Box::new(write_row), failure: TableFailure::default(), _guard: None }
+    }
+
+    /// A table whose rows can become unreadable. It ends there, so its writer asks for the failure afterwards.
+    pub fn fallible(
+        name: &'static str,
+        columns: Vec<Column>,
+        mut write_row: impl FnMut(&mut dyn CellWriter) -> Result<bool, String> + Send + 'static,
+    ) -> Self {
+        let failure = TableFailure::default();
+        let reported = failure.clone();
+        let table = Self::new(name, columns, move |cells| {
+            write_row(cells).unwrap_or_else(|message| {
+                let _ = reported.0.set(message);
+                false
+            })
+        });
+        Self { failure, ..table }
+    }
+
+    /// Empty as long as every row could be read.
+    pub fn failure(&self) -> TableFailure {
+        self.failure.clone()
     }
 
     /// A table of rows that are written one after another.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use chrono::{Datelike, NaiveDate};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type,
+};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -13,7 +15,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{PrimitiveTypeBuilder, Type, TypePtr};
 use vintem_domain::{Decimal, VERSION};
 
-use super::{CellWriter, Column, ColumnType, DECIMAL_PRECISION, OutputTable};
+use super::{CellWriter, Column, ColumnType, DECIMAL_PRECISION, OutputTable, WIDE_DECIMAL_PRECISION};
 
 /// Rows per row group: buffered before they are written, and read at once by readers.
 const ROWS_PER_GROUP: usize = 50_000;
@@ -99,6 +101,13 @@ fn schema_field(column: &Column) -> Result<TypePtr> {
             let builder = primitive_type(name, Physical::INT64, logical, optional);
             builder.with_precision(precision).with_scale(scale).build()?
         }
+        ColumnType::WideDecimal(scale) => {
+            let scale = scale.cast_signed();
+            let precision = WIDE_DECIMAL_PRECISION.cast_signed();
+            let logical = Some(LogicalType::decimal(scale, precision));
+            let builder = primitive_type(name, Physical::FIXED_LEN_BYTE_ARRAY, logical, optional);
+            builder.with_length(WIDE_DECIMAL_BYTES).with_precision(precision).with_scale(scale).build()?
+        }
         ColumnType::TextList => {
             let element =
                 primitive_type("element", Physical::BYTE_ARRAY, Some(LogicalType::String), required).build()?;
@@ -111,6 +120,9 @@ fn schema_field(column: &Column) -> Result<TypePtr> {
     Ok(Arc::new(field))
 }
 
+/// A number of 128 bits.
+const WIDE_DECIMAL_BYTES: i32 = 16;
+
 /// The buffered values of a column. Definition levels are 1 for a value and 0 for null.
 enum ColumnValues {
     Text(Vec<ByteArray>),
@@ -121,6 +133,7 @@ enum ColumnValues {
     Date(Vec<i32>, Vec<i16>),
     DateAsMidnight(Vec<i32>),
     Decimal(Vec<i64>, Vec<i16>, u32),
+    WideDecimal(Vec<FixedLenByteArray>, Vec<i16>, u32),
 }
 
 impl ColumnValues {
@@ -133,6 +146,7 @@ impl ColumnValues {
             ColumnType::Date => Self::Date(Vec::new(), Vec::new()),
             ColumnType::DateAsMidnight => Self::DateAsMidnight(Vec::new()),
             ColumnType::Decimal(scale) => Self::Decimal(Vec::new(), Vec::new(), scale),
+            ColumnType::WideDecimal(scale) => Self::WideDecimal(Vec::new(), Vec::new(), scale),
         }
     }
 
@@ -147,6 +161,9 @@ impl ColumnValues {
             Self::Date(values, levels) => column.typed::<Int32Type>().write_batch(values, Some(levels), None)?,
             Self::DateAsMidnight(values) => column.typed::<Int32Type>().write_batch(values, None, None)?,
             Self::Decimal(values, levels, _) => column.typed::<Int64Type>().write_batch(values, Some(levels), None)?,
+            Self::WideDecimal(values, levels, _) => {
+                column.typed::<FixedLenByteArrayType>().write_batch(values, Some(levels), None)?
+            }
         };
         Ok(())
     }
@@ -183,11 +200,11 @@ fn days_since_epoch(day: NaiveDate) -> i32 {
 }
 
 /// The value in units of the last decimal place; `None` if it does not fit exactly.
-fn to_unscaled(value: Decimal, scale: u32) -> Option<i64> {
+fn to_unscaled(value: Decimal, scale: u32, precision: u32) -> Option<i128> {
     let value = value.normalize();
     let factor = 10i128.checked_pow(scale.checked_sub(value.scale())?)?;
-    let unscaled = i64::try_from(value.mantissa().checked_mul(factor)?).ok()?;
-    (unscaled.unsigned_abs() < 10u64.pow(DECIMAL_PRECISION)).then_some(unscaled)
+    let unscaled = value.mantissa().checked_mul(factor)?;
+    (unscaled.unsigned_abs() < 10u128.pow(precision)).then_some(unscaled)
 }
 
 impl CellWriter for ParquetRowGroup {
@@ -247,17 +264,25 @@ impl CellWriter for ParquetRowGroup {
     }
 
     fn write_decimal(&mut self, value: Option<Decimal>) {
-        let Some(ColumnValues::Decimal(values, levels, scale)) = self.next_column() else {
-            return self.record_type_mismatch();
-        };
-        levels.push(i16::from(value.is_some()));
-        let Some(value) = value else { return };
-        match to_unscaled(value, *scale) {
-            Some(unscaled) => values.push(unscaled),
-            None => {
-                let error = format!("{value} has more than {DECIMAL_PRECISION} digits or than {scale} decimals");
-                self.error.get_or_insert(error);
+        let (stored, precision, scale) = match self.next_column() {
+            Some(ColumnValues::Decimal(values, levels, scale)) => {
+                levels.push(i16::from(value.is_some()));
+                let unscaled = value.and_then(|value| to_unscaled(value, *scale, DECIMAL_PRECISION));
+                let narrow = unscaled.and_then(|unscaled| i64::try_from(unscaled).ok());
+                values.extend(narrow);
+                (narrow.is_some(), DECIMAL_PRECISION, *scale)
             }
+            Some(ColumnValues::WideDecimal(values, levels, scale)) => {
+                levels.push(i16::from(value.is_some()));
+                let unscaled = value.and_then(|value| to_unscaled(value, *scale, WIDE_DECIMAL_PRECISION));
+                values.extend(unscaled.map(|unscaled| ByteArray::from(unscaled.to_be_bytes().to_vec()).into()));
+                (unscaled.is_some(), WIDE_DECIMAL_PRECISION, *scale)
+            }
+            _ => return self.record_type_mismatch(),
+        };
+        if let Some(value) = value.filter(|_| !stored) {
+            let error = format!("{value} has more than {precision} digits or than {scale} decimals");
+            self.error.get_or_insert(error);
         }
     }
 }
@@ -324,6 +349,10 @@ mod tests {
         assert!(write(Decimal::new(155, 2), ColumnType::Decimal(1)).is_err());
         assert!(write(Decimal::from_i128_with_scale(10i128.pow(18), 0), ColumnType::Decimal(0)).is_err());
         assert!(write(Decimal::from_i128_with_scale(10i128.pow(18) - 1, 0), ColumnType::Decimal(0)).is_ok());
+        let wide = Decimal::from_i128_with_scale(2_854_475_000_000_500_000, 6);
+        assert!(write(wide, ColumnType::Decimal(10)).is_err());
+        assert_eq!(write(wide, ColumnType::WideDecimal(10)).unwrap(), 1);
+        assert!(write(Decimal::MAX, ColumnType::WideDecimal(10)).is_err());
         assert!(write(Decimal::ONE, ColumnType::Text).is_err(), "a cell of another kind");
     }
 }

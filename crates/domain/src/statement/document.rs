@@ -78,6 +78,14 @@ impl std::error::Error for DocumentFormatError {}
 
 impl<'t> StatementContent<'t> {
     pub fn parse(canonical: &'t str) -> Result<Self, DocumentFormatError> {
+        Self::parse_tables(canonical, |_| true)
+    }
+
+    /// Reads only some of the tables, which takes far less time than reading all.
+    pub fn parse_tables(
+        canonical: &'t str,
+        is_wanted: impl Fn(StatementTable) -> bool,
+    ) -> Result<Self, DocumentFormatError> {
         let mut content = Self::default();
         let mut read_rows: Vec<AccountRow<'t>> = Vec::new();
         let mut share_counts: Vec<ShareCounts> = Vec::new();
@@ -97,6 +105,9 @@ impl<'t> StatementContent<'t> {
             let table = table.ok_or(DocumentFormatError::TextBeforeFirstTable)?;
             if index > MAX_ROWS {
                 return Err(DocumentFormatError::TooManyRows);
+            }
+            if !is_wanted(table) {
+                continue;
             }
 
             let fields = Fields { layout: table.layout(), text: line };
@@ -126,6 +137,17 @@ impl<'t> StatementContent<'t> {
         }
         Ok(content)
     }
+}
+
+/// The tables of a canonical form, in its order. Together they are the whole text.
+pub fn split_into_tables(canonical: &str) -> impl Iterator<Item = &str> {
+    let mut rest = canonical;
+    std::iter::from_fn(move || {
+        let end = rest.find("\n[").map_or(rest.len(), |line_end| line_end + 1);
+        let (table, following) = rest.split_at(end);
+        rest = following;
+        Some(table).filter(|table| !table.is_empty())
+    })
 }
 
 /// The column that cannot be read; `None` if the number of fields is wrong.
@@ -284,6 +306,19 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_split_where_their_names_begin() {
+        let tables = [
+            table("BPA_con", &["MIL;ÚLTIMO;2024-12-31;1;Ativo [Total];1.0000000000;S"]),
+            table("DRE_ind", &[]),
+            table("DVA_con", &["UNIDADE;ÚLTIMO;2024-01-01;2024-12-31;7.01;Receitas;6.0000000000;S"]),
+        ];
+        let text = tables.concat();
+        assert_eq!(split_into_tables(&text).collect::<Vec<_>>(), tables);
+        assert_eq!(split_into_tables("").count(), 0);
+        assert_eq!(split_into_tables("no table").collect::<Vec<_>>(), ["no table"]);
+    }
+
+    #[test]
     fn figures_of_one_share_are_never_scaled() {
         let text = table(
             "DRE_con",
@@ -349,6 +384,19 @@ mod tests {
         }
         let dollars = table("BPA_con", &[good]).replace(";REAL;", ";DÓLAR;");
         assert_eq!(StatementContent::parse(&dollars).unwrap().unreadable[0].column, Some("MOEDA"));
+    }
+
+    #[test]
+    fn tables_that_are_not_wanted_are_skipped() {
+        let assets = table("BPA_con", &["MIL;ÚLTIMO;2024-12-31;1;Ativo Total;1.0000000000;S"]);
+        let income = table("DRE_con", &["MIL;ÚLTIMO;2024-01-01;2024-12-31;3.01;Receita;2.0000000000;S", "unreadable"]);
+        let text = [assets, income].concat();
+        let is_wanted = |wanted| move |table: StatementTable| table.name == wanted;
+
+        let content = StatementContent::parse_tables(&text, is_wanted("BPA_con")).unwrap();
+        assert_eq!((content.accounts.len(), content.accounts[0].key.account, content.unreadable.len()), (1, "1", 0));
+        let content = StatementContent::parse_tables(&text, is_wanted("DRE_con")).unwrap();
+        assert_eq!((content.accounts.len(), content.accounts[0].key.account, content.unreadable.len()), (1, "3.01", 1));
     }
 
     #[test]

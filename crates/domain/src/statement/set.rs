@@ -16,6 +16,14 @@ impl StatementSet {
         self.cvm_dataset().id()
     }
 
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.id() == id)
+    }
+
+    pub fn from_cvm_dataset(dataset: CvmDataset) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.cvm_dataset() == dataset)
+    }
+
     /// The dataset whose archives hold the statements beside the index of their filings.
     pub const fn cvm_dataset(self) -> CvmDataset {
         match self {

@@ -112,6 +112,24 @@ impl Statement {
         Self::EquityChanges,
     ];
 
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|statement| statement.id() == id)
+    }
+
+    /// The statement that has an account: the first digit of its code says so.
+    pub fn with_account(account: &str) -> Option<Self> {
+        match account.bytes().next()? {
+            b'1' => Some(Self::BalanceSheetAssets),
+            b'2' => Some(Self::BalanceSheetLiabilities),
+            b'3' => Some(Self::Income),
+            b'4' => Some(Self::ComprehensiveIncome),
+            b'5' => Some(Self::EquityChanges),
+            b'6' => Some(Self::CashFlow),
+            b'7' => Some(Self::ValueAdded),
+            _ => None,
+        }
+    }
+
     pub const fn id(self) -> &'static str {
         match self {
             Self::BalanceSheetAssets => "balance-sheet-assets",
@@ -135,6 +153,8 @@ impl CashFlowMethod {
 }
 
 impl StatementScope {
+    pub const ALL: [Self; 2] = [Self::Consolidated, Self::Individual];
+
     pub const fn id(self) -> &'static str {
         match self {
             Self::Consolidated => "consolidated",
@@ -182,6 +202,22 @@ impl StatementTable {
         scope: StatementScope,
     ) -> Self {
         Self { name, content: TableContent::Accounts { statement, method, scope } }
+    }
+
+    /// The scope of its values; share counts have none.
+    pub const fn scope(self) -> Option<StatementScope> {
+        match self.content {
+            TableContent::Accounts { scope, .. } => Some(scope),
+            TableContent::Shares => None,
+        }
+    }
+
+    /// The statement that it belongs to; share counts belong to none.
+    pub const fn statement(self) -> Option<Statement> {
+        match self.content {
+            TableContent::Accounts { statement, .. } => Some(statement),
+            TableContent::Shares => None,
+        }
     }
 
     pub fn with_name(name: &str) -> Option<Self> {

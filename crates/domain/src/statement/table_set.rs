@@ -1,6 +1,6 @@
 //! The tables that a document has.
 
-use super::StatementTable;
+use super::{StatementScope, StatementTable};
 
 /// A set of [`StatementTable`]s, one bit for each in the order of [`StatementTable::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,6 +23,11 @@ impl StatementTableSet {
 
     pub fn contains(self, table: StatementTable) -> bool {
         self.0 & bit_of(table) != 0
+    }
+
+    /// The scopes in which the document has statements.
+    pub fn scopes(self) -> impl Iterator<Item = StatementScope> {
+        StatementScope::ALL.into_iter().filter(move |scope| self.iter().any(|table| table.scope() == Some(*scope)))
     }
 
     pub fn iter(self) -> impl Iterator<Item = StatementTable> {

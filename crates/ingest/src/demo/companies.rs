@@ -16,6 +16,9 @@ pub const MAX_COMPANIES: usize = 500_000;
 pub const FOREIGN_COMPANY_IDS: std::ops::RangeInclusive<CompanyId> = 80_000..=80_040;
 
 pub const STATUS_ACTIVE: &str = "ATIVO";
+pub const INSURANCE_SECTOR: &str = "Seguradoras e Corretoras";
+const INSURER_NUMBER: u64 = 1;
+
 const STATUS_CANCELED: &str = "CANCELADA";
 const STATUS_SUSPENDED: &str = "SUSPENSO(A) - DECISÃO ADM";
 
@@ -31,7 +34,8 @@ pub struct DemoRegistry {
     pub former: Vec<Company>,
 }
 
-/// The oldest company is active and registered long before the first filing, so that one company can always file.
+/// The oldest companies are active and registered long before the first filing, so that one can always file. One of them is
+/// an insurer, because a small registry may have no other.
 pub fn generate_registry(count: usize, until: NaiveDate) -> DemoRegistry {
     let count = count as u64;
     let mut rng = DemoRng::new("companies");
@@ -40,7 +44,9 @@ pub fn generate_registry(count: usize, until: NaiveDate) -> DemoRegistry {
 
     for number in 0..count {
         let place = place_name(number);
-        let industry = rng.pick_weighted(&INDUSTRIES, |industry| industry.weight);
+        let picked = rng.pick_weighted(&INDUSTRIES, |industry| industry.weight);
+        let insurer = INDUSTRIES.iter().find(|industry| industry.sector == INSURANCE_SECTOR);
+        let industry = insurer.filter(|_| number == INSURER_NUMBER).unwrap_or(picked);
 
         let mut company = Company {
             id: company_code(number, count, &mut rng),
@@ -57,7 +63,13 @@ pub fn generate_registry(count: usize, until: NaiveDate) -> DemoRegistry {
         let (city, state) = rng.pick(&CITIES);
         company.city = city.to_owned();
         company.state = state.to_owned();
-        set_registration_status(&mut company, registration_date(number, count, until), number == 0, until, &mut rng);
+        set_registration_status(
+            &mut company,
+            registration_date(number, count, until),
+            number <= INSURER_NUMBER,
+            until,
+            &mut rng,
+        );
         set_markets_and_tickers(&mut company, &mut tickers, &mut rng);
 
         if rng.chance_per_thousand(20) {

@@ -3,12 +3,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use chrono::{Datelike, Days, NaiveDate};
-use vintem_domain::{Company, CompanyId, CvmDataset};
+use vintem_domain::{Company, CompanyId, CvmDataset, StatementSet};
 use vintem_store::load::Filing;
 
 use super::companies::FOREIGN_COMPANY_IDS;
 use super::filing_subjects::{self, CATEGORY_TEMPLATES, CategoryTemplate, DemoReferenceDate, PROCEEDS_CATEGORY};
 use super::market::{each_day, is_business_day};
+use super::reporting::{DueReport, Reporter, due_reports};
 use super::rng::{DemoRng, shuffled_index};
 use super::vocabulary::FOREIGN_ISSUERS;
 
@@ -31,6 +32,9 @@ pub struct FilingGenerator<'a> {
     corrections: VecDeque<PendingCorrection<'a>>,
     /// The structured filings so far: a company delivers its annual statements once, apart from corrections.
     delivered_structured: HashSet<(CompanyId, CvmDataset, NaiveDate)>,
+    /// The financial statements of companies that publish theirs on time.
+    due_reports: VecDeque<DueReport<'a>>,
+    reporting_companies: HashSet<CompanyId>,
 }
 
 struct PendingCorrection<'a> {
@@ -46,7 +50,7 @@ enum FilingIssuer<'a> {
 }
 
 impl<'a> FilingGenerator<'a> {
-    pub fn new(count: usize, companies: &'a [Company], until: NaiveDate) -> Self {
+    pub fn new(count: usize, companies: &'a [Company], reporters: &[Reporter<'a>], until: NaiveDate) -> Self {
         Self {
             companies,
             rng: DemoRng::new("filings"),
@@ -57,6 +61,8 @@ impl<'a> FilingGenerator<'a> {
             next_structured_id: 2_000,
             corrections: VecDeque::new(),
             delivered_structured: HashSet::new(),
+            due_reports: due_reports(reporters, until).into(),
+            reporting_companies: reporters.iter().map(|reporter| reporter.company.id).collect(),
         }
     }
 }
@@ -70,10 +76,8 @@ impl Iterator for FilingGenerator<'_> {
         }
         self.remaining_today -= 1;
 
-        let (issuer, mut filing) = match self.next_due_correction() {
-            Some(correction) => correction,
-            None => self.generate_original(),
-        };
+        let due = self.next_due_report().or_else(|| self.next_due_correction());
+        let (issuer, mut filing) = due.unwrap_or_else(|| self.generate_original());
         self.assign_id_and_protocol(&mut filing);
 
         let correction_per_thousand = if filing.version == 1 { 40 } else { 200 };
@@ -87,6 +91,17 @@ impl Iterator for FilingGenerator<'_> {
 }
 
 impl<'a> FilingGenerator<'a> {
+    /// The next statements that are due. A company with few filings a day delivers them later.
+    fn next_due_report(&mut self) -> Option<(FilingIssuer<'a>, Filing)> {
+        let report = *self.due_reports.front().filter(|report| report.due <= self.today)?;
+        self.due_reports.pop_front();
+        let issuer = FilingIssuer::Registered(report.company);
+        let set = report.set.cvm_dataset();
+        let mut filing = self.blank_filing(issuer, set, report.reference_date);
+        filing.category = set.id().to_uppercase();
+        Some((issuer, filing))
+    }
+
     /// The next version of an earlier filing, if one is due and its issuer still files.
     fn next_due_correction(&mut self) -> Option<(FilingIssuer<'a>, Filing)> {
         while self.corrections.front().is_some_and(|correction| correction.due <= self.today) {
@@ -135,7 +150,12 @@ impl<'a> FilingGenerator<'a> {
             // Every company owes these filings, so all are equally likely.
             let index = self.rng.below(self.companies.len().max(1) as u64) as usize;
             let issuer = FilingIssuer::Registered(self.companies.get(index)?);
-            if issuer.may_file(self.today) && self.delivered_structured.insert((issuer.id(), set, reference_date)) {
+            let is_on_schedule =
+                StatementSet::from_cvm_dataset(set).is_some() && self.reporting_companies.contains(&issuer.id());
+            if !is_on_schedule
+                && issuer.may_file(self.today)
+                && self.delivered_structured.insert((issuer.id(), set, reference_date))
+            {
                 let mut filing = self.blank_filing(issuer, set, reference_date);
                 filing.category = set.id().to_uppercase();
                 return Some((issuer, filing));
@@ -306,6 +326,7 @@ fn build_schedule(count: u64, until: NaiveDate) -> Vec<(NaiveDate, u64)> {
 mod tests {
     use std::collections::HashMap;
 
+    use super::super::reporting::pick_reporters;
     use super::*;
     use crate::demo::companies::generate_registry;
 
@@ -314,7 +335,8 @@ mod tests {
     }
 
     fn generate_filings(count: usize, companies: &[Company]) -> Vec<Filing> {
-        FilingGenerator::new(count, companies, parse_date("2026-11-15")).collect()
+        let until = parse_date("2026-11-15");
+        FilingGenerator::new(count, companies, &pick_reporters(companies, count, until), until).collect()
     }
 
     #[test]
@@ -332,7 +354,7 @@ mod tests {
         for company_count in 0..3 {
             assert_eq!(generate_filings(500, &companies[..company_count]).len(), 500);
         }
-        assert_eq!(FilingGenerator::new(100, &companies, parse_date("2004-01-01")).count(), 100);
+        assert_eq!(FilingGenerator::new(100, &companies, &[], parse_date("2004-01-01")).count(), 100);
     }
 
     #[test]

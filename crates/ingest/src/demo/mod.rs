@@ -3,13 +3,17 @@
 //! The generators in the submodules are pure; this file loads their rows into the store, one load per dataset. The rows
 //! depend only on the size and the last day, never on the clock.
 
+mod books;
 mod companies;
 mod filing_subjects;
 mod filings;
 mod market;
 mod plain_series;
 mod random_walk;
+mod reporting;
 mod rng;
+mod statement_accounts;
+mod statements;
 mod vocabulary;
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
@@ -17,16 +21,21 @@ use sha2::{Digest, Sha256};
 use vintem_domain::series::published_series;
 use vintem_domain::{Company, DataOrigin, Dataset};
 use vintem_store::Store;
-use vintem_store::load::{ListedSecurity, NewFetch};
+use vintem_store::load::{Filing, ListedSecurity, NewFetch};
 
 use crate::IngestError;
 use filings::FilingGenerator;
+use reporting::pick_reporters;
+use statements::{DeliveredReport, StatementGenerator, delivered_reports};
 
 /// Increment it whenever the same size gives different rows than before: it is part of the provenance hash.
-pub const GENERATOR_VERSION: u32 = 3;
+pub const GENERATOR_VERSION: u32 = 4;
 
 /// Rows held in memory at a time: some tens of megabytes, and few enough round trips.
 const BATCH_ROWS: usize = 50_000;
+
+/// Documents held in memory at a time.
+const BATCH_STATEMENTS: usize = 200;
 
 /// How long before the load the renamed companies still had their former names.
 const FORMER_NAMES_AGE: TimeDelta = TimeDelta::days(400);
@@ -50,6 +59,7 @@ pub struct DemoSummary {
     pub quotes: u64,
     pub companies: u64,
     pub filings: u64,
+    pub statements: u64,
 }
 
 /// Receives the id of the dataset being loaded, its rows loaded so far, and its total rows.
@@ -75,9 +85,13 @@ pub async fn load_demo_data(
     let quotes = load_bulletins(store, size, now, progress).await?;
     let registry = companies::generate_registry(size.companies, size.until);
     let companies = load_companies(store, size, &registry, now, progress).await?;
-    let filings = load_filings(store, size, &registry.current, now, progress).await?;
+    let reporters = pick_reporters(&registry.current, size.filings, size.until);
+    let generator = StatementGenerator::new(&reporters, size.until);
+    let mut filings = FilingGenerator::new(size.filings, &registry.current, &reporters, size.until);
+    let (filings, reports) = load_filings(store, size, &mut filings, &generator, now, progress).await?;
+    let statements = load_statements(store, size, &generator, &reports, now, progress).await?;
 
-    Ok(DemoSummary { observations, quotes, companies, filings })
+    Ok(DemoSummary { observations, quotes, companies, filings, statements })
 }
 
 fn validate_size(size: &DemoSize) -> Result<(), IngestError> {
@@ -172,19 +186,20 @@ async fn append_companies(
     Ok(to_u64(rows.len()))
 }
 
-/// One load in batches: readers see all filings or none, and memory holds one batch.
+/// One load in batches: readers see all filings or none, and memory holds one batch. Returns the reports among them, too.
 async fn load_filings(
     store: &Store,
     size: &DemoSize,
-    companies: &[Company],
+    filings: &mut FilingGenerator<'_>,
+    generator: &StatementGenerator<'_>,
     now: DateTime<Utc>,
     progress: ProgressCallback<'_>,
-) -> Result<u64, IngestError> {
+) -> Result<(u64, Vec<DeliveredReport>), IngestError> {
     let dataset = Dataset::Filings;
     let total = to_u64(size.filings);
     progress(dataset.id(), 0, total);
 
-    let mut filings = FilingGenerator::new(size.filings, companies, size.until);
+    let mut reports: Vec<Filing> = Vec::new();
     let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
     let mut done = 0;
     loop {
@@ -194,7 +209,32 @@ async fn load_filings(
         }
         load.append_filings(&batch).await?;
         done += to_u64(batch.len());
+        reports.extend(batch.into_iter().filter(|filing| generator.reports(filing)));
         progress(dataset.id(), done, total);
+    }
+
+    Ok((load.commit().await?, delivered_reports(&reports)))
+}
+
+async fn load_statements(
+    store: &Store,
+    size: &DemoSize,
+    generator: &StatementGenerator<'_>,
+    reports: &[DeliveredReport],
+    now: DateTime<Utc>,
+    progress: ProgressCallback<'_>,
+) -> Result<u64, IngestError> {
+    let dataset = Dataset::Statements;
+    let total = to_u64(reports.len());
+    progress(dataset.id(), 0, total);
+
+    let mut load = store.begin_load(dataset, DataOrigin::Synthetic, &demo_fetch_record(dataset, size, now)).await?;
+    let mut done = 0;
+    for batch in reports.chunks(BATCH_STATEMENTS) {
+        let documents: Vec<_> = batch.iter().filter_map(|report| generator.generate(report)).collect();
+        load.append_statements(&documents).await?;
+        done += batch.len();
+        progress(dataset.id(), to_u64(done), total);
     }
 
     Ok(load.commit().await?)

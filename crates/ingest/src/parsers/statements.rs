@@ -272,6 +272,11 @@ fn to_canonical_text<'f, const N: usize>(
         let fields = row.raw_fields(first_content_column..N).iter();
         rows.push(fields.map(|field| decode_latin1(field)).collect::<Vec<_>>().join(";"));
     }
+    canonical_table(table, rows)
+}
+
+/// A table in the canonical form, and how many different rows it has.
+pub fn canonical_table(table: StatementTable, mut rows: Vec<String>) -> (String, usize) {
     rows.sort_unstable();
     rows.dedup();
 

@@ -1,9 +1,9 @@
 //! The regulator's yearly archives of statements (CVM), each document kept as it was published.
 
 use sha2::{Digest, Sha256};
-use vintem_domain::statement::StatementTable;
+use vintem_domain::statement::{StatementContent, StatementTable, changed_values};
 use vintem_domain::{Dataset, StatementSet};
-use vintem_store::load::{RawBody, StatementDocument};
+use vintem_store::load::{LoadTransaction, RawBody, ReplacedBodies, StatementDocument};
 use vintem_store::sources::SourcePartState;
 
 use super::cvm::{
@@ -11,7 +11,7 @@ use super::cvm::{
     validate_or_quarantine,
 };
 use super::{LoadContext, PartError, PartReport, RejectionError};
-use crate::fetch::{UpstreamResponse, compress_for_archive};
+use crate::fetch::{UpstreamResponse, compress_for_archive, compress_statement_for_archive, decompress_from_archive};
 use crate::parsers::statements::StatementCollector;
 use crate::parsers::zip::CheckedZipArchive;
 use crate::parsers::{FormatAlert, FormatError, ParsedRows};
@@ -67,12 +67,35 @@ pub async fn load_statement_year(
     let mut report = PartReport { bytes, ..PartReport::default() };
     let mut load = context.begin_load(Dataset::Statements, &fetch).await?;
     load.append_statements(&statements.documents).await?;
+    announce_restatements(&mut load).await?;
     load.quarantine_rows(context.source_id, &state.part, &to_quarantined_rows(&statements.lines.bad_rows)).await?;
     report.appended = load.commit().await?;
 
     state.sha256 = is_whole.then(|| response.body_sha256().to_vec());
     state.member_fingerprint = fingerprint;
     finish_part(context, state, response.validators, &statements.lines, report)
+}
+
+/// Emits an event for every document that changes figures of its previous version or form.
+async fn announce_restatements(load: &mut LoadTransaction) -> Result<(), PartError> {
+    for replacement in load.statement_replacements().await? {
+        let ReplacedBodies { new, previous } = load.replaced_bodies(&replacement).await?;
+        let texts = [previous, new].map(|body| decompress_from_archive(&body).map(String::from_utf8));
+        let [Ok(Ok(previous)), Ok(Ok(new))] = &texts else {
+            tracing::error!(?replacement, "an archived statement cannot be decompressed");
+            continue;
+        };
+        let contents = [previous, new].map(|text| StatementContent::parse(text));
+        let [Ok(previous), Ok(new)] = &contents else {
+            tracing::error!(?replacement, "an archived statement cannot be read");
+            continue;
+        };
+        let changes = changed_values(previous, new);
+        if !changes.is_empty() {
+            load.emit_restatement(&replacement, &changes).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The columns of each of these members, to see what changed in an archive of statements that was rejected.
@@ -113,7 +136,8 @@ fn parse_statement_year(
     validate_bad_row_count(&lines)?;
     let documents = canonical_statements
         .map(|statement| {
-            let statement = statement.map_err(|error| FormatError::CorruptArchive(error.to_string()))?;
+            let not_compressed = |error: std::io::Error| FormatError::CorruptArchive(error.to_string());
+            let statement = statement.map_err(not_compressed)?;
             statement.withhold_rows(&mut lines)?;
             Ok(StatementDocument {
                 set,
@@ -122,7 +146,7 @@ fn parse_statement_year(
                 version: statement.key.version,
                 tables: statement.tables.into_iter().map(str::to_owned).collect(),
                 row_count: statement.row_count,
-                body: compress_for_archive(statement.body.as_bytes()),
+                body: compress_statement_for_archive(&statement.body).map_err(not_compressed)?,
             })
         })
         .collect::<Result<Vec<_>, FormatError>>()?;

@@ -103,16 +103,16 @@ async fn every_csv_list_has_the_cells_of_its_json() -> TestResult {
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
 
-    let first: Value = replica.get_with_key("/api/v1/filings?limit=1", &key).await?.json().await?;
-    let filing = first["data"][0]["id"].as_str().context("a filing")?;
-    let company = first["data"][0]["company_id"].as_str().context("a company")?;
+    let filing = find_filing_with_statements(&replica, &key).await?;
+    let company = filing["company_id"].as_str().context("a company")?;
+    let filing = filing["id"].as_str().context("a filing")?;
 
     let csv = GATED_PARAMETERS.iter().find(|option| option.value == Some("csv")).context("an option")?;
     for route in csv.routes() {
         let operation = route.operation;
         let id = match operation {
-            "list_filing_versions" => filing,
-            "list_company_filings" => company,
+            "list_filing_versions" | "get_filing_statements" => filing,
+            "list_company_filings" | "list_statements" | "list_statement_periods" | "list_shares" => company,
             _ => "ipca",
         };
 
@@ -151,6 +151,20 @@ async fn every_csv_list_has_the_cells_of_its_json() -> TestResult {
     }
 
     Ok(())
+}
+
+/// Few companies of the demo have financial statements.
+async fn find_filing_with_statements(replica: &TestReplica, key: &str) -> anyhow::Result<Value> {
+    let annual: Value = replica.get_with_key("/api/v1/filings?category=DFP&limit=100", key).await?.json().await?;
+    for filing in annual["data"].as_array().context("filings")? {
+        let id = filing["id"].as_str().context("an id")?;
+        let path = format!("/api/v1/filings/{id}/statements?limit=1");
+        let statements: Value = replica.get_with_key(&path, key).await?.json().await?;
+        if statements["total"].as_u64() > Some(0) {
+            return Ok(filing.clone());
+        }
+    }
+    anyhow::bail!("no annual filing has statements")
 }
 
 #[tokio::test]

@@ -55,6 +55,7 @@ mod slow_clients;
 mod snapshot;
 mod statement_archive;
 mod statement_snapshot;
+mod statements;
 mod store;
 mod stored_columns;
 mod survey;

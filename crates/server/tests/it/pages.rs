@@ -233,6 +233,43 @@ async fn no_page_returns_more_than_ten_filings() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_company_page_shows_two_years_of_statements_as_filed() -> TestResult {
+    let database = TestDatabase::create_demo(friday()).await?;
+    let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
+    let (_, key) = replica.create_key(Plan::Gold).await?;
+    let companies: Vec<i64> = sqlx::query_scalar("select distinct cvm_code from statement_document")
+        .fetch_all(&mut database.connect().await?)
+        .await?;
+    assert!(companies.len() >= 4, "{companies:?}");
+
+    for company in companies {
+        let html = get_page(&replica, &format!("/companies/{company}")).await?.text().await?;
+        let attribute = |name: &str| -> Vec<String> {
+            let values = html.split(name).skip(1).filter_map(|rest| rest.split('"').next());
+            values.map(str::to_owned).collect()
+        };
+        let mut years = attribute("data-end=\"");
+        years.sort_unstable();
+        years.dedup();
+        assert_eq!(years.len(), 2, "{company}");
+
+        // The total of the assets, newest first, as the API has it.
+        let path =
+            format!("/api/v1/companies/{company}/statements?statement=balance-sheet-assets&period=annual&limit=1000");
+        let body: Value = replica.get_with_key(&path, &key).await?.json().await?;
+        let rows = body["data"].as_array().into_iter().flatten();
+        let totals: Vec<String> =
+            rows.filter(|row| row["account"] == "1").map(|row| row["value"].to_string()).collect();
+        let line = html.split("<tr data-account=\"1\"").nth(1).and_then(|rest| rest.split("</tr>").next());
+        let shown = line.unwrap_or_default().split("data-value=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let shown: Vec<&str> = shown.collect();
+        assert_eq!(shown, totals[..2], "{company}");
+        assert!(totals.len() > 5, "the API has all years");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn errors_are_html_for_browsers_and_json_for_programs() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start(&database, friday()).await?;

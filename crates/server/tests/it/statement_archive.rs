@@ -1,18 +1,21 @@
 //! The archive of financial statements. The regulator's files have only the newest version of each document, so every form
 //! that was ever published must be readable from the archive, and a file that says the same again must add nothing.
 
-use std::collections::BTreeMap;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use chrono::{Days, NaiveDate, NaiveTime};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
-use vintem_domain::StatementSet;
+use vintem_domain::event::EVENT_RETENTION_DAYS;
+use vintem_domain::{Clock, Decimal, Plan, StatementSet};
 use vintem_ingest::ingestor::PartOutcome;
 use vintem_ingest::source::{DataSource, SourcePart};
 use vintem_ingest::upstreams::PartReport;
 use vintem_testkit::upstreams::{FakeUpstreamOptions, Fault, StatementOptions, ZipMember, read_zip};
-use vintem_testkit::{http_client_builder, parse_env_var};
+use vintem_testkit::{TestReplica, http_client_builder, parse_env_var, wait_until};
 
 use crate::TestResult;
 use crate::ingest::{FAST_RETRY, IngestHarness, parse_date};
@@ -99,6 +102,19 @@ impl ArchiveHarness {
             }
         }
         Ok(forms)
+    }
+
+    async fn documents_delivered_before(&self, day: NaiveDate) -> anyhow::Result<BTreeSet<DocumentKey>> {
+        let rows: Vec<(i32, NaiveDate, i16)> = sqlx::query_as(
+            "select cvm_code::integer, reference_date, version::smallint
+             from filing_version
+             where filing_set = $1 and delivered_on < $2 and reference_date is not null",
+        )
+        .bind(self.set.id())
+        .bind(day)
+        .fetch_all(&mut self.harness.database.connect().await?)
+        .await?;
+        rows.into_iter().map(|(code, date, version)| Ok((code.try_into()?, date, version.try_into()?))).collect()
     }
 
     /// Bytes of the documents as stored, and of all tables that hold them.
@@ -295,4 +311,139 @@ async fn a_bad_archive_leaves_the_archived_statements_and_the_index_alone() -> T
     let forms = store.archived_statements(StatementSet::Dfp, company, date).await?;
     assert_eq!((forms.len(), forms[0].known_at, &forms[0].body), (2, known_at, &forms[1].body));
     Ok(())
+}
+
+/// The values of the filed period in a canonical form, by everything that identifies them.
+fn filed_values(form: &str) -> anyhow::Result<BTreeMap<String, Decimal>> {
+    let mut values = BTreeMap::new();
+    let mut table = "";
+    let mut columns: Vec<&str> = Vec::new();
+    for line in form.lines() {
+        if line.starts_with('[') {
+            (table, columns) = (line, Vec::new());
+            continue;
+        }
+        let fields: Vec<&str> = line.split(';').collect();
+        if columns.is_empty() {
+            columns = fields;
+            continue;
+        }
+        let field = |name: &str| columns.iter().position(|column| *column == name).map_or("", |at| fields[at]);
+        if field("ORDEM_EXERC") == "ÚLTIMO" {
+            let scale = if field("ESCALA_MOEDA") == "MIL" { Decimal::ONE_THOUSAND } else { Decimal::ONE };
+            let is_per_share = field("CD_CONTA").starts_with("3.99");
+            let value = Decimal::from_str(field("VL_CONTA"))? * if is_per_share { Decimal::ONE } else { scale };
+            let identity = ["DT_INI_EXERC", "DT_FIM_EXERC", "COLUNA_DF", "CD_CONTA"].map(field).join(" ");
+            values.insert(format!("{table} {identity}"), value.normalize());
+        }
+    }
+    Ok(values)
+}
+
+/// What the next form or version of a document changes.
+#[derive(Debug, PartialEq)]
+struct Restatement {
+    previous_version: u16,
+    accounts: usize,
+    old_sum: Decimal,
+    new_sum: Decimal,
+}
+
+/// `None` if no value differs.
+fn restatement(previous_version: u16, old: &str, new: &str) -> anyhow::Result<Option<Restatement>> {
+    let (old, new) = (filed_values(old)?, filed_values(new)?);
+    let accounts: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let value = |values: &BTreeMap<String, Decimal>, account| values.get(account).copied().unwrap_or_default();
+    let values = accounts.into_iter().map(|account| (value(&old, account), value(&new, account)));
+    let changed: Vec<(Decimal, Decimal)> = values.filter(|(old, new)| old != new).collect();
+    let restatement = Restatement {
+        previous_version,
+        accounts: changed.len(),
+        old_sum: changed.iter().map(|(old, _)| old).sum(),
+        new_sum: changed.iter().map(|(_, new)| new).sum(),
+    };
+    Ok(Some(restatement).filter(|_| !changed.is_empty()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_and_restated_statements_are_announced_once_with_what_changed() -> TestResult {
+    let options = StatementOptions { rows_per_document: 420, restated_per_thousand_weekly: 100 };
+    let archive = ArchiveHarness::new(StatementSet::Dfp, 150, options).await?;
+    archive.load().await?;
+    let before = archive.published_documents().await?;
+    let today = FIRST_SUNDAY + Days::new(7 * 12);
+    archive.set_today(today);
+    archive.harness.ingest(&["dfp"]).await?;
+    archive.load().await?;
+    archive.load().await?;
+    let after = archive.published_documents().await?;
+    let delivered_before = archive.documents_delivered_before(today - Days::new(EVENT_RETENTION_DAYS.into())).await?;
+
+    let mut published: Vec<DocumentKey> = Vec::new();
+    let mut is_old_news = 0;
+    let mut restated: BTreeMap<DocumentKey, Restatement> = BTreeMap::new();
+    for (key, form) in &after {
+        let (company, date, _) = *key;
+        if !before.contains_key(key) {
+            match delivered_before.contains(key) {
+                true => is_old_news += 1,
+                false => published.push(*key),
+            }
+        }
+        let earlier = before.range((company, date, 0)..=*key).next_back();
+        if let Some(((_, _, previous_version), earlier_form)) = earlier
+            && let Some(restatement) = restatement(*previous_version, earlier_form, form)?
+        {
+            restated.insert(*key, restatement);
+        }
+    }
+    assert!(!published.is_empty() && is_old_news > 0, "{published:?}, {is_old_news} delivered long before");
+    assert!(restated.values().any(|one| one.accounts > 100) && restated.values().any(|one| one.accounts < 10));
+
+    let replica = TestReplica::start_with_high_limits(&archive.harness.database, archive.harness.clock.now()).await?;
+    let (_, key) = replica.create_key(Plan::Platinum).await?;
+    replica.publish_events().await?;
+    let path = "/api/v1/events?limit=1000&types=statement.published,statement.restated";
+    let read_feed = async || -> anyhow::Result<Vec<Value>> {
+        let body: Value = replica.get_with_key(path, &key).await?.json().await?;
+        Ok(body["data"].as_array().cloned().unwrap_or_default())
+    };
+    wait_until("the feed has all events", Duration::from_secs(10), || async {
+        read_feed().await.is_ok_and(|events| events.len() == published.len() + restated.len())
+    })
+    .await;
+
+    let mut announced: Vec<DocumentKey> = Vec::new();
+    let mut changed: BTreeMap<DocumentKey, Restatement> = BTreeMap::new();
+    for event in read_feed().await? {
+        let data = &event["data"];
+        let document = announced_document(data).with_context(|| event.to_string())?;
+        if event["type"] == "statement.published" {
+            assert_eq!((&data["set"], &data["available"]), (&"dfp".into(), &true.into()));
+            announced.push(document);
+            continue;
+        }
+        let changes = data["changes"].as_array().context("no changes")?;
+        let sum = |field: &str| -> anyhow::Result<Decimal> {
+            changes.iter().map(|change| Ok(Decimal::from_str(&change[field].to_string())?)).sum()
+        };
+        let accounts = usize::try_from(data["total_changes"].as_u64().context("no number of changes")?)?;
+        assert_eq!(changes.len(), accounts.min(100));
+        let previous_version = u16::try_from(data["previous_version"].as_u64().context("no version")?)?;
+        let mut restatement = Restatement { previous_version, accounts, old_sum: sum("old")?, new_sum: sum("new")? };
+        if let Some(expected) = restated.get(&document).filter(|_| accounts > changes.len()) {
+            (restatement.old_sum, restatement.new_sum) = (expected.old_sum, expected.new_sum);
+        }
+        assert_eq!(changed.insert(document, restatement), None, "announced twice: {event}");
+    }
+    announced.sort_unstable();
+    assert_eq!(announced, published);
+    assert_eq!(changed, restated);
+    Ok(())
+}
+
+fn announced_document(data: &Value) -> Option<DocumentKey> {
+    let company = data["company_id"].as_str()?.parse().ok()?;
+    let version = u16::try_from(data["version"].as_u64()?).ok()?;
+    Some((company, parse_date(data["reference_date"].as_str()?), version))
 }

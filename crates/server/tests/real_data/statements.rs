@@ -1,14 +1,18 @@
 //! The regulator's real statements: every value in a file is read from its document, character for character.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use vintem_domain::statement::{
-    AccountRow, Statement, StatementContent, StatementScope, StatementTable, TableContent, TableLayout,
+    AccountRow, CashFlowMethod, Statement, StatementContent, StatementScope, StatementTable, TableContent, TableLayout,
 };
-use vintem_domain::{CompanyId, Decimal, StatementSet};
+use vintem_domain::{Company, CompanyId, DataOrigin, Dataset, Decimal, Plan, StatementSet};
 use vintem_ingest::parsers::statements::{CanonicalStatement, StatementCollector};
+use vintem_store::load::{NewFetch, RawBody, StatementDocument};
+use vintem_testkit::TestDatabase;
 
-use crate::{TestResult, real_data_directory};
+use crate::{TestResult, fixed_now, real_data_directory, start_replica};
 
 const SAMPLES: [(&str, StatementSet, i32); 4] = [
     ("dfp-2023-10", StatementSet::Dfp, 2023),
@@ -198,6 +202,103 @@ fn every_filed_value_is_read_from_its_document_with_its_exact_digits() -> TestRe
     println!("differences: {}", differences.len());
     assert!(differences.is_empty(), "{:#?}", &differences[..differences.len().min(10)]);
     assert!(compared > 5_000, "{compared}");
+    Ok(())
+}
+
+/// The same key as in the files, of a row that was served.
+fn key_of_served_row(company_id: CompanyId, row: &Value) -> FiledKey {
+    let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+    let is_its_table = |table: &StatementTable| {
+        let TableContent::Accounts { statement, method, scope } = table.content else { return false };
+        (statement.id(), method.map_or("", CashFlowMethod::id), scope.id())
+            == (&*text("statement"), &*text("method"), &*text("scope"))
+    };
+    (
+        format!("{company_id} {}", text("reference_date")),
+        row["version"].to_string(),
+        format!("{}/{}", text("period_start"), text("period_end")),
+        StatementTable::ALL.into_iter().find(is_its_table).expect("each statement has one").name,
+        if row["comparative"] == true { "PENÚLTIMO" } else { "ÚLTIMO" }.to_owned(),
+        format!("{}{}", text("column"), text("account")),
+        text("name"),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_filed_value_is_served_with_its_exact_digits() -> TestResult {
+    let mut compared = 0;
+    let mut differences = Vec::new();
+    for (samples, set, year) in SAMPLES {
+        let database = TestDatabase::create_empty().await?;
+        let documents = collect_documents(samples, set, year)?;
+        load_documents(&database, set, &documents).await?;
+        let replica = start_replica(&database).await?;
+        let (_, key) = replica.create_key(Plan::Platinum).await?;
+
+        let mut served = BTreeMap::new();
+        let companies: BTreeSet<CompanyId> = documents.iter().map(|document| document.key.company_id).collect();
+        for company_id in companies {
+            let path = format!(
+                "/api/v1/companies/{company_id}/statements?scope=all&comparatives=true&limit=10000&numbers=string"
+            );
+            let body: Value = replica.get_with_key(&path, &key).await?.json().await?;
+            let rows = body["data"].as_array().expect("rows");
+            assert_eq!(body["total"], rows.len(), "{path}");
+            for row in rows {
+                let digits = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+                served.insert(key_of_served_row(company_id, row), (digits("raw_value"), digits("value")));
+            }
+        }
+        let filed = read_filed_values(samples, set, year)?;
+        compared += filed.len();
+        differences.extend(filed.into_iter().filter(|(key, value)| served.remove(key).as_ref() != Some(value)));
+        differences.extend(served);
+    }
+    println!("values_compared: {compared}");
+    println!("differences: {}", differences.len());
+    assert!(differences.is_empty(), "{:#?}", &differences[..differences.len().min(10)]);
+    assert!(compared > 5_000, "{compared}");
+    Ok(())
+}
+
+async fn load_documents(
+    database: &TestDatabase,
+    set: StatementSet,
+    documents: &[CanonicalStatement],
+) -> anyhow::Result<()> {
+    let store = database.open_store()?;
+    let fetch = NewFetch::without_response("sample:statements".to_owned(), fixed_now(), [1; 32]);
+    let of_company = |document: &CanonicalStatement| Company {
+        id: document.key.company_id,
+        name: format!("Company {}", document.key.company_id),
+        is_registered: true,
+        ..Company::default()
+    };
+    let companies: BTreeMap<CompanyId, Company> =
+        documents.iter().map(|document| (document.key.company_id, of_company(document))).collect();
+    let mut load = store.begin_load(Dataset::Companies, DataOrigin::Real, &fetch).await?;
+    load.append_companies(&companies.into_values().collect::<Vec<_>>()).await?;
+    load.commit().await?;
+
+    let archived = documents.iter().map(|document| {
+        Ok(StatementDocument {
+            set,
+            company_id: document.key.company_id,
+            reference_date: document.key.reference_date,
+            version: document.key.version,
+            tables: document.tables.iter().map(|name| (*name).to_owned()).collect(),
+            row_count: document.row_count,
+            body: RawBody {
+                sha256: Sha256::digest(&document.body).into(),
+                size: document.body.len(),
+                compressed: zstd::bulk::compress(document.body.as_bytes(), 3)?,
+            },
+        })
+    });
+    let archived = archived.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut load = store.begin_load(Dataset::Statements, DataOrigin::Real, &fetch).await?;
+    load.append_statements(&archived).await?;
+    load.commit().await?;
     Ok(())
 }
 

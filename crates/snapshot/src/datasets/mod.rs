@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn every_dataset_belongs_to_one_kind_of_data() {
-        for dataset in Dataset::all_of_read_model() {
+        for dataset in Dataset::all() {
             let parts = SNAPSHOT_DATASETS.into_iter().filter(|part| part.datasets().contains(&dataset));
             assert_eq!(parts.count(), 1, "{}", dataset.id());
         }

@@ -1,5 +1,4 @@
-//! Financial statements: their index and the file with their bodies, updated by the forms that each load brings. A snapshot
-//! without a directory has none.
+//! Financial statements: their index and the file with their bodies, updated by the forms that each load brings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,8 +26,8 @@ impl SnapshotDataset for StatementsData {
         Box::pin(async {
             if build.is_unchanged(Dataset::Statements) {
                 build.next.statements.clone_from(&build.served.statements);
-            } else if let Some(directory) = build.directory.filter(|_| build.is_loaded(Dataset::Statements)) {
-                match build_statements(build, directory).await {
+            } else if build.is_loaded(Dataset::Statements) {
+                match build_statements(build).await {
                     Ok(statements) => build.next.statements = Some(Arc::new(statements)),
                     Err(SnapshotError::DiskCache(error)) => keep_served(build, &error),
                     Err(error) => return Err(error),
@@ -61,14 +60,14 @@ impl SnapshotDataset for StatementsData {
     }
 }
 
-async fn build_statements(build: &mut SnapshotBuild<'_>, directory: &Path) -> Result<Statements> {
+async fn build_statements(build: &mut SnapshotBuild<'_>) -> Result<Statements> {
     // If the database has been in the served state, only what came since needs to be read.
     let served = build.served.statements.clone();
     let (mut update, generation) = match &served {
         Some(served) if build.past_states.contains(&Dataset::Statements) => {
             (StatementsUpdate::of(served.clone()), build.served.generation(Dataset::Statements))
         }
-        _ => (StatementsUpdate::start(directory)?, BEFORE_ALL_GENERATIONS),
+        _ => (StatementsUpdate::start(build.directory)?, BEFORE_ALL_GENERATIONS),
     };
     build.reader.for_each_statement_since(generation, |row| update.push(&row)).await?;
     let statements = update.finish()?;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use chrono::NaiveDate;
 use vintem_domain::text::normalize_text;
-use vintem_domain::{CompanyId, DateRange};
+use vintem_domain::{CompanyId, DateRange, StatementSet};
 use vintem_store::reader::{FilingRow, RowProvenance};
 
 use crate::error::Result;
@@ -137,6 +137,17 @@ impl Filings {
 
         versions.sort_unstable_by(|one, other| other.cmp(one));
         versions.into_iter().map(|(_, _, row)| row).collect()
+    }
+
+    /// The filings of a company's financial statements, the last delivered first.
+    pub fn statement_filings(&self, company: CompanyId) -> Vec<FilingRow<'_>> {
+        let filter = FilingFilter { company: Some(company), ..FilingFilter::for_days(DateRange::ALL) };
+        let layers = self.layers.iter().filter_map(|view| view.filter_rows(None, &filter));
+        let rows = layers.flat_map(|rows| rows.visible_rows().map(|row| rows.layer.get(row)).collect::<Vec<_>>());
+        let mut filings: Vec<FilingRow<'_>> =
+            rows.filter(|filing| StatementSet::from_cvm_dataset(filing.cvm_dataset).is_some()).collect();
+        filings.sort_by_key(|filing| Reverse(filing.delivered_on));
+        filings
     }
 
     /// Whether a row is the latest version of its document among those delivered until a day.

@@ -46,6 +46,13 @@ impl BodyFile {
         Ok(Self { file, path, is_superseded: AtomicBool::new(false) })
     }
 
+    /// A file for a snapshot that is not cached on disk. It has no name, so nothing is left of it after the process.
+    pub fn create_temporary() -> io::Result<Self> {
+        let file = Self::create(&std::env::temp_dir())?;
+        fs::remove_file(&file.path)?;
+        Ok(file)
+    }
+
     /// The file of this name, of which the first `used_bytes` are in use.
     pub fn open(directory: &Path, name: &str, used_bytes: u64) -> Result<Self, DiskCacheError> {
         if !is_body_file(name) {

@@ -1,6 +1,8 @@
 //! Financial statements: an index of documents in memory, and their bodies in a local file.
 
 mod bodies;
+mod documents;
+mod frames;
 mod persistence;
 #[cfg(test)]
 mod tests;
@@ -9,12 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use vintem_domain::statement::StatementTableSet;
+use vintem_domain::statement::{StatementTable, StatementTableSet};
 use vintem_domain::{CompanyId, StatementSet};
 use vintem_store::reader::{RowProvenance, StatementRow};
 
 use bodies::{BodyFile, BodyLocation};
 pub use bodies::{is_body_file, remove_other_body_files};
+pub use documents::{StatementVersion, VersionedDocument, statement_documents};
+use frames::decompress_tables;
 
 use crate::disk_cache::DiskCacheError;
 use crate::error::Result;
@@ -78,6 +82,11 @@ impl Statements {
         &self.forms[start..end]
     }
 
+    /// Every company with documents.
+    pub fn companies(&self) -> impl Iterator<Item = CompanyId> {
+        self.forms.chunk_by(|form, next| form.company_id == next.company_id).map(|forms| forms[0].company_id)
+    }
+
     /// Forms of the same version are one document.
     pub fn document_count(&self) -> usize {
         self.forms.chunk_by(|form, next| form.document_key() == next.document_key()).count()
@@ -85,9 +94,14 @@ impl Statements {
 
     /// The canonical form of a document, read from the local file.
     pub fn read_body(&self, form: &StatementForm) -> Result<String> {
+        self.read_tables(form, |_| true)
+    }
+
+    /// The wanted tables of a document in its canonical form. There may be more, if it was archived as a single frame.
+    pub fn read_tables(&self, form: &StatementForm, is_wanted: impl Fn(StatementTable) -> bool) -> Result<String> {
         let compressed = self.bodies.read(form.body)?;
-        let body = zstd::stream::decode_all(&compressed[..]).map_err(DiskCacheError::from)?;
-        Ok(String::from_utf8(body).map_err(|_| DiskCacheError::Damaged("a statement is no UTF-8"))?)
+        let text = decompress_tables(&compressed, form.tables, is_wanted)?;
+        Ok(String::from_utf8(text).map_err(|_| DiskCacheError::Damaged("a statement is no UTF-8"))?)
     }
 
     /// The name of the file with the bodies.
@@ -102,10 +116,10 @@ impl Statements {
 }
 
 impl StatementsUpdate {
-    /// Begins without any, with a new file in this directory.
-    pub fn start(directory: &Path) -> Result<Self> {
-        let bodies = Arc::new(BodyFile::create(directory).map_err(DiskCacheError::from)?);
-        Ok(Self::after(None, bodies, 0))
+    /// Begins without any, with a new file in this directory, or a temporary file.
+    pub fn start(directory: Option<&Path>) -> Result<Self> {
+        let created = directory.map_or_else(BodyFile::create_temporary, BodyFile::create);
+        Ok(Self::after(None, Arc::new(created.map_err(DiskCacheError::from)?), 0))
     }
 
     /// Adds to what is served.

@@ -27,6 +27,7 @@ pub use completion::IncompleteFetch;
 pub use fetch::{ArchivedResponse, NewFetch, RawBody};
 pub use missing_rows::MissingRowCounts;
 pub use quarantine::QuarantinedRow;
+pub use statements::{ReplacedBodies, StatementReplacement};
 
 pub(crate) use fetch::{insert_raw_body, read_raw_body};
 pub(crate) use quarantine::insert_quarantined_row;

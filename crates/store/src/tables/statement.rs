@@ -4,11 +4,11 @@ use chrono::NaiveDate;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use vintem_domain::statement::StatementTableSet;
-use vintem_domain::{CompanyId, CvmDataset, StatementSet};
+use vintem_domain::{CompanyId, StatementSet};
 
 use super::stored_values::RowProvenance;
 use super::table::ColumnValue::{Bigint, Bytes, Date, Text, TextArray};
-use super::table::{DataTable, TableColumn};
+use super::table::{DataTable, EventQuery, TableColumn};
 use crate::load::RawBody;
 use crate::{Result, StoreError};
 
@@ -35,7 +35,7 @@ pub struct StatementRow<'r> {
     pub version: u16,
     pub tables: StatementTableSet,
     pub row_count: u32,
-    /// The canonical form, compressed with zstd.
+    /// The canonical form, compressed with zstd: one frame for each table, or a single one.
     pub compressed: &'r [u8],
     pub provenance: RowProvenance,
 }
@@ -55,7 +55,31 @@ pub const STATEMENT_TABLE: DataTable<StatementDocument> = DataTable {
     columns: COLUMNS,
     records_absence: false,
     has_generation: true,
-    event_query: None,
+    // The index of filings knows the day of delivery. It has over a million rows and is read once, whatever the planner
+    // expects of the tables of a load.
+    event_query: Some(EventQuery {
+        old_columns: &[],
+        sql: "with delivered_before as materialized (
+                  select filing_set, cvm_code, reference_date, version
+                  from filing_version
+                  where filing_set in ('dfp', 'itr') and delivered_on < $3
+              )
+              select 'statement.published', $1,
+                     jsonb_build_object(
+                         'set', filing_set, 'company', cvm_code, 'reference_date', reference_date, 'version', version
+                     )
+              from changed
+              where is_new
+                and not exists (
+                    select 1
+                    from delivered_before
+                    where delivered_before.filing_set = changed.filing_set
+                      and delivered_before.cvm_code = changed.cvm_code
+                      and delivered_before.reference_date = changed.reference_date
+                      and delivered_before.version = changed.version
+                )
+              order by reference_date, cvm_code, version",
+    }),
 };
 
 impl<'r> StatementRow<'r> {
@@ -63,8 +87,7 @@ impl<'r> StatementRow<'r> {
     pub(crate) fn read(row: &'r PgRow) -> Result<Self> {
         let company: i64 = row.try_get(const { column("cvm_code") })?;
         let unreadable = || StoreError::UnreadableData(format!("a statement of the company {company}"));
-        let set = CvmDataset::from_id(row.try_get(const { column("filing_set") })?);
-        let set = StatementSet::ALL.into_iter().find(|known| Some(known.cvm_dataset()) == set);
+        let set = StatementSet::from_id(row.try_get(const { column("filing_set") })?);
         let tables: Vec<String> = row.try_get(const { column("tables") })?;
 
         Ok(Self {

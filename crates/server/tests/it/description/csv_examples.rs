@@ -18,7 +18,7 @@ async fn csv_examples_have_the_columns_of_the_responses() -> TestResult {
     let database = TestDatabase::create_demo(friday()).await?;
     let replica = TestReplica::start_with_high_limits(&database, friday()).await?;
     let (_, key) = replica.create_key(Plan::Platinum).await?;
-    let filings: Value = replica.get_with_key("/api/v1/filings?limit=1", &key).await?.json().await?;
+    let filings: Value = replica.get_with_key("/api/v1/filings?category=DFP&limit=1", &key).await?.json().await?;
 
     let mut differences = Vec::new();
     let mut example_count = 0;
@@ -52,7 +52,8 @@ fn csv_example<'d>(description: &'d OpenApiSpec, operation: &SpecOperation) -> O
 fn request_path(description: &OpenApiSpec, operation: &SpecOperation, filing: &Value) -> anyhow::Result<String> {
     let id = match operation.id.as_str() {
         "list_company_filings" => &filing["company_id"],
-        "list_filing_versions" => &filing["id"],
+        "list_filing_versions" | "get_filing_statements" => &filing["id"],
+        "list_statements" | "list_statement_periods" | "list_shares" => &filing["company_id"],
         _ => &description.document()["components"]["parameters"]["SeriesId"]["example"],
     };
     let path = operation.path.replace("{id}", id.as_str().context("an id")?);

@@ -12,6 +12,7 @@ use vintem_domain::key::{MAX_LABEL_LENGTH, UNUSED_KEY_DAYS};
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::problem::ErrorCode;
 use vintem_domain::series::{Frequency, SeriesGroup, published_series};
+use vintem_domain::statement::{ChartOfAccounts, Statement};
 use vintem_domain::webhook::{DeliveryState, MAX_WEBHOOKS_PER_KEY};
 use vintem_domain::{Calendar, Currency, Plan, VERSION};
 use vintem_store::keys::MAX_DAILY_KEY_CHANGES;
@@ -58,14 +59,16 @@ pub fn stated_values(lang: Lang) -> BTreeMap<String, StatedValue> {
     values
 }
 
-fn lists() -> [(&'static str, Vec<&'static str>); 7] {
+fn lists() -> [(&'static str, Vec<&'static str>); 9] {
     [
         ("calendars", Calendar::ALL.map(Calendar::id).into()),
+        ("charts_of_accounts", ChartOfAccounts::ALL.map(ChartOfAccounts::id).into()),
         ("delivery_states", DeliveryState::ALL.map(DeliveryState::id).into()),
         ("error_codes", ErrorCode::ALL.map(ErrorCode::id).into()),
         ("frequencies", FREQUENCIES.map(Frequency::id).into()),
         ("series_groups", SeriesGroup::ALL.map(SeriesGroup::id).into()),
         ("event_types", EventKind::ALL.map(EventKind::id).into()),
+        ("statements", Statement::ALL.map(Statement::id).into()),
         ("plan_ids", Plan::ALL.map(Plan::id).into()),
     ]
 }
@@ -82,7 +85,7 @@ fn texts(lang: Lang) -> [(&'static str, String); 5] {
 }
 
 /// The limits of queries and bodies.
-fn parameter_limits(lang: Lang) -> [(&'static str, String); 21] {
+fn parameter_limits(lang: Lang) -> [(&'static str, String); 22] {
     [
         ("default_limit", limits::DEFAULT_LIMIT.to_string()),
         ("default_usage_days", limits::DEFAULT_USAGE_DAYS.to_string()),
@@ -101,6 +104,7 @@ fn parameter_limits(lang: Lang) -> [(&'static str, String); 21] {
         ("max_search_chars", limits::MAX_SEARCH_CHARS.to_string()),
         ("max_search_hits", limits::MAX_SEARCH_HITS.to_string()),
         ("max_spread", limits::SPREAD_BOUNDS.max.to_string()),
+        ("max_statement_rows", limits::MAX_STATEMENT_ROWS.to_string()),
         ("max_step_days", limits::MAX_STEP_DAYS.to_string()),
         ("max_usage_days", limits::MAX_USAGE_DAYS.to_string()),
         ("max_wait_seconds", limits::MAX_WAIT_SECONDS.to_string()),
