@@ -118,8 +118,8 @@ impl EventKind {
                 "o documento, como em `/companies/{id}/statements/periods`, e `company_id`",
             ),
             Self::StatementRestated => LocalizedText::new(
-                "`set`, `reference_date`, `version`, `filed_on`, `filing_id`, `company_id`, `previous_version`, `total_changes`, and `changes` with `account`, `old` and `new`",
-                "`set`, `reference_date`, `version`, `filed_on`, `filing_id`, `company_id`, `previous_version`, `total_changes` e `changes` com `account`, `old` e `new`",
+                "`set`, `reference_date`, `version`, `filed_on`, `filing_id`, `company_id`, `previous_version`, `total_changes`, and `changes`, each with `statement`, `scope`, `account`, `name`, `period_end`, `old`, `new` and more",
+                "`set`, `reference_date`, `version`, `filed_on`, `filing_id`, `company_id`, `previous_version`, `total_changes` e `changes`, cada uma com `statement`, `scope`, `account`, `name`, `period_end`, `old`, `new` e outros",
             ),
         }
     }

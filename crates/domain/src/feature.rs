@@ -69,8 +69,8 @@ impl Feature {
                 "Documentos desde 2003: lista, filtros, busca textual e consulta por companhia",
             ),
             Self::Statements => LocalizedText::new(
-                "Financial statements as filed: balance sheet, income and cash flow, every version",
-                "Demonstrações financeiras como entregues: balanço, resultado e fluxo de caixa, em todas as versões",
+                "Financial statements as filed, in every archived version: balance sheets, income statements and cash flows",
+                "Demonstrações financeiras como entregues, em todas as versões arquivadas: balanços, resultados e fluxos de caixa",
             ),
             Self::History => LocalizedText::new(
                 "Historical data: values as known on a past date (as_of), revisions and filing versions",

@@ -4,12 +4,11 @@
 //! Rows keep what was filed. A document is never refused for single rows: those that cannot be read, and those that
 //! contradict each other, are set aside.
 
-use chrono::NaiveDate;
 use rust_decimal::Decimal;
 
-use super::account::{AccountKey, AccountRow, ScaleOfValues, ValueUnit};
-use super::table::{CashFlowMethod, Statement, StatementScope, StatementTable, TableContent, TableLayout};
-use crate::decimal::parse_exact_decimal;
+use super::account::{AccountKey, AccountRow};
+use super::row::{ShareCounts, TableRow};
+use super::table::{StatementTable, TableContent};
 
 /// Bounds memory only: a document has some 840 rows.
 const MAX_ROWS: usize = 100_000;
@@ -24,17 +23,6 @@ pub struct StatementContent<'t> {
     pub contradictory_shares: Vec<ShareCounts>,
     pub contradictions: Vec<ContradictingRows<'t>>,
     pub unreadable: Vec<UnreadableRow<'t>>,
-}
-
-/// As filed. Some companies count shares and others thousands of shares, and the document doesn't say which.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShareCounts {
-    pub common: Decimal,
-    pub preferred: Decimal,
-    pub total: Decimal,
-    pub treasury_common: Decimal,
-    pub treasury_preferred: Decimal,
-    pub treasury_total: Decimal,
 }
 
 /// Rows with the same key and different values. None of them is more credible than another.
@@ -110,12 +98,12 @@ impl<'t> StatementContent<'t> {
                 continue;
             }
 
-            let fields = Fields { layout: table.layout(), text: line };
+            let row = TableRow { layout: table.layout(), text: line };
             let outcome = match table.content {
                 TableContent::Accounts { statement, method, scope } => {
-                    fields.to_account_row(statement, method, scope).map(|row| read_rows.push(row))
+                    row.to_account_row(statement, method, scope).map(|row| read_rows.push(row))
                 }
-                TableContent::Shares => fields.to_share_counts().map(|shares| share_counts.push(shares)),
+                TableContent::Shares => row.to_share_counts().map(|shares| share_counts.push(shares)),
             };
             if let Err(column) = outcome {
                 content.unreadable.push(UnreadableRow { line: index + 1, text: line, column });
@@ -150,90 +138,13 @@ pub fn split_into_tables(canonical: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The column that cannot be read; `None` if the number of fields is wrong.
-type FieldError = Option<&'static str>;
-
-/// A row of a table.
-#[derive(Clone, Copy)]
-struct Fields<'t> {
-    layout: TableLayout,
-    text: &'t str,
-}
-
-impl<'t> Fields<'t> {
-    fn to_account_row(
-        self,
-        statement: Statement,
-        method: Option<CashFlowMethod>,
-        scope: StatementScope,
-    ) -> Result<AccountRow<'t>, FieldError> {
-        let columns = self.layout.content_columns();
-        let mut values = [""; 11];
-        self.split_into(&mut values[..columns.len()])?;
-        let field = |name: &str| columns.iter().position(|column| *column == name).map(|at| values[at]);
-        let required = |name: &'static str| field(name).filter(|text| !text.is_empty()).ok_or(Some(name));
-        let date = |name: &'static str| required(name)?.parse::<NaiveDate>().map_err(|_| Some(name));
-
-        let label = |name: &'static str, labels: [&str; 2]| {
-            let text = required(name)?;
-            labels.iter().position(|label| *label == text).ok_or(Some(name))
-        };
-        if required("MOEDA")? != "REAL" {
-            return Err(Some("MOEDA"));
-        }
-        let scale = [ScaleOfValues::Units, ScaleOfValues::Thousands][label("ESCALA_MOEDA", ["UNIDADE", "MIL"])?];
-
-        let account = required("CD_CONTA")?;
-        let unit = ValueUnit::of_account(account);
-        let raw_value = parse_exact_decimal(required("VL_CONTA")?).ok_or(Some("VL_CONTA"))?;
-        Ok(AccountRow {
-            key: AccountKey {
-                statement,
-                method,
-                scope,
-                is_comparative: label("ORDEM_EXERC", ["ÚLTIMO", "PENÚLTIMO"])? == 1,
-                period_start: if self.layout == TableLayout::Balance { None } else { Some(date("DT_INI_EXERC")?) },
-                period_end: date("DT_FIM_EXERC")?,
-                column: field("COLUNA_DF"),
-                account,
-            },
-            name: field("DS_CONTA").unwrap_or_default(),
-            is_fixed: label("ST_CONTA_FIXA", ["N", "S"])? == 1,
-            value: scale.apply(raw_value, unit).ok_or(Some("VL_CONTA"))?,
-            raw_value,
-            scale,
-            unit,
-        })
-    }
-
-    fn to_share_counts(self) -> Result<ShareCounts, FieldError> {
-        let columns = self.layout.content_columns();
-        let mut values = [""; 6];
-        self.split_into(&mut values)?;
-        let count = |at: usize| parse_exact_decimal(values[at]).map(|count| count.normalize()).ok_or(Some(columns[at]));
-        Ok(ShareCounts {
-            common: count(0)?,
-            preferred: count(1)?,
-            total: count(2)?,
-            treasury_common: count(3)?,
-            treasury_preferred: count(4)?,
-            treasury_total: count(5)?,
-        })
-    }
-
-    fn split_into(self, values: &mut [&'t str]) -> Result<(), FieldError> {
-        let mut fields = self.text.split(';');
-        for value in values {
-            *value = fields.next().ok_or(None)?;
-        }
-        if fields.next().is_some() { Err(None) } else { Ok(()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use chrono::NaiveDate;
     use proptest::prelude::*;
 
+    use super::super::account::ScaleOfValues;
+    use super::super::table::{CashFlowMethod, TableLayout};
     use super::*;
 
     /// A table in its canonical form. The rows have all that follows the name of the statement.
