@@ -299,6 +299,9 @@ with tempfile.TemporaryDirectory() as workdir:
     cuts = resume(largest, body)
     read_across_rebuild(largest, body)
 
+if not any(entry["dataset"] == "statements" for entry in listed["data"]):
+    fault("no financial statements are listed")
+
 print(f"datasets: {listed['total']}")
 print(f"rows: {rows}")
 print(f"bytes: {size}")

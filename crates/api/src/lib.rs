@@ -54,7 +54,7 @@ pub use front::ProblemPageRenderer;
 pub use identity::{Credential, client_address, parse_credential};
 pub use keyring::{Keyring, Pepper, generate_key};
 use responses::{SharedResponse, SkipCompression};
-pub use routes::search::search_all;
+pub use routes::search::{run_page_work, search_all};
 pub use task_health::TaskHealth;
 
 /// Builds the whole service. `pages` are the handlers of the HTML pages.

@@ -14,7 +14,7 @@ use vintem_snapshot::Snapshot;
 
 use crate::bodies::format_instant;
 use crate::bodies::search::FacetsBody;
-use crate::cache_validity::CacheValidity;
+use crate::cache_validity::{CacheValidity, UNDATED_DATASETS, UndatedStaleness};
 use crate::csv::{CSV_CONTENT_TYPE, CsvOptions, ListFormat, collect_csv, stream_csv};
 use crate::load::OwnerPermit;
 use crate::params::{Pagination, param_name};
@@ -54,7 +54,7 @@ pub fn uncached_csv(table: OutputTable, options: CsvOptions, today: NaiveDate) -
 /// A JSON response that depends on no dataset.
 pub fn cacheable_json(request: &SnapshotRequest, body: &impl Serialize) -> Response {
     let body = ResponseBody::Whole(to_json_bytes(body));
-    shared_response(body, JSON_CONTENT_TYPE, request.cache_validity(false))
+    shared_response(body, JSON_CONTENT_TYPE, request.cache_validity(UndatedStaleness::default()))
 }
 
 fn to_json_bytes(body: &impl Serialize) -> Bytes {
@@ -98,8 +98,7 @@ pub struct EtagResponder<'a> {
     /// When the data was loaded; for several datasets, the earliest load.
     as_of: Option<HeaderValue>,
     is_stale: bool,
-    /// Whether the response may become stale within the day.
-    reads_registry: bool,
+    undated_staleness: UndatedStaleness,
 }
 
 impl<'a> EtagResponder<'a> {
@@ -124,7 +123,9 @@ impl<'a> EtagResponder<'a> {
         extra_state.hash(&mut hasher);
         let etag = HeaderValue::from_str(&format!("W/\"{:016x}\"", hasher.finish())).expect("hexadecimal digits");
 
-        Self { request, etag, as_of, is_stale, reads_registry: datasets.contains(&Dataset::Companies) }
+        let undated_staleness =
+            UNDATED_DATASETS.map(|dataset| datasets.contains(&dataset).then(|| request.is_stale(snapshot, dataset)));
+        Self { request, etag, as_of, is_stale, undated_staleness }
     }
 
     /// Responds with JSON, or with 304 and without calling `body` if the caller has the current version.
@@ -192,7 +193,7 @@ impl<'a> EtagResponder<'a> {
             response
         } else {
             let body = body();
-            shared_response(body, content_type, self.request.cache_validity(self.reads_registry))
+            shared_response(body, content_type, self.request.cache_validity(self.undated_staleness))
         };
 
         let headers = response.headers_mut();

@@ -17,7 +17,7 @@ use vintem_snapshot::Snapshot;
 
 use crate::api_error::ApiError;
 use crate::app::{ApiSettings, App};
-use crate::cache_validity::CacheValidity;
+use crate::cache_validity::{CacheValidity, UndatedStaleness};
 use crate::caller::Caller;
 use crate::load::{OwnerPermit, Resource, WorkOwner};
 use crate::params::canonical_query;
@@ -96,10 +96,9 @@ impl SnapshotRequest {
     }
 
     /// How long the response stays the same; `None` if it must not be cached.
-    pub(crate) fn cache_validity(&self, reads_registry: bool) -> Option<CacheValidity> {
+    pub(crate) fn cache_validity(&self, undated_staleness: UndatedStaleness) -> Option<CacheValidity> {
         let snapshot = self.snapshot.as_ref().filter(|_| !self.is_uncached.load(Ordering::Relaxed))?;
-        let is_registry_stale = reads_registry.then(|| self.is_stale(snapshot, Dataset::Companies));
-        CacheValidity::new(snapshot, self.now, is_registry_stale)
+        CacheValidity::new(snapshot, self.now, undated_staleness)
     }
 }
 

@@ -26,11 +26,11 @@ impl DateRange {
         Self { from: day(1, 1), to: day(12, 31) }
     }
 
-    /// The same range without the days after `end`. Callers pass today, because later dates are never served.
     pub fn contains(self, day: NaiveDate) -> bool {
         (self.from..=self.to).contains(&day)
     }
 
+    /// The same range without the days after `end`. Callers pass today, because later dates are never served.
     pub fn capped_at(self, end: NaiveDate) -> Self {
         Self { from: self.from, to: self.to.min(end) }
     }

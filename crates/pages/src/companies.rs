@@ -2,13 +2,14 @@
 //! filings. The API has the rest. The ID is a CVM code, a CNPJ or a ticker; the page's canonical link uses the CVM code.
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use chrono::NaiveDate;
 use vintem_domain::dates::sao_paulo_date;
 use vintem_domain::lang::{Lang, LocalizedText};
 use vintem_domain::route::route_by_operation;
-use vintem_domain::{Company, Dataset, DateRange, Problem};
+use vintem_domain::{AddressBucket, Company, Dataset, DateRange, Problem};
 use vintem_snapshot::{FilingFilter, FilingView};
 
 use crate::context::SharedSettings;
@@ -45,6 +46,7 @@ pub(crate) struct FilingListItem {
 
 pub(crate) async fn show_company(
     State(settings): State<SharedSettings>,
+    Extension(address): Extension<AddressBucket>,
     id: Result<Path<String>, axum::extract::rejection::PathRejection>,
     request: PageRequest,
 ) -> Response {
@@ -63,6 +65,13 @@ pub(crate) async fn show_company(
     let company = companies.get(row);
 
     let today = sao_paulo_date(settings.clock.now());
+    let (reading, company_id) = (snapshot.clone(), company.id);
+    let read_statements = move || annual_statements(&reading, company_id, today, lang);
+    let statements = match settings.run(address, read_statements).await {
+        Ok(statements) => statements,
+        Err(problem) => return problem_response(problem),
+    };
+
     let days = DateRange::ALL.capped_at(today);
     let filter = FilingFilter { company: Some(company.id), ..FilingFilter::for_days(days) };
     let (total, filings) = snapshot.filings().map_or((0, Vec::new()), |filings| {
@@ -87,7 +96,7 @@ pub(crate) async fn show_company(
         status: company.status.clone(),
         tickers: company.tickers.clone(),
         details: company_details(company, lang),
-        statements: annual_statements(&snapshot, company.id, today, lang),
+        statements,
         has_originals: filings.iter().any(|filing: &FilingListItem| filing.url.is_some()),
         filings,
         api_hint: api_hint(total, lang),

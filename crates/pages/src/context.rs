@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use vintem_domain::lang::LocalizedText;
 use vintem_domain::plan::PlanConfig;
 use vintem_domain::{AddressBucket, Clock, Problem};
@@ -25,6 +26,28 @@ pub struct PageContext {
     /// The search of the API, with its concurrency limits. Arguments: whom the work is charged to, the query and the
     /// maximum rows of each kind.
     pub search: Arc<dyn Fn(AddressBucket, String, usize) -> SearchFuture + Send + Sync>,
+    /// Runs work of several milliseconds beside other requests, with the concurrency limits of searches. The address is
+    /// whom it is charged to.
+    pub run_work: Arc<dyn Fn(AddressBucket, PageWork) -> WorkFuture + Send + Sync>,
+}
+
+pub type PageWork = Box<dyn FnOnce() + Send>;
+pub type WorkFuture = Pin<Box<dyn Future<Output = Result<(), Problem>> + Send>>;
+
+impl PageContext {
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        address: AddressBucket,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (sender, receiver) = oneshot::channel();
+        let send_result = move || {
+            // Nobody waits for it if the visitor has left.
+            let _ = sender.send(work());
+        };
+        (self.run_work)(address, Box::new(send_result)).await?;
+        receiver.await.map_err(|_| Problem::Internal)
+    }
 }
 
 /// The state of each handler.

@@ -98,7 +98,7 @@ struct Figures {
 }
 
 /// `None` if we have no annual statements of the company. Reads tables of two documents from the local file and parses
-/// them, in the caller's turn on a core: the gate charges this time to the caller.
+/// them, which takes a millisecond or two.
 pub(crate) fn annual_statements(
     snapshot: &Snapshot,
     company: CompanyId,

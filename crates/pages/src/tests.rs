@@ -25,6 +25,7 @@ fn test_settings() -> PageContext {
         clock: Arc::new(SystemClock),
         backends_healthy: Arc::new(|| true),
         search: Arc::new(|_, _, _| Box::pin(async { Err(Problem::DependencyUnavailable) })),
+        run_work: Arc::new(|_, _| Box::pin(async { Err(Problem::DependencyUnavailable) })),
     }
 }
 

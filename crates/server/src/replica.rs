@@ -155,6 +155,7 @@ fn connection_limits() -> ConnectionLimits {
 fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) -> PageContext {
     let health_app = app.clone();
     let search_app = app.clone();
+    let work_app = app.clone();
     PageContext {
         offer: settings.offer(),
         public_url,
@@ -166,6 +167,7 @@ fn page_context(settings: &ServeSettings, app: &Arc<App>, public_url: String) ->
         search: Arc::new(move |address, q, limit| {
             Box::pin(vintem_api::search_all(search_app.clone(), address, q, limit))
         }),
+        run_work: Arc::new(move |address, work| Box::pin(vintem_api::run_page_work(work_app.clone(), address, work))),
     }
 }
 

@@ -1,11 +1,10 @@
 //! The served snapshot, and how it follows the store.
 
-use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use vintem_domain::{Dataset, LastTime};
@@ -19,8 +18,11 @@ use crate::disk_cache::DiskCacheError;
 use crate::error::{Result, SnapshotError};
 use crate::filings::Filings;
 use crate::snapshot::Snapshot;
-use crate::snapshot_dataset::SnapshotBuild;
-use crate::statements::{Statements, remove_other_body_files};
+use crate::snapshot_dataset::{BuildPlan, SnapshotBuild};
+use crate::statements::{BodyFileLocation, Statements, remove_other_body_files};
+
+/// A full disk seldom has room again within a second, and each attempt reads all statements.
+const STATEMENTS_RETRY: Duration = Duration::from_secs(60);
 
 /// The snapshot that all requests read. Empty until the first one is built; a snapshot of an empty database counts.
 #[derive(Debug, Default)]
@@ -37,6 +39,12 @@ pub struct LiveSnapshot {
     current_at: LastTime,
     /// Where the snapshot is cached on disk.
     cache_directory: Option<PathBuf>,
+    /// Where statements are kept if the snapshot is not cached; otherwise in the directory for temporary files.
+    scratch_directory: Option<PathBuf>,
+    /// When statements are tried again that could not be written to the local file.
+    statements_retry_at: Mutex<Option<Instant>>,
+    /// Instead of [`STATEMENTS_RETRY`].
+    statements_retry: Option<Duration>,
     /// What is on disk; `None` until it has been looked at.
     cached: tokio::sync::Mutex<Option<CachedSnapshot>>,
 }
@@ -45,6 +53,16 @@ impl LiveSnapshot {
     /// Starts from the cache in this directory, and saves to it.
     pub fn with_disk_cache(directory: PathBuf) -> Self {
         Self { cache_directory: Some(directory), ..Self::default() }
+    }
+
+    /// Caches nothing. Statements, which don't fit into memory, are kept in a file of this directory that has no name.
+    pub fn with_scratch_directory(directory: PathBuf) -> Self {
+        Self { scratch_directory: Some(directory), ..Self::default() }
+    }
+
+    /// After this time, statements that could not be written are tried again.
+    pub fn retrying_statements_after(self, wait: Duration) -> Self {
+        Self { statements_retry: Some(wait), ..self }
     }
 
     pub fn get(&self) -> Option<Arc<Snapshot>> {
@@ -73,15 +91,21 @@ impl LiveSnapshot {
         let started = Instant::now();
         let pinned_layers = self.pinned_layers.lock().await;
         let served = self.get();
-        let states = match store.dataset_states().await {
+        let mut states = match store.dataset_states().await {
             Ok(states) => states,
             Err(error) => {
                 self.serve_cached_snapshot().await;
                 return Err(error.into());
             }
         };
+        let postpones_statements = self.postpones_statements(started);
+        if let Some(served) = served.as_ref().filter(|_| postpones_statements) {
+            served.copy_state(Dataset::Statements, &mut states);
+        }
         if served.as_ref().is_some_and(|served| served.states == states) {
-            self.current_at.set(started);
+            if !postpones_statements {
+                self.current_at.set(started);
+            }
             return Ok(false);
         }
 
@@ -106,12 +130,26 @@ impl LiveSnapshot {
             );
         }
 
-        let directory = self.cache_directory.as_deref();
-        let next = build_next_snapshot(reader, &served, past_states, directory, *pinned_layers).await?;
+        let scratch_directory = self.scratch_directory.clone().unwrap_or_else(std::env::temp_dir);
+        let bodies = match &self.cache_directory {
+            Some(directory) => BodyFileLocation::Cache(directory),
+            None => BodyFileLocation::Unnamed(&scratch_directory),
+        };
+        let plan = BuildPlan { past_states, bodies, postpones_statements, pinned_layers: *pinned_layers };
+        let (next, has_all) = build_next_snapshot(reader, &served, plan).await?;
         self.current.store(Some(Arc::new(next)));
         self.serves_lost_data.store(false, Ordering::Relaxed);
-        self.current_at.set(started);
+        if has_all {
+            self.current_at.set(started);
+        } else if !postpones_statements {
+            let retry_at = started + self.statements_retry.unwrap_or(STATEMENTS_RETRY);
+            *self.statements_retry_at.lock().expect("no panic while it is held") = Some(retry_at);
+        }
         Ok(true)
+    }
+
+    fn postpones_statements(&self, now: Instant) -> bool {
+        self.statements_retry_at.lock().expect("no panic while it is held").is_some_and(|retry_at| now < retry_at)
     }
 
     /// When the snapshot was last known to have everything that the database has.
@@ -225,19 +263,19 @@ impl LiveSnapshot {
 
 /// Builds the next snapshot. Parts whose generation did not change are shared with the served one, provided that the
 /// database still has that generation.
+///
+/// Also says whether it has everything that the database has: statements that cannot be written stay as they were.
 async fn build_next_snapshot(
     mut reader: SnapshotReader,
     served: &Snapshot,
-    past_states: HashSet<Dataset>,
-    directory: Option<&Path>,
-    pinned_layers: usize,
-) -> Result<Snapshot> {
+    plan: BuildPlan<'_>,
+) -> Result<(Snapshot, bool)> {
     let states = reader.dataset_states().await?;
-    let has_same_fetches = served.states.keys().all(|dataset| past_states.contains(dataset));
+    let has_same_fetches = served.states.keys().all(|dataset| plan.past_states.contains(dataset));
     let mut fetches = if has_same_fetches { served.fetches.clone() } else { Arc::default() };
 
-    let next = Snapshot { states, ..Snapshot::default() };
-    let mut build = SnapshotBuild { reader, served, past_states, next, directory, pinned_layers };
+    let next = Snapshot { states: states.clone(), ..Snapshot::default() };
+    let mut build = SnapshotBuild { reader, served, plan, next };
     for part in SNAPSHOT_DATASETS {
         part.build(&mut build).await?;
     }
@@ -247,5 +285,6 @@ async fn build_next_snapshot(
         Arc::make_mut(&mut fetches).extend(others);
     }
     build.next.fetches = fetches;
-    Ok(build.next)
+    let has_all = build.next.states == states;
+    Ok((build.next, has_all))
 }

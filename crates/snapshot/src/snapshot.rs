@@ -31,6 +31,14 @@ impl Snapshot {
         self.states.get(&dataset)
     }
 
+    /// Makes another set of states say the same of a dataset as this snapshot.
+    pub(crate) fn copy_state(&self, dataset: Dataset, states: &mut HashMap<Dataset, DatasetState>) {
+        match self.state(dataset) {
+            Some(state) => states.insert(dataset, state.clone()),
+            None => states.remove(&dataset),
+        };
+    }
+
     pub fn states(&self) -> &HashMap<Dataset, DatasetState> {
         &self.states
     }

@@ -10,6 +10,7 @@ use vintem_store::reader::SnapshotReader;
 
 use crate::error::Result;
 use crate::snapshot::Snapshot;
+use crate::statements::BodyFileLocation;
 
 /// One kind of data of the read model. The snapshot is built, saved, opened and checked for freshness by looping over
 /// all kinds (`datasets/`), so a new kind is one implementation of this trait.
@@ -54,12 +55,19 @@ pub struct SnapshotBuild<'s> {
     /// All reads share one view of the database: generations and rows must belong together.
     pub reader: SnapshotReader,
     pub served: &'s Snapshot,
-    /// The served datasets whose state the database has been in. Of others nothing may be reused.
-    pub past_states: HashSet<Dataset>,
+    pub plan: BuildPlan<'s>,
     /// Has the states of all datasets; its parts follow one by one.
     pub next: Snapshot,
-    /// Where the snapshot is cached on disk.
-    pub directory: Option<&'s Path>,
+}
+
+/// How the next snapshot is built.
+pub struct BuildPlan<'s> {
+    /// The served datasets whose state the database has been in. Of others nothing may be reused.
+    pub past_states: HashSet<Dataset>,
+    /// Where the bodies of statements are written.
+    pub bodies: BodyFileLocation<'s>,
+    /// Whether statements stay as they are, because they could not be written a moment ago.
+    pub postpones_statements: bool,
     /// The number of filing layers that must not change, because they are being compacted.
     pub pinned_layers: usize,
 }

@@ -5,15 +5,13 @@ use serde::Serialize;
 use vintem_deliver::table::{CellWriter, Column, OutputTable};
 use vintem_domain::point_in_time::Certainty;
 use vintem_domain::statement::{
-    AccountRow, CashFlowMethod, FixedAccount, ShareCounts, Statement, StatementScope, english_account_name,
+    AccountRow, CashFlowMethod, FixedAccount, ShareCounts, Statement, StatementScope, VALUE_DECIMALS,
+    english_account_name,
 };
 use vintem_domain::{CompanyId, StatementSet};
 use vintem_snapshot::StatementVersion;
 
 use crate::json_number::JsonNumber;
-
-/// The decimals of filed values.
-pub const VALUE_DECIMALS: u32 = 10;
 
 /// The document that rows are from.
 #[derive(Debug, Clone, Copy)]

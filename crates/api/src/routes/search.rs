@@ -59,6 +59,19 @@ pub async fn search_all(
     Ok((snapshot, hits))
 }
 
+/// Runs the work of a page beside other requests. It is charged to this address.
+pub async fn run_page_work(
+    app: Arc<App>,
+    address: AddressBucket,
+    work: Box<dyn FnOnce() + Send>,
+) -> Result<(), Problem> {
+    let run = move || {
+        work();
+        Ok(())
+    };
+    app.load.search_pool.run(WorkOwner::Address(address), run).await.map_err(|error| error.0)
+}
+
 fn find_best_matches(
     snapshot: Arc<Snapshot>,
     today: NaiveDate,

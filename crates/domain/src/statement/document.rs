@@ -283,6 +283,8 @@ mod tests {
             ("MIL;ÚLTIMO;2024-12-31;;x;1.0;S", Some("CD_CONTA")),
             ("MIL;ÚLTIMO;2024-12-31;1.01;x;1,0;S", Some("VL_CONTA")),
             ("MIL;ÚLTIMO;2024-12-31;1.01;x;9999999999999999999999999999;S", Some("VL_CONTA")),
+            ("MIL;ÚLTIMO;2024-12-31;1.01;x;0.00000000001;S", Some("VL_CONTA")),
+            ("MIL;ÚLTIMO;2024-12-31;1.01;x;10000000000000000000000000;S", Some("VL_CONTA")),
             ("MIL;ÚLTIMO;2024-12-31;1.01;x;1.0;X", Some("ST_CONTA_FIXA")),
             ("MIL;ÚLTIMO;2024-12-31;1.01;x;1.0", None),
             ("MIL;ÚLTIMO;2024-12-31;1.01;x;1.0;S;S", None),

@@ -13,7 +13,7 @@ pub use account::{AccountKey, AccountRow, ScaleOfValues, ValueUnit};
 pub use chart::{ChartOfAccounts, FixedAccount, english_account_name, fixed_accounts};
 pub use document::{ContradictingRows, DocumentFormatError, StatementContent, UnreadableRow, split_into_tables};
 pub use restatement::{ValueChange, changed_values};
-pub use row::ShareCounts;
+pub use row::{ShareCounts, VALUE_DECIMALS};
 pub use set::StatementSet;
 pub use table::{
     BALANCE_CONTENT_COLUMNS, CashFlowMethod, EQUITY_CHANGES_CONTENT_COLUMNS, FLOW_CONTENT_COLUMNS,

@@ -19,7 +19,7 @@ pub struct ValueChange<'t> {
 
 /// The values of the filed period that differ, by account. Comparatives are left out, because they repeat what other
 /// documents say, and so are accounts that a form states with several values. An account without a value equals one of
-/// zero: forms list unused accounts or leave them out.
+/// zero: forms list unused accounts or leave them out. A new name alone is no change.
 pub fn changed_values<'t>(old: &StatementContent<'t>, new: &StatementContent<'t>) -> Vec<ValueChange<'t>> {
     let mut accounts: BTreeMap<AccountIdentity<'t>, [Option<&AccountRow<'t>>; 2]> = BTreeMap::new();
     for (side, content) in [old, new].into_iter().enumerate() {
@@ -28,6 +28,8 @@ pub fn changed_values<'t>(old: &StatementContent<'t>, new: &StatementContent<'t>
         }
     }
 
+    let [before, after] = [old, new].map(values_by_key);
+    let is_renamed = |key: &AccountKey<'t>| before.contains_key(key) && before.get(key) == after.get(key);
     let contradictions = old.contradictions.iter().chain(&new.contradictions);
     let contradictory: BTreeSet<AccountKey<'t>> = contradictions.map(|rows| rows.key).collect();
     // An account that is missing may be one of those that could not be read.
@@ -35,11 +37,15 @@ pub fn changed_values<'t>(old: &StatementContent<'t>, new: &StatementContent<'t>
     let change = |((key, _), rows): (AccountIdentity<'t>, [Option<&AccountRow<'t>>; 2])| {
         let [old, new] = rows.map(|row| row.map(|row| row.value));
         let is_known = rows.iter().zip(may_lack).all(|(row, may_lack)| row.is_some() || may_lack);
-        let is_changed = old.unwrap_or_default() != new.unwrap_or_default();
+        let is_changed = old.unwrap_or_default() != new.unwrap_or_default() && !is_renamed(&key);
         let row = rows[1].or(rows[0]).filter(|_| is_known && is_changed && !contradictory.contains(&key));
         row.map(|row| ValueChange { row: *row, old, new })
     };
     accounts.into_iter().filter_map(change).collect()
+}
+
+fn values_by_key<'t>(content: &StatementContent<'t>) -> BTreeMap<AccountKey<'t>, Decimal> {
+    content.accounts.iter().filter(|row| !row.key.is_comparative).map(|row| (row.key, row.value)).collect()
 }
 
 /// Companies reuse the codes of accounts of their own, which are therefore told apart by their names.
@@ -101,6 +107,13 @@ mod tests {
         let expected =
             ["1.01 Caixa e bancos 4000 5000", "1.01.01 Own advances - 3000", "1.01.01 Own dividends 10000 -"];
         assert_eq!(changes(&old, &new), expected);
+    }
+
+    #[test]
+    fn a_new_name_alone_is_no_change() {
+        let old = document(&[["ÚLTIMO", "1.01.01", "Own other", "5"], ["ÚLTIMO", "1.01.02", "Own advances", "3"]]);
+        let new = document(&[["ÚLTIMO", "1.01.01", "Own receivables", "5"], ["ÚLTIMO", "1.01.02", "Advances", "3"]]);
+        assert_eq!(changes(&old, &new), Vec::<String>::new());
     }
 
     #[test]

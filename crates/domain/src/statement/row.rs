@@ -18,6 +18,14 @@ pub struct ShareCounts {
     pub treasury_total: Decimal,
 }
 
+/// The decimals of filed values.
+pub const VALUE_DECIMALS: u32 = 10;
+
+/// With its decimals, a value has at most 38 digits, the most that a decimal of Parquet can have.
+fn fits_export(value: &Decimal) -> bool {
+    value.trunc().mantissa().unsigned_abs() < 10_u128.pow(38 - VALUE_DECIMALS)
+}
+
 /// The column that cannot be read; `None` if the number of fields is wrong.
 pub type FieldError = Option<&'static str>;
 
@@ -65,7 +73,8 @@ impl<'t> TableRow<'t> {
 
         let account = required("CD_CONTA", fields.account)?;
         let unit = ValueUnit::of_account(account);
-        let raw_value = parse_exact_decimal(required("VL_CONTA", fields.value)?).ok_or(Some("VL_CONTA"))?;
+        let raw_value = parse_exact_decimal(required("VL_CONTA", fields.value)?);
+        let raw_value = raw_value.filter(|value| value.scale() <= VALUE_DECIMALS).ok_or(Some("VL_CONTA"))?;
         Ok(AccountRow {
             key: AccountKey {
                 statement,
@@ -79,7 +88,7 @@ impl<'t> TableRow<'t> {
             },
             name: fields.name,
             is_fixed: label("ST_CONTA_FIXA", fields.fixed, ["N", "S"])? == 1,
-            value: scale.apply(raw_value, unit).ok_or(Some("VL_CONTA"))?,
+            value: scale.apply(raw_value, unit).filter(fits_export).ok_or(Some("VL_CONTA"))?,
             raw_value,
             scale,
             unit,

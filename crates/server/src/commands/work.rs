@@ -54,7 +54,9 @@ impl WorkCommand {
         let mut signals = ShutdownSignals::new()?;
         let directory = self.directories.export_directory();
         let store = self.database.open_store()?;
-        let live_snapshot = Arc::new(LiveSnapshot::default());
+        // A hardened container may have no directory for temporary files.
+        let live_snapshot = directory.clone().map_or_else(LiveSnapshot::default, LiveSnapshot::with_scratch_directory);
+        let live_snapshot = Arc::new(live_snapshot);
 
         if self.once {
             return build_exports_once(&store, &live_snapshot, directory).await;

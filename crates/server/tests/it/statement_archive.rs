@@ -428,7 +428,7 @@ async fn new_and_restated_statements_are_announced_once_with_what_changed() -> T
             changes.iter().map(|change| Ok(Decimal::from_str(&change[field].to_string())?)).sum()
         };
         let accounts = usize::try_from(data["total_changes"].as_u64().context("no number of changes")?)?;
-        assert_eq!(changes.len(), accounts.min(100));
+        assert_eq!(changes.len(), accounts.min(20));
         let previous_version = u16::try_from(data["previous_version"].as_u64().context("no version")?)?;
         let mut restatement = Restatement { previous_version, accounts, old_sum: sum("old")?, new_sum: sum("new")? };
         if let Some(expected) = restated.get(&document).filter(|_| accounts > changes.len()) {

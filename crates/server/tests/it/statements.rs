@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use chrono::{Days, Months, NaiveDate};
+use chrono::{Days, Duration as Span, Months, NaiveDate};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use vintem_domain::dates::month_end;
 use vintem_domain::statement::StatementTable;
 use vintem_domain::{Company, CompanyId, CvmDataset, DataOrigin, Dataset, Plan, StatementSet};
 use vintem_store::load::{Filing, NewFetch, RawBody, StatementDocument};
+use vintem_store::sources::SourcePartState;
 use vintem_testkit::{TestDatabase, TestReplica};
 
 use crate::{TestResult, friday};
@@ -210,12 +211,43 @@ async fn every_statement_is_served_as_it_was_filed() -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn cached_statements_become_stale_at_any_hour() -> TestResult {
+    let database = TestDatabase::create_empty().await?;
+    let text = table("DRE_con", &["MIL;ÚLTIMO;2025-01-01;2025-12-31;3.01;Receita;1.0000000000;S"]);
+    let documents = vec![(day("2026-03-01"), document(StatementSet::Dfp, day("2025-12-31"), 1, &text))];
+    load(&database, documents, &[filing(StatementSet::Dfp, day("2025-12-31"), 1, friday().date_naive())]).await?;
+    let state = SourcePartState {
+        source: "dfp-statements".to_owned(),
+        part: "2025".to_owned(),
+        checked_at: Some(friday()),
+        is_open: true,
+        ..SourcePartState::default()
+    };
+    database.open_store()?.save_part_state(&state).await?;
+    let (replica, key) = start(&database).await?;
+    let is_stale = async || {
+        let response = replica.get_with_key("/api/v1/companies/5410/statements", &key).await?;
+        anyhow::Ok(response.headers().contains_key("x-data-stale"))
+    };
+
+    let becomes_stale_at = friday() + Span::days(4);
+    for (minutes, expected) in [(-10, false), (10, true), (-10, false)] {
+        replica.clock.set(becomes_stale_at + Span::minutes(minutes));
+        for _ in 0..2 {
+            assert_eq!(is_stale().await?, expected, "{minutes} minutes after");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn quarters_and_the_year_to_date_are_told_apart() -> TestResult {
     let database = TestDatabase::create_empty().await?;
     let row =
         |start: &str, end: &str, value: i32| format!("MIL;ÚLTIMO;{start};{end};3.01;Receita;{value}.0000000000;S");
     let first = table("DRE_con", &[&row("2025-01-01", "2025-03-31", 1)]);
-    let second = table("DRE_con", &[&row("2025-01-01", "2025-06-30", 3), &row("2025-04-01", "2025-06-30", 2)]);
+    // Some companies begin a period on the last day of the one before.
+    let second = table("DRE_con", &[&row("2025-01-01", "2025-06-30", 3), &row("2025-03-31", "2025-06-30", 2)]);
     let annual = table("DRE_con", &[&row("2025-01-01", "2025-12-31", 10)]);
     let seen_on = day("2026-03-01");
     let documents = [
@@ -238,7 +270,7 @@ async fn quarters_and_the_year_to_date_are_told_apart() -> TestResult {
     let labels = texts(body["periods"].as_array().context("periods")?, "label");
     assert_eq!(
         labels,
-        ["2025-01-01/2025-12-31", "2025-04-01/2025-06-30", "2025-01-01/2025-06-30", "2025-01-01/2025-03-31"]
+        ["2025-01-01/2025-12-31", "2025-03-31/2025-06-30", "2025-01-01/2025-06-30", "2025-01-01/2025-03-31"]
     );
     assert_eq!(rows(&body)[0]["values"], serde_json::json!(["10000", "2000", "3000", "1000"]));
 
@@ -357,6 +389,8 @@ async fn as_of_equals_a_plain_model_on_random_days() -> TestResult {
             let value = (row["value"].as_i64().context("a value")?, row["known"].as_str().unwrap_or("-").to_owned());
             served.entry(row["reference_date"].as_str().unwrap_or("-").to_owned()).or_default().0 = Some(value);
         }
+        let shares = get(&replica, &key, &format!("companies/5410/shares?as_of={as_of}")).await?;
+        assert_eq!(shares["unavailable_versions"], body["unavailable_versions"]);
         for version in body["unavailable_versions"].as_array().context("a list")? {
             let number = u16::try_from(version["version"].as_u64().unwrap_or(0))?;
             served.entry(version["reference_date"].as_str().unwrap_or("-").to_owned()).or_default().1.push(number);

@@ -69,9 +69,9 @@ impl SnapshotDataset for FilingsData {
 async fn build_filings(build: &mut SnapshotBuild<'_>) -> Result<Filings> {
     // If the database has been in the served state, only the changes since need to be read.
     match &build.served.filings {
-        Some(served) if build.past_states.contains(&Dataset::Filings) => {
+        Some(served) if build.plan.past_states.contains(&Dataset::Filings) => {
             let generation = build.served.generation(Dataset::Filings);
-            update_filings(&mut build.reader, served.clone(), generation, build.pinned_layers).await
+            update_filings(&mut build.reader, served.clone(), generation, build.plan.pinned_layers).await
         }
         _ => read_filings(&mut build.reader).await,
     }

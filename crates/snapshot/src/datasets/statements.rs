@@ -26,10 +26,15 @@ impl SnapshotDataset for StatementsData {
         Box::pin(async {
             if build.is_unchanged(Dataset::Statements) {
                 build.next.statements.clone_from(&build.served.statements);
+            } else if build.plan.postpones_statements {
+                keep_served(build);
             } else if build.is_loaded(Dataset::Statements) {
                 match build_statements(build).await {
                     Ok(statements) => build.next.statements = Some(Arc::new(statements)),
-                    Err(SnapshotError::DiskCache(error)) => keep_served(build, &error),
+                    Err(SnapshotError::DiskCache(error)) => {
+                        tracing::error!(%error, "statements cannot be written to the local file; others are served");
+                        keep_served(build);
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -64,10 +69,10 @@ async fn build_statements(build: &mut SnapshotBuild<'_>) -> Result<Statements> {
     // If the database has been in the served state, only what came since needs to be read.
     let served = build.served.statements.clone();
     let (mut update, generation) = match &served {
-        Some(served) if build.past_states.contains(&Dataset::Statements) => {
+        Some(served) if build.plan.past_states.contains(&Dataset::Statements) => {
             (StatementsUpdate::of(served.clone()), build.served.generation(Dataset::Statements))
         }
-        _ => (StatementsUpdate::start(build.directory)?, BEFORE_ALL_GENERATIONS),
+        _ => (StatementsUpdate::start(build.plan.bodies)?, BEFORE_ALL_GENERATIONS),
     };
     build.reader.for_each_statement_since(generation, |row| update.push(&row)).await?;
     let statements = update.finish()?;
@@ -78,11 +83,7 @@ async fn build_statements(build: &mut SnapshotBuild<'_>) -> Result<Statements> {
 }
 
 /// A full disk must not keep other data from being updated: the statements stay as they were, and are tried again.
-fn keep_served(build: &mut SnapshotBuild<'_>, error: &DiskCacheError) {
-    tracing::error!(%error, "statements cannot be written to the local file; others are served");
+fn keep_served(build: &mut SnapshotBuild<'_>) {
     build.next.statements.clone_from(&build.served.statements);
-    match build.served.state(Dataset::Statements) {
-        Some(state) => build.next.states.insert(Dataset::Statements, state.clone()),
-        None => build.next.states.remove(&Dataset::Statements),
-    };
+    build.served.copy_state(Dataset::Statements, &mut build.next.states);
 }

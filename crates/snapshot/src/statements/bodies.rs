@@ -47,8 +47,8 @@ impl BodyFile {
     }
 
     /// A file for a snapshot that is not cached on disk. It has no name, so nothing is left of it after the process.
-    pub fn create_temporary() -> io::Result<Self> {
-        let file = Self::create(&std::env::temp_dir())?;
+    pub fn create_unnamed(directory: &Path) -> io::Result<Self> {
+        let file = Self::create(directory)?;
         fs::remove_file(&file.path)?;
         Ok(file)
     }

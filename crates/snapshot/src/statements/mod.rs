@@ -46,6 +46,15 @@ pub struct Statements {
     used_bytes: u64,
 }
 
+/// Where the bodies are written.
+#[derive(Debug, Clone, Copy)]
+pub enum BodyFileLocation<'d> {
+    /// In the directory of the disk cache, from which the next process reads them.
+    Cache(&'d Path),
+    /// In a file of this directory that has no name, and is gone with the process.
+    Unnamed(&'d Path),
+}
+
 /// Collects forms, and writes their bodies after those that are there.
 pub struct StatementsUpdate {
     served: Option<Arc<Statements>>,
@@ -116,9 +125,12 @@ impl Statements {
 }
 
 impl StatementsUpdate {
-    /// Begins without any, with a new file in this directory, or a temporary file.
-    pub fn start(directory: Option<&Path>) -> Result<Self> {
-        let created = directory.map_or_else(BodyFile::create_temporary, BodyFile::create);
+    /// Begins without any, with a new file.
+    pub fn start(location: BodyFileLocation<'_>) -> Result<Self> {
+        let created = match location {
+            BodyFileLocation::Cache(directory) => BodyFile::create(directory),
+            BodyFileLocation::Unnamed(directory) => BodyFile::create_unnamed(directory),
+        };
         Ok(Self::after(None, Arc::new(created.map_err(DiskCacheError::from)?), 0))
     }
 

@@ -56,7 +56,7 @@ fn forms_are_in_order_and_have_their_bodies() {
         form(5410, "2024-12-31", 1, 30),
     ];
     let directory = TestDirectory::new();
-    let statements = push_all(StatementsUpdate::start(Some(&directory.0)).unwrap(), &forms);
+    let statements = push_all(StatementsUpdate::start(BodyFileLocation::Cache(&directory.0)).unwrap(), &forms);
     let expected = [3, 2, 4, 0].map(|index: usize| forms[index].body.clone());
     assert_eq!(bodies_of(&statements, 5410), expected);
     assert_eq!(bodies_of(&statements, 9512), [forms[1].body.clone()]);
@@ -68,7 +68,7 @@ fn forms_are_in_order_and_have_their_bodies() {
 fn an_update_adds_to_the_same_file_and_leaves_what_is_served() {
     let directory = TestDirectory::new();
     let first = [form(5410, "2024-12-31", 1, 10), form(9512, "2024-12-31", 1, 10)];
-    let served = Arc::new(push_all(StatementsUpdate::start(Some(&directory.0)).unwrap(), &first));
+    let served = Arc::new(push_all(StatementsUpdate::start(BodyFileLocation::Cache(&directory.0)).unwrap(), &first));
     let later = form(5410, "2024-12-31", 2, 20);
     let abandoned = push_all(StatementsUpdate::of(served.clone()), &[form(1, "2020-12-31", 1, 20)]);
     drop(abandoned);
@@ -85,7 +85,7 @@ fn statements_loaded_from_disk_equal_those_saved() {
     let directory = TestDirectory::new();
     let mut forms: Vec<Form> = (1..40).map(|company| form(company, "2024-12-31", 1, 10)).collect();
     forms[3].set = StatementSet::Itr;
-    let saved = push_all(StatementsUpdate::start(Some(&directory.0)).unwrap(), &forms);
+    let saved = push_all(StatementsUpdate::start(BodyFileLocation::Cache(&directory.0)).unwrap(), &forms);
     let [index, body_file] = &saved.save(&directory.0).unwrap()[..] else { panic!("two files") };
 
     // A later update that was never saved is overwritten.
@@ -104,7 +104,7 @@ fn statements_loaded_from_disk_equal_those_saved() {
 fn damage_is_noticed_and_never_served() {
     let directory = TestDirectory::new();
     let forms = [form(5410, "2024-12-31", 1, 10), form(9512, "2024-12-31", 1, 10)];
-    let statements = push_all(StatementsUpdate::start(Some(&directory.0)).unwrap(), &forms);
+    let statements = push_all(StatementsUpdate::start(BodyFileLocation::Cache(&directory.0)).unwrap(), &forms);
     let [index, body_file] = &statements.save(&directory.0).unwrap()[..] else { panic!("two files") };
     let path = directory.0.join(body_file);
     let bodies = fs::read(&path).unwrap();
@@ -126,8 +126,14 @@ fn damage_is_noticed_and_never_served() {
 #[test]
 fn a_superseded_file_is_removed_when_nobody_reads_it() {
     let directory = TestDirectory::new();
-    let one = push_all(StatementsUpdate::start(Some(&directory.0)).unwrap(), &[form(1, "2024-12-31", 1, 10)]);
-    let other = push_all(StatementsUpdate::start(Some(&directory.0)).unwrap(), &[form(2, "2024-12-31", 1, 10)]);
+    let one = push_all(
+        StatementsUpdate::start(BodyFileLocation::Cache(&directory.0)).unwrap(),
+        &[form(1, "2024-12-31", 1, 10)],
+    );
+    let other = push_all(
+        StatementsUpdate::start(BodyFileLocation::Cache(&directory.0)).unwrap(),
+        &[form(2, "2024-12-31", 1, 10)],
+    );
     one.supersede();
     assert_eq!(directory.read_files().len(), 2);
     drop(one);

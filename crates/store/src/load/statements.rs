@@ -34,8 +34,9 @@ pub struct ReplacedBodies {
     pub previous: RawBody,
 }
 
-/// An event lists at most this many changes; `change_count` counts all.
-const MAX_CHANGES_PER_EVENT: usize = 100;
+/// An event lists at most this many changes; `change_count` counts all. Each has some 300 bytes in the feed of every
+/// replica, and a year that the regulator publishes again may restate thousands of documents.
+const MAX_CHANGES_PER_EVENT: usize = 20;
 
 impl LoadTransaction {
     /// Appends the documents that differ from their last stored form, each document once per call.
@@ -137,9 +138,9 @@ impl LoadTransaction {
         .bind(texts(|change| change.row.key.statement.id().to_owned()))
         .bind(optional_texts(|change| change.row.key.method.map(|method| method.id().to_owned())))
         .bind(texts(|change| change.row.key.scope.id().to_owned()))
-        .bind(optional_texts(|change| change.row.key.column.map(str::to_owned)))
-        .bind(texts(|change| change.row.key.account.to_owned()))
-        .bind(texts(|change| change.row.name.to_owned()))
+        .bind(optional_texts(|change| change.row.key.column.map(storable_text)))
+        .bind(texts(|change| storable_text(change.row.key.account)))
+        .bind(texts(|change| storable_text(change.row.name)))
         .bind(texts(|change| change.row.unit.id().to_owned()))
         .bind(named.iter().map(|change| change.row.key.period_start).collect::<Vec<_>>())
         .bind(named.iter().map(|change| change.row.key.period_end).collect::<Vec<_>>())
@@ -149,6 +150,11 @@ impl LoadTransaction {
         .await?;
         Ok(())
     }
+}
+
+/// A text of PostgreSQL has no NUL; the archived bytes may have one.
+fn storable_text(text: &str) -> String {
+    text.replace('\0', " ")
 }
 
 fn read_replacement(row: &PgRow) -> Result<StatementReplacement> {

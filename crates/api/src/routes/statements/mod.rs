@@ -2,6 +2,7 @@
 //! accounts that are fixed.
 
 mod company;
+mod json_rows;
 mod selection;
 mod table_layout;
 
@@ -27,10 +28,12 @@ use crate::params::{MAX_PAGE_ROWS, MAX_STATEMENT_ROWS, Pagination, QueryParams};
 use crate::responses::{EtagResponder, ListPage, page_response, with_content_location, with_page_links};
 use crate::snapshot_request::SnapshotRequest;
 use company::{CompanyStatements, STATEMENT_DATASETS, find_statements};
+use json_rows::{CellRows, respond_json_rows};
 use selection::{DocumentSelection, FiledPeriod, RowSelection, ScopeSelection, parse_document, parse_statement};
 
 /// Any statement of a company over five years has fewer rows. Of longer lists each caller may have only few at once.
 const MAX_ROWS_WITHOUT_PERMIT: usize = 1_000;
+const ROW_FIELD_COUNT: usize = 20;
 
 pub fn handlers() -> Handlers {
     vec![
@@ -50,9 +53,19 @@ struct StatementRows {
     unavailable: Vec<DocumentVersionBody>,
 }
 
+/// The list follows as `data`.
 #[derive(Serialize)]
-struct StatementRowsBody {
-    data: Vec<StatementRowBody>,
+struct StatementRowsHead {
+    total: usize,
+    limit: usize,
+    offset: usize,
+    unavailable_versions: Vec<DocumentVersionBody>,
+    data: [StatementRowBody; 0],
+}
+
+#[derive(Serialize)]
+struct ShareCountsListBody {
+    data: Vec<ShareCountsBody>,
     total: usize,
     limit: usize,
     offset: usize,
@@ -174,24 +187,26 @@ async fn list_shares(
     let reading = company.clone();
     let read = move || {
         let statements = reading.statements()?;
+        let selected = selection.select(&reading.documents(selection.day));
+        let has_shares = |table: StatementTable| table.content == TableContent::Shares;
         let mut bodies = Vec::new();
-        for document in selection.select(&reading.documents(selection.day)).documents {
-            let Some(form) = document.version.form else { continue };
-            let has_shares = |table: StatementTable| table.content == TableContent::Shares;
+        for document in selected.documents {
+            let Some(form) = document.version.form.filter(|form| form.tables.iter().any(has_shares)) else { continue };
             let text = statements.read_tables(form, has_shares)?;
             let content = parse_document(&text, has_shares)?;
             bodies.extend(content.shares.map(|shares| ShareCountsBody::new(shares, &document, as_text)));
         }
-        Ok(bodies)
+        Ok((bodies, selected.unavailable))
     };
-    let bodies = request.run_search(read).await?;
+    let (bodies, unavailable_versions) = request.run_search(read).await?;
     let total = bodies.len();
-    let rows: Vec<ShareCountsBody> = bodies.into_iter().skip(pagination.offset).take(pagination.limit).collect();
+    let Pagination { limit, offset } = pagination;
+    let rows: Vec<ShareCountsBody> = bodies.into_iter().skip(offset).take(limit).collect();
 
     let responder = EtagResponder::new(&request, &company.snapshot, &STATEMENT_DATASETS, total);
-    let list_page = ListPage { format, pagination, total, facets: None };
-    let response =
-        page_response(responder, list_page, rows, |rows| rows, |rows| share_counts_table(rows, is_point_in_time));
+    let body = |data| ShareCountsListBody { data, total, limit, offset, unavailable_versions };
+    let response = responder.respond_list(format, rows, body, |rows| share_counts_table(rows, is_point_in_time));
+    let response = with_page_links(response, &request, pagination, total);
     Ok(with_content_location(response, &canonical_path))
 }
 
@@ -261,14 +276,16 @@ async fn rows_response(
 
     let responder = EtagResponder::new(request, &company.snapshot, &STATEMENT_DATASETS, total);
     let Pagination { limit, offset } = pagination;
-    let body = |page: StatementRows| StatementRowsBody {
-        data: page.rows,
-        total,
-        limit,
-        offset,
-        unavailable_versions: page.unavailable,
+    let response = match format {
+        ListFormat::Csv(options) => {
+            responder.respond_csv(options, || statement_rows_table(page.rows, is_point_in_time).with_guard(permit))
+        }
+        ListFormat::Json => {
+            let unavailable_versions = page.unavailable;
+            let head = StatementRowsHead { total, limit, offset, unavailable_versions, data: [] };
+            respond_json_rows(request, responder, head, CellRows { rows: page.rows, width: ROW_FIELD_COUNT, permit })
+                .await?
+        }
     };
-    let table = |page: StatementRows| statement_rows_table(page.rows, is_point_in_time).with_guard(permit);
-    let response = responder.respond_list(format, page, body, table);
     Ok(with_page_links(response, request, pagination, total))
 }

@@ -1,6 +1,6 @@
 //! Which documents of a company a request asks for, and which of their rows.
 
-use chrono::{Months, NaiveDate};
+use chrono::NaiveDate;
 use vintem_domain::statement::{
     AccountRow, CashFlowMethod, Statement, StatementContent, StatementScope, StatementTable, StatementTableSet,
     TableContent,
@@ -50,6 +50,9 @@ pub enum FiledPeriod {
     Quarter,
     YearToDate,
 }
+
+/// Three months have at most 92 days. Some companies begin a period on the last day of the one before.
+const MAX_QUARTER_DAYS: i64 = 95;
 
 /// The selected version of each document.
 #[derive(Debug, Default)]
@@ -197,15 +200,15 @@ impl FiledPeriod {
         }
     }
 
-    /// Whether a row is of such a period. Balances of a day belong to every period that ends on it. The first quarter is a
-    /// quarter and the year to date.
+    /// Whether a row of a table, whose first period begins earliest, is of such a period. Balances of a day belong to every
+    /// period that ends on it. The first quarter is a quarter and the year to date.
     fn has(self, set: StatementSet, table: &[AccountRow<'_>], row: &AccountRow<'_>) -> bool {
         let (is_of_set, start) = (set == self.set(), row.key.period_start);
         is_of_set
             && start.is_none_or(|start| match self {
                 Self::Annual => true,
-                Self::Quarter => start.checked_add_months(Months::new(3)).is_none_or(|next| next > row.key.period_end),
-                Self::YearToDate => table.iter().all(|other| other.key.period_start >= Some(start)),
+                Self::Quarter => (row.key.period_end - start).num_days() <= MAX_QUARTER_DAYS,
+                Self::YearToDate => table[0].key.period_start == Some(start),
             })
     }
 }

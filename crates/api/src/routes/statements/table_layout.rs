@@ -8,25 +8,33 @@ use axum::response::Response;
 use chrono::NaiveDate;
 use serde::Serialize;
 use vintem_deliver::table::{Column, ColumnType, OutputTable};
-use vintem_domain::statement::{AccountRow, CashFlowMethod};
+use vintem_domain::statement::{AccountRow, CashFlowMethod, VALUE_DECIMALS};
 use vintem_domain::text::normalize_text;
 use vintem_domain::{Decimal, LocalizedText};
 
 use super::company::{CompanyStatements, STATEMENT_DATASETS};
+use super::json_rows::{CellRows, MAX_WHOLE_CELLS, respond_json_rows};
 use super::selection::{DocumentSelection, RowSelection};
 use crate::api_error::ApiError;
-use crate::bodies::statement::{DocumentOfRows, DocumentVersionBody, StatementRowBody, VALUE_DECIMALS};
+use crate::bodies::statement::{DocumentOfRows, DocumentVersionBody, StatementRowBody};
 use crate::csv::ListFormat;
 use crate::json_number::JsonNumber;
 use crate::params::{QueryParams, invalid_param};
 use crate::responses::EtagResponder;
 use crate::snapshot_request::SnapshotRequest;
 
-#[derive(Serialize)]
-struct StatementTableBody {
+struct PivotedTable {
     periods: Vec<PeriodBody>,
-    data: Vec<TableRowBody>,
+    rows: Vec<TableRowBody>,
     unavailable_versions: Vec<DocumentVersionBody>,
+}
+
+/// The rows follow as `data`.
+#[derive(Serialize)]
+struct StatementTableHead {
+    periods: Vec<PeriodBody>,
+    unavailable_versions: Vec<DocumentVersionBody>,
+    data: [TableRowBody; 0],
 }
 
 /// A column: a period of a document.
@@ -98,11 +106,22 @@ pub async fn table_response(
         for document in &selected.documents {
             rows.for_each_row(reading.statements()?, document, |row| cells.add(row, document))?;
         }
-        Ok(cells.into_body(selected.unavailable, as_text))
+        Ok(cells.into_table(selected.unavailable, as_text))
     };
-    let body = request.run_search(read).await?;
-    let responder = EtagResponder::new(request, &company.snapshot, &STATEMENT_DATASETS, body.data.len());
-    Ok(responder.respond_list(format, body, |body| body, output_table))
+    let PivotedTable { rows, periods, unavailable_versions } = request.run_search(read).await?;
+    let is_long = rows.len() * periods.len() > MAX_WHOLE_CELLS;
+    let permit = is_long.then(|| request.acquire_long_table()).transpose()?;
+    let responder = EtagResponder::new(request, &company.snapshot, &STATEMENT_DATASETS, rows.len());
+    match format {
+        ListFormat::Csv(options) => {
+            Ok(responder.respond_csv(options, || output_table(periods, rows).with_guard(permit)))
+        }
+        ListFormat::Json => {
+            let cell_rows = CellRows { width: periods.len(), rows, permit };
+            let head = StatementTableHead { periods, unavailable_versions, data: [] };
+            respond_json_rows(request, responder, head, cell_rows).await
+        }
+    }
 }
 
 impl TableCells {
@@ -130,7 +149,7 @@ impl TableCells {
         values.insert(period, row.value);
     }
 
-    fn into_body(self, unavailable_versions: Vec<DocumentVersionBody>, as_text: bool) -> StatementTableBody {
+    fn into_table(self, unavailable_versions: Vec<DocumentVersionBody>, as_text: bool) -> PivotedTable {
         let keys: Vec<PeriodKey> = self.periods.keys().copied().collect();
         let row = |(account, values): (StatementRowBody, BTreeMap<PeriodKey, Decimal>)| TableRowBody {
             statement: account.statement,
@@ -144,8 +163,8 @@ impl TableCells {
             unit: account.unit,
             values: keys.iter().map(|key| values.get(key).map(|value| JsonNumber { value: *value, as_text })).collect(),
         };
-        StatementTableBody {
-            data: self.accounts.into_values().map(row).collect(),
+        PivotedTable {
+            rows: self.accounts.into_values().map(row).collect(),
             periods: self.periods.into_values().collect(),
             unavailable_versions,
         }
@@ -159,7 +178,7 @@ fn period_label(row: &AccountRow<'_>, reference_date: NaiveDate) -> String {
     if row.key.is_comparative { format!("{period} in {reference_date}") } else { period }
 }
 
-fn output_table(body: StatementTableBody) -> OutputTable {
+fn output_table(periods: Vec<PeriodBody>, rows: Vec<TableRowBody>) -> OutputTable {
     let names = ["statement", "method", "scope", "column", "account", "name", "name_en"];
     let mut columns: Vec<Column> = names.map(Column::text).to_vec();
     columns.extend([Column::boolean("fixed"), Column::text("unit")]);
@@ -167,9 +186,9 @@ fn output_table(body: StatementTableBody) -> OutputTable {
         name: Cow::Owned(period.label),
         column_type: ColumnType::WideDecimal(VALUE_DECIMALS),
     };
-    columns.extend(body.periods.into_iter().map(period_column));
+    columns.extend(periods.into_iter().map(period_column));
 
-    OutputTable::from_rows("statement-table", columns, body.data, |row, cells| {
+    OutputTable::from_rows("statement-table", columns, rows, |row, cells| {
         for text in [
             row.statement,
             row.method.unwrap_or_default(),

@@ -394,7 +394,6 @@ impl ChaosHarness {
     }
 }
 
-/// Sums the counts of all days, because a run may go past midnight.
 /// At length as in production: many requests are then decided both in Redis and locally, and must count once. In its short
 /// form the test shares a busy machine, which stops a process for longer than that at any moment. A replica that is killed
 /// right then has counted locally, and a kill cannot be taken back.
@@ -404,6 +403,7 @@ fn redis_budget_ms() -> &'static str {
     if runs_at_length { "25" } else { "250" }
 }
 
+/// Sums the counts of all days, because a run may go past midnight.
 fn sum_daily_counts(body: &Value) -> anyhow::Result<Value> {
     let days = body["data"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names = OUTCOME_FIELDS.iter().copied().chain(["requests", "unfinished"]);
