@@ -72,8 +72,8 @@ pub async fn run_open_loop(
 
     let mut released = 0;
     while released < count {
-        // All requests due by now: a late timer must not lose any.
-        let due_by_now = ((started.elapsed().as_secs_f64() * rate) as u64).min(count);
+        // All requests due by now: a late timer must not lose any. The first is due at once.
+        let due_by_now = ((started.elapsed().as_secs_f64() * rate) as u64 + 1).min(count);
         due_requests.add_permits((due_by_now - released) as usize);
         released = due_by_now;
         tokio::time::sleep(Duration::from_millis(1)).await;

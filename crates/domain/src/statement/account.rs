@@ -75,8 +75,11 @@ impl ScaleOfValues {
 
     /// The whole value of a filed one. `None` if it has more digits than a decimal can hold.
     pub(super) fn apply(self, raw_value: Decimal, unit: ValueUnit) -> Option<Decimal> {
-        let value = raw_value.normalize();
+        // Nearly all filed values are whole numbers with ten zeros behind the point.
+        let whole = raw_value.trunc().normalize();
+        let value = if whole == raw_value { whole } else { raw_value.normalize() };
         match (self, unit) {
+            (Self::Thousands, ValueUnit::Brl) if value.scale() == 0 => value.checked_mul(Decimal::ONE_THOUSAND),
             (Self::Thousands, ValueUnit::Brl) => Some(value.checked_mul(Decimal::ONE_THOUSAND)?.normalize()),
             (Self::Units, _) | (_, ValueUnit::BrlPerShare) => Some(value),
         }

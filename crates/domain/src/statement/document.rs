@@ -74,6 +74,21 @@ impl<'t> StatementContent<'t> {
         canonical: &'t str,
         is_wanted: impl Fn(StatementTable) -> bool,
     ) -> Result<Self, DocumentFormatError> {
+        Self::parse_rows(canonical, |table, _| is_wanted(table))
+    }
+
+    /// The same without the comparatives, which are half of the rows.
+    pub fn parse_tables_as_filed(
+        canonical: &'t str,
+        is_wanted: impl Fn(StatementTable) -> bool,
+    ) -> Result<Self, DocumentFormatError> {
+        Self::parse_rows(canonical, |table, row| is_wanted(table) && !row.is_comparative())
+    }
+
+    fn parse_rows(
+        canonical: &'t str,
+        is_wanted: impl Fn(StatementTable, TableRow<'_>) -> bool,
+    ) -> Result<Self, DocumentFormatError> {
         let mut content = Self::default();
         let mut read_rows: Vec<AccountRow<'t>> = Vec::new();
         let mut share_counts: Vec<ShareCounts> = Vec::new();
@@ -94,11 +109,11 @@ impl<'t> StatementContent<'t> {
             if index > MAX_ROWS {
                 return Err(DocumentFormatError::TooManyRows);
             }
-            if !is_wanted(table) {
+            let row = TableRow { layout: table.layout(), text: line };
+            if !is_wanted(table, row) {
                 continue;
             }
 
-            let row = TableRow { layout: table.layout(), text: line };
             let outcome = match table.content {
                 TableContent::Accounts { statement, method, scope } => {
                     row.to_account_row(statement, method, scope).map(|row| read_rows.push(row))
@@ -238,6 +253,8 @@ mod tests {
                 "MIL;ÚLTIMO;2024-01-01;2024-12-31;3.99;Lucro por Ação;0.0000000000;S",
                 "MIL;ÚLTIMO;2024-01-01;2024-12-31;3.99.01.01;ON;1.4401300000;N",
                 "MIL;ÚLTIMO;2024-01-01;2024-12-31;3.990;Outra;2.0000000000;N",
+                "MIL;ÚLTIMO;2024-01-01;2024-12-31;4;Zero;-0.0000000000;N",
+                "MIL;ÚLTIMO;2024-01-01;2024-12-31;4.01;Frações;-1.0250000000;N",
             ],
         );
         let content = StatementContent::parse(&text).unwrap();
@@ -248,6 +265,8 @@ mod tests {
             ("3.99", "0", "BRL/share"),
             ("3.99.01.01", "1.44013", "BRL/share"),
             ("3.990", "2000", "BRL"),
+            ("4", "0", "BRL"),
+            ("4.01", "-1025", "BRL"),
         ];
         assert_eq!(values, expected.map(|(account, value, unit)| (account, value.to_owned(), unit)));
     }
@@ -310,6 +329,24 @@ mod tests {
         assert_eq!((content.accounts.len(), content.accounts[0].key.account, content.unreadable.len()), (1, "1", 0));
         let content = StatementContent::parse_tables(&text, is_wanted("DRE_con")).unwrap();
         assert_eq!((content.accounts.len(), content.accounts[0].key.account, content.unreadable.len()), (1, "3.01", 1));
+    }
+
+    #[test]
+    fn comparatives_can_be_left_out() {
+        let balances = ["MIL;ÚLTIMO;2024-12-31;1;Ativo;1.0;S", "MIL;PENÚLTIMO;2023-12-31;1;Ativo;2.0;S"];
+        let changes = [
+            "MIL;ÚLTIMO;2024-01-01;2024-12-31;Capital;5.01;Saldos;3.0;S",
+            "MIL;PENÚLTIMO;2023-01-01;2023-12-31;Capital;5.01;Saldos;4.0;S",
+            "unreadable",
+        ];
+        let shares = TableLayout::Shares.content_columns().join(";");
+        let shares = format!("[composicao_capital]\n{shares}\n1;0;1;0;0;0\n");
+        let text = [table("BPA_con", &balances), table("DMPL_con", &changes), shares].concat();
+        let all = StatementContent::parse(&text).unwrap();
+        let filed = StatementContent::parse_tables_as_filed(&text, |_| true).unwrap();
+        let expected: Vec<_> = all.accounts.iter().filter(|row| !row.key.is_comparative).collect();
+        assert_eq!((filed.accounts.iter().collect::<Vec<_>>(), all.accounts.len()), (expected, 4));
+        assert_eq!((filed.shares, filed.unreadable), (all.shares, all.unreadable));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Reads a row of a table.
 
-use chrono::NaiveDate;
 use rust_decimal::Decimal;
 
 use super::account::{AccountKey, AccountRow, ScaleOfValues, ValueUnit};
 use super::table::{CashFlowMethod, SHARES_CONTENT_COLUMNS, Statement, StatementScope, TableLayout};
+use crate::dates::parse_date;
 use crate::decimal::parse_exact_decimal;
 
 /// As filed. Some companies count shares and others thousands of shares, and the document doesn't say which.
@@ -20,6 +20,11 @@ pub struct ShareCounts {
 
 /// The decimals of filed values.
 pub const VALUE_DECIMALS: u32 = 10;
+
+/// The label of values of an earlier period.
+const COMPARATIVE: &str = "PENÚLTIMO";
+/// `ORDEM_EXERC`, in the layouts of all statements.
+const ORDER_COLUMN: usize = 3;
 
 /// With its decimals, a value has at most 38 digits, the most that a decimal of Parquet can have.
 fn fits_export(value: &Decimal) -> bool {
@@ -51,6 +56,11 @@ struct AccountFields<'t> {
 }
 
 impl<'t> TableRow<'t> {
+    /// Whether it repeats a value of an earlier period.
+    pub fn is_comparative(self) -> bool {
+        self.layout != TableLayout::Shares && self.text.split(';').nth(ORDER_COLUMN) == Some(COMPARATIVE)
+    }
+
     pub fn to_account_row(
         self,
         statement: Statement,
@@ -59,8 +69,7 @@ impl<'t> TableRow<'t> {
     ) -> Result<AccountRow<'t>, FieldError> {
         let fields = self.split_account_row()?;
         let required = |name: &'static str, text: &'t str| Some(text).filter(|text| !text.is_empty()).ok_or(Some(name));
-        let date =
-            |name: &'static str, text: &'t str| required(name, text)?.parse::<NaiveDate>().map_err(|_| Some(name));
+        let date = |name: &'static str, text: &'t str| parse_date(required(name, text)?).ok_or(Some(name));
         let label = |name: &'static str, text: &'t str, labels: [&str; 2]| {
             let text = required(name, text)?;
             labels.iter().position(|label| *label == text).ok_or(Some(name))
@@ -80,7 +89,7 @@ impl<'t> TableRow<'t> {
                 statement,
                 method,
                 scope,
-                is_comparative: label("ORDEM_EXERC", fields.order, ["ÚLTIMO", "PENÚLTIMO"])? == 1,
+                is_comparative: label("ORDEM_EXERC", fields.order, ["ÚLTIMO", COMPARATIVE])? == 1,
                 period_start: fields.period_start.map(|text| date("DT_INI_EXERC", text)).transpose()?,
                 period_end: date("DT_FIM_EXERC", fields.period_end)?,
                 column: fields.column,

@@ -11,7 +11,7 @@ use axum::extract::rejection::PathRejection;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
-use vintem_domain::statement::{ChartOfAccounts, StatementTable, TableContent, fixed_accounts};
+use vintem_domain::statement::{ChartOfAccounts, StatementContent, StatementTable, TableContent, fixed_accounts};
 use vintem_domain::{Dataset, DateRange, LocalizedText, Problem, StatementSet};
 use vintem_snapshot::{StatementVersion, VersionedDocument};
 
@@ -29,7 +29,7 @@ use crate::responses::{EtagResponder, ListPage, page_response, with_content_loca
 use crate::snapshot_request::SnapshotRequest;
 use company::{CompanyStatements, STATEMENT_DATASETS, find_statements};
 use json_rows::{CellRows, respond_json_rows};
-use selection::{DocumentSelection, FiledPeriod, RowSelection, ScopeSelection, parse_document, parse_statement};
+use selection::{DocumentSelection, FiledPeriod, RowSelection, ScopeSelection, parse_statement, unreadable_document};
 
 /// Any statement of a company over five years has fewer rows. Of longer lists each caller may have only few at once.
 const MAX_ROWS_WITHOUT_PERMIT: usize = 1_000;
@@ -193,7 +193,7 @@ async fn list_shares(
         for document in selected.documents {
             let Some(form) = document.version.form.filter(|form| form.tables.iter().any(has_shares)) else { continue };
             let text = statements.read_tables(form, has_shares)?;
-            let content = parse_document(&text, has_shares)?;
+            let content = StatementContent::parse_tables(&text, has_shares).map_err(unreadable_document)?;
             bodies.extend(content.shares.map(|shares| ShareCountsBody::new(shares, &document, as_text)));
         }
         Ok((bodies, selected.unavailable))

@@ -2,8 +2,8 @@
 
 use chrono::NaiveDate;
 use vintem_domain::statement::{
-    AccountRow, CashFlowMethod, Statement, StatementContent, StatementScope, StatementTable, StatementTableSet,
-    TableContent,
+    AccountRow, CashFlowMethod, DocumentFormatError, Statement, StatementContent, StatementScope, StatementTable,
+    StatementTableSet, TableContent,
 };
 use vintem_domain::{DateRange, LocalizedText, Problem, StatementSet};
 use vintem_snapshot::{Statements, VersionedDocument};
@@ -125,12 +125,15 @@ impl RowSelection {
         }
 
         let text = statements.read_tables(form, is_wanted)?;
-        let content = parse_document(&text, is_wanted)?;
+        let parse = if self.with_comparatives {
+            StatementContent::parse_tables
+        } else {
+            StatementContent::parse_tables_as_filed
+        };
+        let content = parse(&text, is_wanted).map_err(unreadable_document)?;
         for table in content.accounts.chunk_by(|row, next| table_of(row) == table_of(next)) {
-            let is_selected = |row: &&AccountRow<'_>| {
-                (self.with_comparatives || !row.key.is_comparative)
-                    && self.period.is_none_or(|period| period.has(document.set, table, row))
-            };
+            let is_selected =
+                |row: &&AccountRow<'_>| self.period.is_none_or(|period| period.has(document.set, table, row));
             table.iter().filter(is_selected).for_each(&mut visit);
         }
         Ok(())
@@ -142,14 +145,9 @@ impl RowSelection {
     }
 }
 
-pub fn parse_document(
-    body: &str,
-    is_wanted: impl Fn(StatementTable) -> bool,
-) -> Result<StatementContent<'_>, ApiError> {
-    StatementContent::parse_tables(body, is_wanted).map_err(|error| {
-        tracing::error!(%error, "an archived statement cannot be read");
-        ApiError(Problem::Internal)
-    })
+pub fn unreadable_document(error: DocumentFormatError) -> ApiError {
+    tracing::error!(%error, "an archived statement cannot be read");
+    ApiError(Problem::Internal)
 }
 
 /// Rows of one table follow each other: first the period filed, then the comparatives.
