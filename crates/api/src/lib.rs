@@ -19,6 +19,7 @@ mod front;
 mod health;
 mod icalendar;
 mod identity;
+mod json_date;
 mod json_list;
 mod json_number;
 mod keyring;

@@ -11,6 +11,7 @@ use vintem_domain::statement::{
 use vintem_domain::{CompanyId, StatementSet};
 use vintem_snapshot::StatementVersion;
 
+use crate::json_date::{serialize_date, serialize_optional_date};
 use crate::json_number::JsonNumber;
 
 /// The document that rows are from.
@@ -38,9 +39,13 @@ pub struct StatementRowBody {
     pub unit: &'static str,
     pub raw_value: JsonNumber,
     pub scale: &'static str,
+    #[serde(serialize_with = "serialize_optional_date")]
     pub period_start: Option<NaiveDate>,
+    #[serde(serialize_with = "serialize_date")]
     pub period_end: NaiveDate,
+    #[serde(serialize_with = "serialize_date")]
     pub reference_date: NaiveDate,
+    #[serde(serialize_with = "serialize_optional_date")]
     pub filed_on: Option<NaiveDate>,
     pub version: u16,
     pub comparative: bool,
