@@ -108,7 +108,7 @@ impl App {
 
         let is_lagging = |last: &LastTime| last.pause() > MAX_LAG;
         let candidates = [
-            (DegradedReason::DataMissing, is_missing),
+            (DegradedReason::DataMissing, is_missing || self.live_snapshot.lacks_statements()),
             (DegradedReason::DataStale, is_stale),
             (DegradedReason::DataBeingRebuilt, self.live_snapshot.serves_lost_data()),
             (DegradedReason::KeysBeingRebuilt, self.keyring.is_starting_over()),

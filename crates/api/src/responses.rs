@@ -185,8 +185,13 @@ impl<'a> EtagResponder<'a> {
         self.respond_with(HeaderValue::from_static(content_type), || ResponseBody::Whole(text().into()))
     }
 
+    /// Whether the caller has the current version, so that the response has no body.
+    pub fn is_not_modified(&self) -> bool {
+        matches_if_none_match(self.request.if_none_match(), &self.etag)
+    }
+
     fn respond_with(self, content_type: HeaderValue, body: impl FnOnce() -> ResponseBody) -> Response {
-        let mut response = if matches_if_none_match(self.request.if_none_match(), &self.etag) {
+        let mut response = if self.is_not_modified() {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response.extensions_mut().insert(SharedResponse { body: None, validity: None, stream_permit: None });

@@ -16,7 +16,7 @@ use crate::context::SharedSettings;
 use crate::formatting::{format_date, format_integer};
 use crate::layout::{Layout, MAX_PAGE_ROWS, PageMetadata, PageRequest, StylePolicy, html_response};
 use crate::problem_response::problem_response;
-use crate::statements::{AnnualStatements, annual_statements};
+use crate::statements::{AnnualStatements, annual_statements, has_annual_statements};
 
 #[derive(Template)]
 #[template(path = "company.html")]
@@ -67,9 +67,13 @@ pub(crate) async fn show_company(
     let today = sao_paulo_date(settings.clock.now());
     let (reading, company_id) = (snapshot.clone(), company.id);
     let read_statements = move || annual_statements(&reading, company_id, today, lang);
-    let statements = match settings.run(address, read_statements).await {
-        Ok(statements) => statements,
-        Err(problem) => return problem_response(problem),
+    let statements = if has_annual_statements(&snapshot, company.id) {
+        match settings.run(address, read_statements).await {
+            Ok(statements) => statements,
+            Err(problem) => return problem_response(problem),
+        }
+    } else {
+        None
     };
 
     let days = DateRange::ALL.capped_at(today);

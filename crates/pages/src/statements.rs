@@ -97,6 +97,12 @@ struct Figures {
     comparatives: BTreeMap<(AccountId, NaiveDate), Decimal>,
 }
 
+/// Whether there is anything to read, which takes far longer than to ask for.
+pub(crate) fn has_annual_statements(snapshot: &Snapshot, company: CompanyId) -> bool {
+    let is_annual = |form: &StatementForm| form.set == StatementSet::Dfp;
+    snapshot.statements().is_some_and(|statements| statements.of_company(company).iter().any(is_annual))
+}
+
 /// `None` if we have no annual statements of the company. Reads tables of two documents from the local file and parses
 /// them, which takes a millisecond or two.
 pub(crate) fn annual_statements(

@@ -96,6 +96,12 @@ pub async fn run_export_builder(live: Arc<LiveSnapshot>, directory: PathBuf, clo
     loop {
         sleep(EXPORT_POLL_INTERVAL).await;
         let Some(snapshot) = live.get() else { continue };
+        if live.lacks_statements() {
+            // The files that are there stay as they are.
+            tracing::error!("no export files are built while statements cannot be written to the local file");
+            sleep(EXPORT_RETRY_DELAY).await;
+            continue;
+        }
         let now = clock.now();
         let current_state = Some((snapshot.states().clone(), sao_paulo_date(now)));
         if built_state == current_state {

@@ -39,8 +39,9 @@ pub struct LiveSnapshot {
     current_at: LastTime,
     /// Where the snapshot is cached on disk.
     cache_directory: Option<PathBuf>,
-    /// Where statements are kept if the snapshot is not cached; otherwise in the directory for temporary files.
+    /// Where statements are kept if the snapshot is not cached and there is no directory for temporary files.
     scratch_directory: Option<PathBuf>,
+    lacks_statements: AtomicBool,
     /// When statements are tried again that could not be written to the local file.
     statements_retry_at: Mutex<Option<Instant>>,
     /// Instead of [`STATEMENTS_RETRY`].
@@ -55,7 +56,8 @@ impl LiveSnapshot {
         Self { cache_directory: Some(directory), ..Self::default() }
     }
 
-    /// Caches nothing. Statements, which don't fit into memory, are kept in a file of this directory that has no name.
+    /// Caches nothing. Statements, which don't fit into memory, are kept in a file without a name: in the directory for
+    /// temporary files or, if that cannot be written, in this one.
     pub fn with_scratch_directory(directory: PathBuf) -> Self {
         Self { scratch_directory: Some(directory), ..Self::default() }
     }
@@ -103,9 +105,7 @@ impl LiveSnapshot {
             served.copy_state(Dataset::Statements, &mut states);
         }
         if served.as_ref().is_some_and(|served| served.states == states) {
-            if !postpones_statements {
-                self.current_at.set(started);
-            }
+            self.current_at.set(started);
             return Ok(false);
         }
 
@@ -130,22 +130,32 @@ impl LiveSnapshot {
             );
         }
 
-        let scratch_directory = self.scratch_directory.clone().unwrap_or_else(std::env::temp_dir);
+        let scratch_directories: Vec<PathBuf> =
+            [Some(std::env::temp_dir()), self.scratch_directory.clone()].into_iter().flatten().collect();
         let bodies = match &self.cache_directory {
             Some(directory) => BodyFileLocation::Cache(directory),
-            None => BodyFileLocation::Unnamed(&scratch_directory),
+            None => BodyFileLocation::Unnamed(&scratch_directories),
         };
+        let has_lost_statements = lost.contains(&Dataset::Statements.id());
         let plan = BuildPlan { past_states, bodies, postpones_statements, pinned_layers: *pinned_layers };
         let (next, has_all) = build_next_snapshot(reader, &served, plan).await?;
+        if let Some(statements) = next.statements() {
+            statements.replace(served.statements());
+        }
         self.current.store(Some(Arc::new(next)));
-        self.serves_lost_data.store(false, Ordering::Relaxed);
-        if has_all {
-            self.current_at.set(started);
-        } else if !postpones_statements {
+        self.serves_lost_data.store(has_lost_statements && !has_all, Ordering::Relaxed);
+        self.lacks_statements.store(!has_all, Ordering::Relaxed);
+        self.current_at.set(started);
+        if !has_all && !postpones_statements {
             let retry_at = started + self.statements_retry.unwrap_or(STATEMENTS_RETRY);
             *self.statements_retry_at.lock().expect("no panic while it is held") = Some(retry_at);
         }
         Ok(true)
+    }
+
+    /// Whether the database has statements that could not be written to the local file. Everything else is current.
+    pub fn lacks_statements(&self) -> bool {
+        self.lacks_statements.load(Ordering::Relaxed)
     }
 
     fn postpones_statements(&self, now: Instant) -> bool {

@@ -122,6 +122,10 @@ async fn build_exports_once(
     store.check_schema().await?;
     live_snapshot.refresh(store).await.context("the data could not be read")?;
     let snapshot = live_snapshot.get().context("The database has no data yet. Run `vintem ingest` first.")?;
+    anyhow::ensure!(
+        !live_snapshot.lacks_statements(),
+        "Statements cannot be written to a local file; see the log for the cause. The export files stay as they are."
+    );
     let report =
         tokio::task::spawn_blocking(move || build_changed_exports(&snapshot, &directory, SystemClock.now())).await??;
     anyhow::ensure!(

@@ -146,11 +146,13 @@ async fn a_directory_that_cannot_be_written_keeps_nothing_else_from_being_served
     assert!(live.refresh(&store).await?);
     assert!(live.get().expect("a snapshot").statements().is_none());
     assert!(!live.refresh(&store).await?);
+    assert!(live.lacks_statements());
 
     let live = open_live_snapshot(&directory).retrying_statements_after(Duration::ZERO);
     live.refresh(&store).await?;
     std::fs::remove_file(directory.path().join("snapshot"))?;
     live.refresh(&store).await?;
     assert_eq!(served_bodies(&live)?, expected(&["weg 1"], &[]));
+    assert!(!live.lacks_statements());
     Ok(())
 }

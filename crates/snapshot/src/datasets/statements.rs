@@ -75,14 +75,11 @@ async fn build_statements(build: &mut SnapshotBuild<'_>) -> Result<Statements> {
         _ => (StatementsUpdate::start(build.plan.bodies)?, BEFORE_ALL_GENERATIONS),
     };
     build.reader.for_each_statement_since(generation, |row| update.push(&row)).await?;
-    let statements = update.finish()?;
-    if let Some(served) = served.filter(|_| generation == BEFORE_ALL_GENERATIONS) {
-        served.supersede();
-    }
-    Ok(statements)
+    update.finish()
 }
 
-/// A full disk must not keep other data from being updated: the statements stay as they were, and are tried again.
+/// A full disk must not keep other data from being updated: the statements stay as they were, and the write is
+/// retried.
 fn keep_served(build: &mut SnapshotBuild<'_>) {
     build.next.statements.clone_from(&build.served.statements);
     build.served.copy_state(Dataset::Statements, &mut build.next.states);

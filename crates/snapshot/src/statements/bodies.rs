@@ -25,8 +25,8 @@ pub struct BodyLocation {
 pub struct BodyFile {
     file: File,
     path: PathBuf,
-    /// Whether it is removed when nothing refers to it any more.
-    is_superseded: AtomicBool,
+    /// Whether it stays when nothing refers to it any more. A file that was begun but never served does not.
+    is_kept: AtomicBool,
 }
 
 impl BodyLocation {
@@ -43,12 +43,19 @@ impl BodyFile {
         fs::create_dir_all(directory)?;
         let path = directory.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-        Ok(Self { file, path, is_superseded: AtomicBool::new(false) })
+        Ok(Self { file, path, is_kept: AtomicBool::new(false) })
     }
 
     /// A file for a snapshot that is not cached on disk. It has no name, so nothing is left of it after the process.
-    pub fn create_unnamed(directory: &Path) -> io::Result<Self> {
-        let file = Self::create(directory)?;
+    pub fn create_unnamed(directories: &[PathBuf]) -> io::Result<Self> {
+        let mut created = Err(io::ErrorKind::NotFound.into());
+        for directory in directories {
+            created = Self::create(directory);
+            if created.is_ok() {
+                break;
+            }
+        }
+        let file = created?;
         fs::remove_file(&file.path)?;
         Ok(file)
     }
@@ -63,7 +70,7 @@ impl BodyFile {
         if file.metadata()?.len() < used_bytes {
             return Err(DiskCacheError::Damaged("the file with the statements is too short"));
         }
-        Ok(Self { file, path, is_superseded: AtomicBool::new(false) })
+        Ok(Self { file, path, is_kept: AtomicBool::new(true) })
     }
 
     pub fn name(&self) -> &str {
@@ -88,15 +95,20 @@ impl BodyFile {
         Ok(bytes)
     }
 
+    /// From now on the file is served: it outlives the process.
+    pub fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
     /// Removes the file as soon as nothing refers to it.
     pub fn supersede(&self) {
-        self.is_superseded.store(true, Ordering::Relaxed);
+        self.is_kept.store(false, Ordering::Relaxed);
     }
 }
 
 impl Drop for BodyFile {
     fn drop(&mut self) {
-        if self.is_superseded.load(Ordering::Relaxed) {
+        if !self.is_kept.load(Ordering::Relaxed) {
             let _ = fs::remove_file(&self.path);
         }
     }

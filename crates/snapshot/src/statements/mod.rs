@@ -7,7 +7,7 @@ mod persistence;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::NaiveDate;
@@ -44,6 +44,7 @@ pub struct Statements {
     bodies: Arc<BodyFile>,
     /// Bytes of the file that are in use; what follows them may be overwritten.
     used_bytes: u64,
+    document_count: usize,
 }
 
 /// Where the bodies are written.
@@ -51,8 +52,8 @@ pub struct Statements {
 pub enum BodyFileLocation<'d> {
     /// In the directory of the disk cache, from which the next process reads them.
     Cache(&'d Path),
-    /// In a file of this directory that has no name, and is gone with the process.
-    Unnamed(&'d Path),
+    /// In a file that has no name, and is gone with the process, in the first of these directories that can be written.
+    Unnamed(&'d [PathBuf]),
 }
 
 /// Collects forms, and writes their bodies after those that are there.
@@ -84,6 +85,11 @@ impl StatementForm {
 type DocumentKey = (CompanyId, StatementSet, NaiveDate, u16);
 
 impl Statements {
+    fn new(forms: Vec<StatementForm>, bodies: Arc<BodyFile>, used_bytes: u64) -> Self {
+        let document_count = forms.chunk_by(|form, next| form.document_key() == next.document_key()).count();
+        Self { forms, bodies, used_bytes, document_count }
+    }
+
     /// All forms of a company's documents: annual ones first, each set by its date, version and age.
     pub fn of_company(&self, company_id: CompanyId) -> &[StatementForm] {
         let start = self.forms.partition_point(|form| form.company_id < company_id);
@@ -98,7 +104,7 @@ impl Statements {
 
     /// Forms of the same version are one document.
     pub fn document_count(&self) -> usize {
-        self.forms.chunk_by(|form, next| form.document_key() == next.document_key()).count()
+        self.document_count
     }
 
     /// The canonical form of a document, read from the local file.
@@ -118,9 +124,13 @@ impl Statements {
         self.bodies.name()
     }
 
-    /// Another file has what this one has: it is removed when nobody reads it any more.
-    pub fn supersede(&self) {
-        self.bodies.supersede();
+    /// These are served now, instead of the earlier ones: the local file stays, and another one that had the same is
+    /// removed when nobody reads it any more.
+    pub fn replace(&self, earlier: Option<&Self>) {
+        self.bodies.keep();
+        if let Some(earlier) = earlier.filter(|earlier| earlier.body_file() != self.body_file()) {
+            earlier.bodies.supersede();
+        }
     }
 }
 
@@ -129,7 +139,7 @@ impl StatementsUpdate {
     pub fn start(location: BodyFileLocation<'_>) -> Result<Self> {
         let created = match location {
             BodyFileLocation::Cache(directory) => BodyFile::create(directory),
-            BodyFileLocation::Unnamed(directory) => BodyFile::create_unnamed(directory),
+            BodyFileLocation::Unnamed(directories) => BodyFile::create_unnamed(directories),
         };
         Ok(Self::after(None, Arc::new(created.map_err(DiskCacheError::from)?), 0))
     }
@@ -178,6 +188,6 @@ impl StatementsUpdate {
         forms.append(&mut self.new_forms);
         forms.sort_by_key(StatementForm::key);
         forms.shrink_to_fit();
-        Ok(Statements { forms, bodies: self.bodies, used_bytes: self.written_bytes })
+        Ok(Statements::new(forms, self.bodies, self.written_bytes))
     }
 }

@@ -67,6 +67,6 @@ impl Statements {
             };
             forms.push(form().ok_or(DiskCacheError::Damaged("the index of the statements is incomplete"))?);
         }
-        Ok(Self { forms, bodies: Arc::new(BodyFile::open(directory, body_file, used_bytes)?), used_bytes })
+        Ok(Self::new(forms, Arc::new(BodyFile::open(directory, body_file, used_bytes)?), used_bytes))
     }
 }

@@ -39,7 +39,9 @@ fn push_all(mut update: StatementsUpdate, forms: &[Form]) -> Statements {
             provenance: RowProvenance { known_at_seconds: form.known_at_seconds, fetch_id: 1 },
         });
     }
-    update.finish().unwrap()
+    let statements = update.finish().unwrap();
+    statements.replace(None);
+    statements
 }
 
 fn bodies_of(statements: &Statements, company_id: CompanyId) -> Vec<String> {
@@ -134,7 +136,7 @@ fn a_superseded_file_is_removed_when_nobody_reads_it() {
         StatementsUpdate::start(BodyFileLocation::Cache(&directory.0)).unwrap(),
         &[form(2, "2024-12-31", 1, 10)],
     );
-    one.supersede();
+    other.replace(Some(&one));
     assert_eq!(directory.read_files().len(), 2);
     drop(one);
     assert_eq!(directory.read_files().into_keys().collect::<Vec<_>>(), [other.body_file()]);
@@ -145,4 +147,32 @@ fn a_superseded_file_is_removed_when_nobody_reads_it() {
     assert!(!left_over.exists() && directory.read_files().len() == 1);
     drop(other);
     assert_eq!(directory.read_files().len(), 1);
+}
+
+#[test]
+fn a_file_that_was_never_served_is_removed() {
+    let directory = TestDirectory::new();
+    let location = BodyFileLocation::Cache(&directory.0);
+    let mut unfinished = StatementsUpdate::start(location).unwrap();
+    unfinished.error = Some(DiskCacheError::Damaged("the disk is full"));
+    assert_eq!(directory.read_files().len(), 1);
+    assert!(unfinished.finish().is_err());
+    assert!(directory.read_files().is_empty());
+
+    let unserved = StatementsUpdate::start(location).unwrap().finish().unwrap();
+    assert_eq!(directory.read_files().len(), 1);
+    drop(unserved);
+    assert!(directory.read_files().is_empty());
+}
+
+#[test]
+fn an_unnamed_file_is_in_the_first_directory_that_can_be_written() {
+    let directory = TestDirectory::new();
+    let no_directory = PathBuf::from("/dev/null/none");
+    let directories = [no_directory.clone(), directory.0.clone()];
+    let statements = StatementsUpdate::start(BodyFileLocation::Unnamed(&directories)).unwrap().finish().unwrap();
+    assert!(directory.read_files().is_empty());
+    assert_eq!(statements.document_count(), 0);
+    assert!(StatementsUpdate::start(BodyFileLocation::Unnamed(&[no_directory])).is_err());
+    assert!(StatementsUpdate::start(BodyFileLocation::Unnamed(&[])).is_err());
 }

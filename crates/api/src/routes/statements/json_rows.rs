@@ -30,7 +30,7 @@ pub async fn respond_json_rows<Head: Serialize + 'static, Row: Serialize + Send 
     cell_rows: CellRows<Row>,
 ) -> Result<Response, ApiError> {
     let CellRows { rows, width, permit } = cell_rows;
-    let is_long = rows.len() * width > MAX_WHOLE_CELLS;
+    let is_long = rows.len() * width > MAX_WHOLE_CELLS && !responder.is_not_modified();
     let stream = if is_long { Some(request.acquire_stream().await?) } else { None };
     let rows_per_part = (CELLS_PER_PART / width.max(1)).max(1);
     let mut rows = rows.into_iter();

@@ -109,9 +109,9 @@ pub async fn table_response(
         Ok(cells.into_table(selected.unavailable, as_text))
     };
     let PivotedTable { rows, periods, unavailable_versions } = request.run_search(read).await?;
-    let is_long = rows.len() * periods.len() > MAX_WHOLE_CELLS;
-    let permit = is_long.then(|| request.acquire_long_table()).transpose()?;
     let responder = EtagResponder::new(request, &company.snapshot, &STATEMENT_DATASETS, rows.len());
+    let is_long = rows.len() * periods.len() > MAX_WHOLE_CELLS && !responder.is_not_modified();
+    let permit = is_long.then(|| request.acquire_long_table()).transpose()?;
     match format {
         ListFormat::Csv(options) => {
             Ok(responder.respond_csv(options, || output_table(periods, rows).with_guard(permit)))
