@@ -207,6 +207,11 @@ statement-archive WEEKS="52":
     VINTEM_STATEMENT_COMPANIES=1250 VINTEM_STATEMENT_ROWS=840 VINTEM_STATEMENT_RESTATED=20 VINTEM_STATEMENT_WEEKS={{WEEKS}} \
         {{long-test}} statement_archive::every_form
 
+# Compare how generated and real statements compress; DIR has real tables of annual statements
+statement-bytes DIR:
+    cargo build --release -p vintem-testkit --bin upstreams
+    checks/scale/statement-bytes target/release/upstreams {{absolute_path(DIR)}}
+
 # Publish a rate at a random minute of DAYS days, with CVM down all the while: each must be served within five minutes
 arrivals DAYS="200":
     VINTEM_ARRIVAL_DAYS={{DAYS}} {{long-test}} ingest_schedule::a_rate_is_served
